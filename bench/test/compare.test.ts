@@ -39,7 +39,7 @@ function offBy(name: string, error: number): Library {
   }
 }
 
-test('a peer that computes the same is timed, and one that computes something else is named with its error', async () => {
+test('a peer that computes the same is timed, and one that does not is named with its error', async () => {
   const row = await compare(MATMUL, place(offBy('right', 1e-6), offBy('wrong', 1e-3)), OPTIONS)
   assert.deepEqual(Object.keys(row.peers), ['right'])
   assert.match(row.missing?.['wrong'] ?? '', /its result is wrong: off by 1\.0e-3/)

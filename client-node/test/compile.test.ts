@@ -38,7 +38,7 @@ if (process.argv[2] === 'fail') throw new Error('on line five')
 console.log(said, text.it, process.argv.slice(2).join())`,
 })
 
-test('a file runs with its packages, its arguments and the files beside it, however many processes compile', async () => {
+test('a file runs with its packages, arguments and the files beside it, under parallel compilation', async () => {
   const outputs = await Promise.all([start('a', 'b'), start('a', 'b'), start('a', 'b')])
   assert.deepEqual(
     outputs.map(({ stdout }) => stdout),

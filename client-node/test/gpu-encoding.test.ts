@@ -163,7 +163,7 @@ function runsOf(vector: Float32Array): Float32Array {
 
 for (const encoding of ['int8', 'f16'] as const)
   test(
-    `${encoding}: an executor hands out its runs as the bytes of the gradient, with what the committed step before lost`,
+    `${encoding}: an executor encodes its runs with the residual of the committed step before`,
     { skip },
     async () => {
       const lengths = ALL_RUNS.map(({ start, end }) => end - start)

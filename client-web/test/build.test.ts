@@ -47,7 +47,7 @@ test('the contribute page loads at most 60 kB of script, the dashboard at most 6
   assert.ok(dashboard <= contribute + 60, `${dashboard} kB`)
 })
 
-test('the Worker weighs at most 104 kB, all operators and kernel families included, and what connects to other volunteers is not part of the first load', async () => {
+test('the Worker weighs at most 104 kB, and the code for connections is not part of the first load', async () => {
   const worker = await weight(/^train-worker-.*\.js$/)
   assert.ok(worker <= 104, `${worker} kB`)
   const atFirst = await loadedBy('index.html')

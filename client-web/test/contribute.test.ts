@@ -32,7 +32,7 @@ after(async () => {
 
 const reason = (page: Page): Promise<string | null> => page.locator('[data-reason]').first().getAttribute('data-reason')
 
-test('before the click everything about the job is text, and neither device nor peer connection is asked for', async () => {
+test('before the click the job is described in text, and no device or connection is asked for', async () => {
   const { page, complaints } = await openPage(browser)
   await page.addInitScript(COUNT_REQUESTS)
   await page.goto(server.url)
@@ -76,7 +76,7 @@ test('leaving the page tells the Worker to leave', async () => {
   await page.close()
 })
 
-test('threat 28, threat 52: before the click the page says who sees the address and what the device gives at most; what a visitor sets is kept in the browser and reaches the Worker', async () => {
+test("threat 28, threat 52: the page first says who sees the address, and keeps a visitor's limits", async () => {
   const { page, complaints } = await openPage(browser)
   await fakeWorker(page, { statuses: [], tellsLimits: true })
   await page.goto(server.url)
@@ -187,7 +187,7 @@ for (const [code, expected] of [
   ['model-hash', 'old-page'],
   ['internal', 'broken'],
 ] as const) {
-  test(`a volunteer that ends with ${code} has its own reason and a next step, and keeps what was counted`, async () => {
+  test(`a volunteer that ends with ${code} shows the reason, a next step and what was counted`, async () => {
     const { page, complaints } = await openPage(browser)
     await fakeWorker(page, { statuses: [TRAINING], failure: { code, message: 'because of the test.' } })
     await page.goto(server.url)

@@ -33,7 +33,7 @@ const newestStep = (page: Page): Promise<string> =>
 const waitForStep = (page: Page, v: number): Promise<void> =>
   page.locator('section[aria-label="Training loss"] .readout').getByText(`step ${v}`, { exact: true }).waitFor()
 
-test('threat 4: the owner token comes behind the #, leaves the address, is said in the first message, and stands in no request', async () => {
+test('threat 4: the owner token leaves the address at once and stands in no request', async () => {
   const { page, complaints } = await openPage(browser)
   const asked: string[] = []
   page.on('request', (request) => asked.push(request.url(), JSON.stringify(request.headers())))

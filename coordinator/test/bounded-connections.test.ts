@@ -30,7 +30,7 @@ test('threat 22: half a body is closed when the time for its announced length is
   assert.equal(await half.ended, '', 'closed without an answer')
 })
 
-test('threat 25: bodies on their way are bounded together; one that does not fit is told when to come again', async () => {
+test('threat 25: all bodies on their way share one bound; the sender beyond it is told when to retry', async () => {
   const { port } = await startCoordinator({ connections: { bodyBytes: 100_000 } })
   const first = await opened(port, `${OPEN_JSON}Host: localhost\r\nContent-Length: 90000\r\n\r\n{`)
   let answer = ''
@@ -82,7 +82,7 @@ async function readsAll(url: string, waitMs: number): Promise<boolean> {
   return response.complete
 }
 
-test('one address has so many connections; the rest are closed, and a place that is given up is free again', async () => {
+test('connections of one address are bounded, and a connection that closes makes room for another', async () => {
   const { port } = await startCoordinator({ connections: { perAddress: 5 } })
   const sockets = await Promise.all(Array.from({ length: 5 }, () => opened(port)))
   assert.equal(await (await opened(port, 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n')).ended, '')

@@ -122,7 +122,7 @@ test('the owner token is made once, shown once, and readable by its user alone',
   assert.equal(second.stderr.join('\n').includes(token), false, 'not shown again')
 })
 
-test('threat 58: modes that let other users read the data folder or the token are corrected, and it is said', async () => {
+test('threat 58: file modes that let other users read data or token are corrected, with a warning', async () => {
   const folder = await temporaryFolder()
   const file = join(folder, 'owner-token')
   await writeFile(file, `${TOKEN}\n`, { mode: 0o644 })
@@ -136,7 +136,7 @@ test('threat 58: modes that let other users read the data folder or the token ar
   await loose.ended
 })
 
-test('threat 58: a token on the command line is warned about; one in a file is taken from there, and read by its user', async () => {
+test('threat 58: a token on the command line causes a warning, and one in a file does not', async () => {
   const folder = await temporaryFolder()
   const shown = spawnCoordinator(['--json', '--port', '0', '--data-dir', join(folder, 'a'), '--token', TOKEN])
   await shown.listening()
@@ -186,7 +186,7 @@ test('a job file is submitted at the first start and goes on at the second', asy
   assert.deepEqual(await jobs(), first)
 })
 
-test('told twice to stop, it leaves at once, whoever holds a connection open', async () => {
+test('the coordinator that is told twice to stop leaves at once, though a connection is still open', async () => {
   const coordinator = spawnCoordinator([
     '--json',
     '--port',

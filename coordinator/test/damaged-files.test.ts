@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { trainingBlock } from '@starling-grid/protocol'
 import { smallJob, startCoordinator, submit, temporaryFolder, until, volunteer } from './fixture.ts'
 
-test("a shard that lost a byte on the coordinator's disk is found by a look at it, and its blocks are set aside at once", async () => {
+test("a shard that lost a byte on the coordinator's disk is found, and its blocks are set aside", async () => {
   const dataDir = await temporaryFolder()
   const { url } = await startCoordinator({ dataDir })
   await submit(url, smallJob({ epochs: 1000, blockSamples: 64 }))

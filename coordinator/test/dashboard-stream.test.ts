@@ -104,7 +104,7 @@ test('a page that does not read costs no memory and does not slow the run', asyn
   socket.destroy()
 })
 
-test('pages come with a policy that runs nothing from elsewhere; built files are cached for ever, pages are not', async () => {
+test('pages forbid foreign scripts; browsers cache built files for ever, and pages not at all', async () => {
   const webRoot = await temporaryFolder()
   await mkdir(join(webRoot, 'assets'))
   for (const [file, text] of [

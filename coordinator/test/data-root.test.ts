@@ -59,7 +59,7 @@ test('threat 16: what is said of a file outside does not tell whether it is ther
   assert.equal(await said(join(outside, 'secret')), await said(join(outside, 'nothing')))
 })
 
-test('threat 16: a submitted job that names a file outside is refused, and no file of blobs or jobs is reached by a path', async () => {
+test('threat 16: a submitted job cannot name a file outside the data folder, nor reach jobs and blobs', async () => {
   const { root, outside } = await tree()
   const { url } = await startCoordinator({ dataRoot: root })
   const refused = await submit(url, smallJob({ dataset: text(join(outside, 'secret')) }))

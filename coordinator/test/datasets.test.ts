@@ -28,7 +28,7 @@ before(async () => {
 })
 after(() => rm(folder, { recursive: true }))
 
-test('the bundled digits are 9,000 to train on and 1,000 to validate with, the same shards on every machine', async () => {
+test('every machine imports the same 9,000 digits to train on and 1,000 to validate with', async () => {
   const store = memoryBlobs()
   const manifest = await storeDataset(await readDigits(), store)
   parse(DatasetManifestSchema, manifest, 'the manifest')
@@ -81,7 +81,7 @@ test('shards hold each sample once, with its own label', async () => {
 })
 
 for (const loss of ['mse', 'bce_with_logits'])
-  test(`${loss} takes classes as one value for each output, so a model has as many outputs as there are classes`, async () => {
+  test(`${loss} takes a class as one value for each output, so a model needs an output for each class`, async () => {
     const model = (out: number) =>
       parseModelSpec({
         input: [1, 28, 28],

@@ -48,7 +48,7 @@ test('a member that has the first bytes of a state gets the others', async () =>
   )
 })
 
-test('threat 25: a member downloads one state at a time, and a second request waits until the first is over', async () => {
+test('threat 25: a member downloads one state at a time; its second request waits for the first', async () => {
   const { url, member, path } = await finished()
   const slow = slowDownload(url + path, member.session)
   assert.equal(await slow.status, 200)

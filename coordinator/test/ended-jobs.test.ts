@@ -39,7 +39,7 @@ async function snapshotOf(url: string): Promise<Extract<WatchMessage, { type: 's
   }
 }
 
-test('a run that ended keeps totals in memory, and pages that open later draw its curves from the disk, also after a restart', async () => {
+test('a run that ended keeps only totals in memory; its curves are read from disk, also after a restart', async () => {
   const dataDir = await temporaryFolder()
   const coordinator = await startCoordinator({ dataDir })
   const { url } = coordinator

@@ -127,7 +127,7 @@ describe('the way of the next generation', () => {
     assert.deepEqual([slight('ring'), slight('direct')], ['ring', 'direct'])
   })
 
-  test('is the ring again when the direct exchange was slower than predicted, and stays so by what was measured', () => {
+  test('is the ring again when the direct exchange measured slower than predicted, and stays so', () => {
     const measured = {
       ring: { members: 8, exchangeMs: 580, computeMs: 200 },
       direct: { members: 8, exchangeMs: 700, computeMs: 200 },
@@ -198,7 +198,7 @@ test('a run goes over to a direct exchange between two steps once it has measure
   assert.deepEqual([desk.phase, exchangeNow(desk), desk.sent('until')], ['ring', 'direct', []], 'and stays there')
 })
 
-test('a job that asks for a direct exchange has one from the first step on, and links that do not open are relayed', () => {
+test('a job that asks for a direct exchange has it from the first step; links that do not open are relayed', () => {
   const desk = runOf({ exchange: { asked: 'direct', bytes: MB } })
   assert.equal(exchangeNow(desk), 'direct')
   desk.accuse('a', 'c', 'unopened')
@@ -216,7 +216,7 @@ test('a run that may choose goes back to the ring, and around the two, when they
   assert.notDeepEqual(desk.members, NAMES.map(memberId))
 })
 
-test('members of a direct exchange with different bytes go on around the ring, which shows where they come from', () => {
+test('members of a direct exchange with different bytes continue in a ring, which shows the origin', () => {
   const desk = runOf({ exchange: { asked: 'direct', bytes: MB } })
   const auto = runOf()
   auto.state.health.exchange = 'direct'

@@ -10,7 +10,7 @@ function steady(recordMs: number, computeMs: number, records = 40): Pace {
   return pace
 }
 
-test('a ring whose exchange costs as much as its computing and half as much again gives way to local rounds, with both costs told', () => {
+test('an exchange that costs half as much again as computing gives way to local rounds, with both costs', () => {
   const choice = cheaper(steady(2500, 1000), 'ring', H)
   assert.equal(choice?.mode, 'local')
   assert.deepEqual(choice?.costs, { ring: 2500, local: 1000 + 1500 / H })
@@ -20,7 +20,7 @@ test('a ring that waits little for its exchange stays one', () => {
   assert.equal(cheaper(steady(1500, 1000), 'ring', H)?.mode, 'ring')
 })
 
-test('local rounds give way to the ring when the exchange became cheap, and not at the same cost at which they began', () => {
+test('local rounds give way to the ring at a lower cost of exchange than that at which they began', () => {
   const rounds = (exchange: number): Pace => steady(H * 1000 + exchange, H * 1000)
   assert.equal(cheaper(rounds(200), 'local', H)?.mode, 'ring')
   for (const exchange of [400, 900, 1500]) assert.equal(cheaper(rounds(exchange), 'local', H)?.mode, 'local')

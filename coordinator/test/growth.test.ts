@@ -96,7 +96,7 @@ class Work {
       this.#host.feed({ type: 'uploaded', member: WORKER, version: state.chain.head, blob: hashOf(`${v}`), bytes: 1 })
   }
 
-  /** Every second one is somebody new. */
+  /** Every second one has a new id. */
   #reconnect(count: number): void {
     const member = idOf(count % 2 === 0 ? `newcomer of step ${this.#host.state.chain.head.v}` : 'often')
     this.join(member)

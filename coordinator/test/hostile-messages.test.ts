@@ -223,7 +223,7 @@ class Play {
   }
 }
 
-test(`${RUNS} runs with members that say anything: every decision is made, no block is committed twice, the journal tells the same`, (context) => {
+test(`${RUNS} runs with random messages of members commit no block twice, and the journal agrees`, (context) => {
   let commits = 0
   for (let seed = 1; seed <= RUNS; seed++) {
     const play = new Play(seed)

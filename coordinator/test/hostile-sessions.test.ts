@@ -38,7 +38,7 @@ function changed(message: object, random: () => number): string {
 }
 
 test(
-  `${STRANGERS * MESSAGES} changed messages of ${STRANGERS} members cost their senders the connection, and nobody else anything`,
+  `${STRANGERS * MESSAGES} changed messages of ${STRANGERS} members disconnect their senders alone`,
   { timeout: 240_000 },
   async () => {
     const log: string[] = []
@@ -121,7 +121,7 @@ test(
   },
 )
 
-test('claims count the samples of their blocks, and name each block in one way: others are refused with the message', async () => {
+test('a claim with a wrong count of samples, or with a block named twice, is refused', async () => {
   const { url } = await startCoordinator({ timing: QUICK })
   await submit(url, smallJob({ minVolunteers: 2 }))
   const liar = volunteer(url, { obedient: false })

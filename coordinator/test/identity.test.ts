@@ -73,7 +73,7 @@ test('several members of one key are different members, and a reload is a new on
   assert.equal(one.socket.readyState, one.socket.OPEN)
 })
 
-test('the same member on a new socket replaces the old one; its token before is good until the new one is used', async () => {
+test('a new socket of a member replaces the old one; its older token is good until the newer is used', async () => {
   const { url } = await startCoordinator()
   await submit(url, smallJob())
   const first = volunteer(url, { obedient: false })

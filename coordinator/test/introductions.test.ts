@@ -71,7 +71,7 @@ test('what was allowed lingers for a minute when the next generation forms or a 
   assert.equal(introductions.mayTalk(a, b, 61_001), false)
 })
 
-test('threat 27: a stranger that is in no ring cannot make an offer to a member of one, on a real coordinator', async () => {
+test('threat 27: a stranger outside every ring cannot make an offer to a member of one', async () => {
   const { url } = await startCoordinator()
   await submit(url, smallJob({ minVolunteers: 2, epochs: 200 }))
   const [one, two, stranger] = [volunteer(url), volunteer(url), volunteer(url, { obedient: false })]

@@ -8,7 +8,7 @@ import { QUICK, smallJob, startCoordinator, submit, until, volunteer } from './f
 /** blocks that one message may name */
 const BLOCKS_IN_ONE = 256
 
-test('threat 26: a member whose messages lead to more journal rows than work does is cut off with the reason', async () => {
+test('threat 26: a member that causes too many journal rows is disconnected with the reason', async () => {
   const coordinator = await startCoordinator({ timing: QUICK })
   const { url } = coordinator
   const { id } = await submit(url, smallJob({ blockSamples: 1, batchBlocks: 4, epochs: 1000, minVolunteers: 3 }))

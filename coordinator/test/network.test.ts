@@ -11,7 +11,7 @@ test('the network of an address is its /24 or /48, however the address is writte
   assert.notEqual(networkOf('2001:db8:1::1'), networkOf('2001:db8:2::1'))
 })
 
-test('private, loopback, link-local, shared, multicast and reserved addresses are local, and so is what is no address', () => {
+test('private, loopback, link-local, shared, multicast, reserved and invalid addresses are local', () => {
   for (const address of [
     '10.0.0.1',
     '172.16.0.1',

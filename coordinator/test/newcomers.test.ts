@@ -48,7 +48,7 @@ for (const [kind, change] of [
     assert.deepEqual([later.generation, isInRing(later, newcomer)], [run.generation, false])
   })
 
-test('the coordinator compares a newcomer with its own bytes of version 0, in pieces beside the event loop', async () => {
+test('the coordinator compares a newcomer with its own bytes of version 0, outside the event loop', async () => {
   const { url } = await startCoordinator()
   await submit(url, smallJob({ epochs: 10_000, minVolunteers: 1 }))
   volunteer(url, { stepMs: 2000 })

@@ -76,7 +76,7 @@ test('what a member pushes that the ring left out is given to one member, over H
   )
 })
 
-test('of three off-ring members, one that pushes a million times the usual counts as four usual ones in the sum that the ring gets', async () => {
+test('of three off-ring members, one that pushes a million times the usual counts as four usual ones', async () => {
   const { url } = await startCoordinator({
     timing: { stateMs: 300, admitMs: 100, abortsBeforeFallback: 2, excludeMs: 600_000 },
   })

@@ -23,7 +23,7 @@ test('pushes add up, scaled, and are served under the number of what was given, 
   assert.deepEqual(floats(sums.bytes(2)), [9, 9])
 })
 
-test('what nobody was given yet goes with the rest when the run goes back', () => {
+test('sums that no member was given yet are dropped when the run goes back', () => {
   const sums = new OffRingSums({ total: 1, trained: 1 })
   sums.add(gradient(1), whole(1))
   sums.forget(true)

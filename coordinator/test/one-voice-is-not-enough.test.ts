@@ -41,7 +41,7 @@ function lying(type: ToCoordinator['type'], lie: object): (message: ToCoordinato
   return (message) => (message.type === type ? ({ ...message, ...lie } as ToCoordinator) : message)
 }
 
-test('threat 43: a member with a false digest of each version neither keeps the run from its end nor harms who uploads', async () => {
+test('threat 43: a member with false digests neither keeps the run from its end nor harms the uploader', async () => {
   const { url } = await startCoordinator({ timing: { ...QUICK, checkpointSteps: 4 } })
   const { id } = await submit(url, smallJob({ minVolunteers: 3 }))
   const honest = [volunteer(url), volunteer(url)]
@@ -53,7 +53,7 @@ test('threat 43: a member with a false digest of each version neither keeps the 
   assert.deepEqual(codes, ['digest-mismatch'])
 })
 
-test('threat 37: members that confirm another state than an honest one do not put it out, as many as they are', async () => {
+test('threat 37: any number of members that confirm a false state do not expel an honest one', async () => {
   for (const liars of [1, 2]) {
     const { url } = await startCoordinator({ timing: { ...QUICK, excludeMs: 1000 } })
     const { id } = await submit(url, smallJob({ minVolunteers: 1 + liars, epochs: 1 }))
@@ -70,7 +70,7 @@ test('threat 37: members that confirm another state than an honest one do not pu
   }
 })
 
-test('threat 35: a member that holds other bytes for two steps in a row is named, and neither step is committed with its bytes', async () => {
+test('threat 35: a member with other bytes in two steps is named, and its bytes are in no committed step', async () => {
   const { url } = await startCoordinator()
   const { id } = await submit(url, smallJob({ minVolunteers: 3 }))
   // The liar is quicker: it says both steps before any other says the first.
@@ -115,7 +115,7 @@ async function forgedHandover(forge: ((state: Uint8Array, liar: FakeVolunteer) =
   return { url, id, liar, honest }
 }
 
-test('threat 43: a state that one member made up does not become the parameter server’s, and the honest holders train on', async () => {
+test('threat 43: a state that one member made up does not reach the parameter server', async () => {
   const { url, id, liar, honest } = await forgedHandover((_, fake) => {
     const held = fake.held ?? assert.fail()
     return encodeVersionState({ ...fake.form, ...held, parameters: held.parameters.map(() => 1234.5) })

@@ -55,7 +55,7 @@ function turnedClock(context: TestContext): (seconds: number) => void {
   }
 }
 
-test('threat 22: a volunteer that is offered a job and does not get ready gives its place up after five minutes', (context) => {
+test('threat 22: a volunteer that is offered a job loses its place when it is not ready in five minutes', (context) => {
   const transition = turnedClock(context)
   const gone: unknown[] = []
   const desk = {
@@ -93,7 +93,7 @@ test('threat 22: a volunteer that is offered a job and does not get ready gives 
   assert.deepEqual(gone, [session])
 })
 
-test('threat 44: a full coordinator takes a newcomer of another address, and the address that has most gives way', () => {
+test('threat 44: a full coordinator takes a newcomer in place of one from the most crowded address', () => {
   const refused: string[] = []
   const sessions = new Sessions({
     clock: processClock,

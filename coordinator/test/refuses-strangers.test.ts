@@ -161,8 +161,8 @@ test('a connection that says nothing is closed, and one that falls silent is no 
   )
 })
 
-test('a state that nobody asked for, or that is not what it says, is not stored', async () => {
-  // no checkpoint is due, and the end of the epoch, where there is one, is seconds away: whoever uploads was not asked
+test('a state that the coordinator did not ask for, or with another digest, is not stored', async () => {
+  // no checkpoint is due, and the end of the epoch, where there is one, is seconds away: an uploader was not asked
   const { url, id, honest } = await running({ checkpointSteps: 1_000_000, checkpointMs: 3_600_000 }, 300)
   const [member = assert.fail()] = honest
   const unasked = await member.upload()
@@ -234,7 +234,7 @@ test('a push counts once, with its own lease, finite, whole, and with honest num
     assert.ok((refusals[code] ?? 0) > 0, `${code}: ${JSON.stringify(refusals)}`)
 })
 
-test('a model that cannot be built, or does not fit the data, is refused when it is submitted, with its place', async () => {
+test('a model that cannot be built, or does not fit the data, is refused at once with the faulty layer', async () => {
   const { url } = await startCoordinator()
   const layers = (out: number) => [
     { type: 'flatten' },

@@ -301,7 +301,7 @@ test('a link of which nothing was heard for a while is closed', async () => {
   assert.match((await Promise.all(ends.map(({ closed }) => closed)))[0] ?? '', /nothing moved for 0.5 s/)
 })
 
-test('threat 32: a member whose bytes of the hour are spent loses its link with that reason, and nothing more is carried', async () => {
+test('threat 32: a member that used up its relayed bytes of the hour loses its link with that reason', async () => {
   const server = await startServer(undefined, { perMember: 200_000, perAddress: 1e9 })
   const [a, b] = await openPair(server)
   for (let i = 0; i < 10; i++) a.socket.send(frameOf(60_000, i))

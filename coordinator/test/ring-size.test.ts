@@ -38,7 +38,7 @@ test('one measurement is taken for latency; a second one corrects it', () => {
   assert.equal(size, 32)
 })
 
-test('nobody is left out for a small gain', () => {
+test('no member is left out for a small gain', () => {
   assert.equal(bestSize({ speeds: equal(12), samples: 4000, times: new Map([[12, exchange(12, 20, 0)]]) }).size, 12)
   assert.equal(bestSize({ speeds: equal(32), samples: 4000, times: new Map() }).size, 32)
 })
@@ -56,7 +56,7 @@ test('a size is learned from settled rings of two and more', () => {
   assert.equal(remember(new Map(), 4, { ...pace, records: 2 }).size, 0)
 })
 
-test('where a direct exchange of all is faster than a short ring, nobody is left out', () => {
+test('no member is left out where a direct exchange of all is faster than a short ring', () => {
   const figures = { speeds: equal(10), samples: 1000, times: new Map([[10, exchange(10, 40, 0)]]) }
   assert.ok(bestSize(figures).size < 10)
   const { size, stepMs } = bestSize({ ...figures, directMs: (members) => (members > 2 ? 2 * 40 : undefined) })

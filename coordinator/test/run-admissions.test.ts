@@ -54,7 +54,7 @@ test('a mute newcomer costs a ring no step: no ballot opens for what it did not 
   assert.deepEqual([desk.state.generation, desk.state.health.failedAdmissions], [1, []])
 })
 
-test('mute newcomers of many networks, one every four seconds, cost no step either, and no other ballot waits for them', () => {
+test('mute newcomers of many networks, one every four seconds, cost no step and delay no other ballot', () => {
   const desk = ringOfTwo()
   const join = (second: number) =>
     second % 4 === 0 ? joinFrom(desk, `mute-${second}`, `network-${second}`) : undefined
@@ -79,7 +79,7 @@ test('a newcomer that proved itself and never confirms stops the others for ten 
   assert.ok((desk.state.members.get(memberId('mute'))?.excludedUntil ?? 0) > 0)
 })
 
-test('such newcomers, one every four seconds, each with a new id, cost a network two stops in two minutes, not all its time', () => {
+test('such newcomers, one every four seconds under new ids, stop a ring twice in two minutes at most', () => {
   const desk = ringOfTwo()
   const steps = train(desk, 120_000, (second) =>
     second % 4 === 0 ? joinProven(desk, `mute-${second}`, 'x') : undefined,
@@ -143,7 +143,7 @@ test('its digest has to be that of the clear majority of those that keep a copy,
   )
 })
 
-test('a tie is left to the newest checkpoint, which the newcomer fetches anew: one lying member bars no honest one', () => {
+test('a tie is settled by the newest checkpoint, so that one lying member bars no honest newcomer', () => {
   const desk = asked('a')
   desk.checkpoint()
   desk.copy('a', five(desk), 'a lie')

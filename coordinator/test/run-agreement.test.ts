@@ -44,7 +44,7 @@ function atCheckpoint(desk: Desk): {
 const isOut = (desk: Desk, name: string): boolean =>
   (desk.state.members.get(memberId(name))?.excludedUntil ?? 0) > desk.now
 
-test('threat 43: one member of three that says a false digest stops no checkpoint: it is named and left out, the uploader is not', () => {
+test('threat 43: one member of three with a false digest stops no checkpoint and is left out by name', () => {
   const desk = ringOf(['a', 'b', 'c'])
   const {
     version,
@@ -99,7 +99,7 @@ function tellVersion(desk: ReturnType<typeof ringOf>, uploader: string, liar: st
   upload(desk, uploader, head, uploader === liar ? 'false' : 'right')
 }
 
-test('a member that lies at every checkpoint costs a ballot after 1, 2, 4 minutes, not one a step, and the run ends', () => {
+test('a member that lies at every checkpoint costs ballots ever further apart, and the run ends', () => {
   const desk = ringOf(['a', 'b', 'c'], { blocks: 300, epochs: 1 })
   const liar = 'b'
   let ballots = 0
@@ -193,7 +193,7 @@ function formed(
   return desk
 }
 
-test('the checkpoint tells whose state is right, also against a majority; the others fetch theirs anew and stay', () => {
+test('the checkpoint decides which state is right, also against a majority; the others fetch it', () => {
   const desk = formed({ a: 'false', b: 'false', c: 'right' }, { steps: 2 })
   assert.deepEqual(desk.refusals.toSorted(), ['a digest-mismatch', 'b digest-mismatch'])
   assert.equal(desk.state.members.size, 3)
@@ -209,7 +209,7 @@ test('the checkpoint tells whose state is right, also against a majority; the ot
   assert.equal(desk.phase, 'ring')
 })
 
-test('one against two: no member is expelled for what the others say; all go back to the last version that was vouched for', () => {
+test('one against two: no member is expelled, and all return to the last version that was confirmed', () => {
   const desk = formed({ a: 'false', b: 'false', c: 'right' })
   assert.deepEqual(
     desk.journalled('rewind').map(({ to, final }) => [to.v, final]),
@@ -232,7 +232,7 @@ test('what members disagreed about does not come back with them', () => {
   assert.deepEqual(desk.sent('form')[0]?.target, head)
 })
 
-test('after a disagreement that no vote settles no claim of those who disagreed is a source: each fetches its state anew', () => {
+test('after a disagreement that no vote settles, each member concerned fetches its state anew', () => {
   const desk = formed({ a: 'false', b: 'right' })
   for (const name of ['a', 'b']) desk.answer(name, [])
   assert.deepEqual(
@@ -244,7 +244,7 @@ test('after a disagreement that no vote settles no claim of those who disagreed 
   )
 })
 
-test('one against three: it fetches its state anew, and nothing is repeated; when it differs again it waits outside', () => {
+test('one against three: it fetches its state anew; when it differs again it waits outside', () => {
   const desk = formed({ a: 'right', b: 'right', c: 'right', d: 'false' })
   assert.deepEqual(desk.journalled('rewind'), [])
   assert.deepEqual(desk.refusals, ['d digest-mismatch'])
@@ -257,7 +257,7 @@ test('one against three: it fetches its state anew, and nothing is repeated; whe
   assert.deepEqual([desk.phase, desk.members.length], ['ring', 3])
 })
 
-test('a member that disagrees alone again and again waits outside, so that its voice does not take every step back', () => {
+test('a member that disagrees alone again and again waits outside and takes back no further step', () => {
   const desk = formed({ a: 'right', b: 'right', c: 'false' })
   const all = ['a', 'b', 'c']
   for (const name of all) desk.answer(name, [])
@@ -318,7 +318,7 @@ function handingOver(claims: Readonly<Record<string, readonly never[] | 'ahead' 
   return desk
 }
 
-test('threat 43: a state that one member hands over to the parameter server is taken when another holder says the same', () => {
+test("threat 43: the parameter server takes a member's state when another holder confirms it", () => {
   const desk = handingOver({ a: [], b: [] })
   const requests = desk.sent('upload-request')
   assert.deepEqual(

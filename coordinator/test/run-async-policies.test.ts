@@ -50,7 +50,7 @@ test('with update "all", a version is one push of each member, and who is done w
     for (const { to, ...grant } of desk.sent('grant')) grants.set(to, grant as Grant)
   }
   for (let i = 0; i < 18; i++) {
-    // the quickest first, as long as it has work: c comes only when nobody else can go on
+    // the quickest first, as long as it has work: c comes only when no other can continue
     const [name = 'none', grant] = [...grants].toSorted(([one], [other]) => (one < other ? -1 : 1))[0] ?? []
     assert.ok(grant, 'somebody always has work')
     grants.delete(name)
@@ -66,7 +66,7 @@ test('with update "all", a version is one push of each member, and who is done w
     assert.deepEqual([samples, [...new Set(blocks.map((block) => doneBy.get(block)))].toSorted()], [6, names])
 })
 
-test('with update "all", nobody waits for a member that lets its lease run out', () => {
+test('with update "all", members do not wait for a member that lets its lease run out', () => {
   const desk = inAsyncMode(['a', 'b'], all)
   const grants = warmUp(desk, ['a', 'b'])
   const [held] = [...grants]

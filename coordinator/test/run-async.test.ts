@@ -32,7 +32,7 @@ test('a lease is in the journal before it is granted', () => {
   assert.ok(order.indexOf('journal') < order.indexOf('grant'))
 })
 
-test('threat 26: ten thousand requests for work write a handful of journal rows, and a restart repeats no number', () => {
+test('threat 26: ten thousand requests for work write few journal rows, and a restart repeats no number', () => {
   const { desk } = asyncDesk(['a'])
   const before = desk.entries.length
   for (let i = 0; i < 10_000; i++) desk.say('a', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
@@ -182,7 +182,7 @@ test('threat 40: one member that fails on purpose sets no block aside: it loses 
   assert.deepEqual([desk.state.quarantined.size, desk.state.finished, desk.state.chain.head.v], [0, undefined, 0])
 })
 
-test('a block that fails with three different members is set aside, visibly, and goes to another member after each', () => {
+test('a block that fails with three different members is set aside, and the owner sees it', () => {
   const names = ['a', 'b', 'c', 'd']
   const { desk, grants } = asyncDesk(names, { blocks: 4, batchBlocks: 1, epochs: 1 })
   const bad = grants[0]?.leases[0]?.block
@@ -236,7 +236,7 @@ function workWith(desk: Desk, names: readonly string[], bad: ReadonlySet<string>
 }
 
 for (const names of [['a'], ['a', 'b']])
-  test(`a run of ${names.length} ends although two of its blocks always fail: they are set aside after spaced tries of all, and the owner is told`, () => {
+  test(`a run of ${names.length} ends although two of its blocks always fail, and the owner is told`, () => {
     const { desk, grants } = asyncDesk(names, { blocks: 8, batchBlocks: 1, epochs: 1 })
     const bad = new Set(['0:2', '0:5'])
     for (const [i, grant] of grants.entries()) push(desk, names[i] ?? '', grant)
@@ -276,7 +276,7 @@ test('of two members one that fails on purpose sets nothing aside while the othe
   assert.deepEqual([...desk.state.quarantined], [])
 })
 
-test('a block that one member set aside is tried again as soon as a second one works, and set aside again when both fail', () => {
+test('a block that one member set aside is tried again by the second, and set aside when both fail', () => {
   const {
     desk,
     grants: [first],
@@ -367,7 +367,7 @@ test('a block that failed with one member is not kept for another that never bri
   )
 })
 
-test('an epoch that is mostly set aside is no epoch: the run rests with a named reason, and never says that it is finished', () => {
+test('a run pauses with a named reason, and is not finished, when most of an epoch is set aside', () => {
   const { desk, grants } = asyncDesk(['a'], { blocks: 1, batchBlocks: 1, epochs: 2 })
   const [grant] = grants
   assert.ok(grant)
@@ -527,7 +527,7 @@ test('a hidden tab gets twice as long for its lease, until it is seen again', ()
   assert.deepEqual([look(true), look(false)], [2 * (first?.deadlineMs ?? 0), first?.deadlineMs])
 })
 
-test('threat 40: the first pushes wait until two members agree how large gradients are, and then an enormous one counts as four usual ones', () => {
+test('threat 40: first pushes wait until two members agree on a norm; then an enormous one is bounded', () => {
   const {
     desk,
     grants: [a, b],

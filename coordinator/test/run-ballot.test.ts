@@ -82,7 +82,7 @@ test('the highest claim wins, and those behind it get it from its holders', () =
   assert.equal(desk.state.chain.head.v, 1, 'nothing is committed before all confirmed')
 })
 
-test('threat 45: a step ahead of all others that one member alone claims is repeated, and no member is refused for it', () => {
+test('threat 45: a step that one member alone claims is repeated, and no member is refused for it', () => {
   const desk = brokenRingOfThree()
   const ahead = desk.record(2)
   desk.accuse('a', 'b', 'closed')
@@ -127,7 +127,7 @@ test('what the claimant alone said before the ballot does not back its claim', (
   assert.equal(desk.sent('form')[0]?.target.v, 1)
 })
 
-test('no committed step is lost: a claim that one member alone makes is taken when no other holds the committed version', () => {
+test('no committed step is lost: a lone claim counts when no other member holds the committed version', () => {
   const desk = brokenRingOfThree()
   const ahead = desk.record(2)
   desk.lose('a')
@@ -168,7 +168,7 @@ test('of two claims for the same number, which no other backs, the one of the ne
   assert.equal(phase.type === 'form' && phase.target.id, versionAfter(desk.state.chain.head, newer).id)
 })
 
-test('a member that is a little behind the committed version is told the records since, so that it can replay them', () => {
+test('a member that is a little behind the committed version gets the records that it lacks', () => {
   const desk = new Desk({ minVolunteers: 2, blocks: 60 })
   desk.join('a', 'b')
   desk.run('a', 'b')
@@ -289,7 +289,7 @@ test('a member alone may come back further ahead than others that only fetched i
   assert.equal(desk.sent('form')[0]?.target.v, 4)
 })
 
-test('everybody vanishing is waited for, and the work comes back with the first who returns', () => {
+test('when all members vanish the run waits, and the first that returns gets the work', () => {
   const desk = runningDesk()
   desk.lose('a')
   desk.lose('b')
@@ -300,7 +300,7 @@ test('everybody vanishing is waited for, and the work comes back with the first 
   assert.equal(desk.sent('form')[0]?.target.v, 1)
 })
 
-test('when nobody comes back in time the run goes back to its checkpoint, with a new ballot and old counters', () => {
+test('when no member comes back in time the run goes back to its checkpoint, with a new ballot', () => {
   const desk = runningDesk()
   const { generation } = desk.state
   desk.lose('a')

@@ -240,7 +240,7 @@ test('the run is finished when all members agree on its last version', () => {
   assert.equal(desk.wait(1e6).length, 0)
 })
 
-test('a last version that nobody brings opens a ballot, rather than waiting for ever', () => {
+test('a last version that no member uploads opens a ballot instead of waiting for ever', () => {
   const desk = ringOf(['a', 'b'], { maxSteps: 1 })
   desk.step(1)
   desk.wait(61_000)

@@ -26,7 +26,7 @@ function offered(): Desk {
   return desk
 }
 
-test('members are asked for a copy at a version that nobody holds yet', () => {
+test('members are asked for a copy of a version that no member holds yet', () => {
   const desk = ringWithNewcomer()
   desk.wait(200)
   assert.deepEqual(
@@ -96,7 +96,7 @@ test('it is not admitted while it learns, also when the ring changes for another
   )
 })
 
-test('what was committed since is told to a newcomer that holds the copy, and then it is admitted with what is left to replay', () => {
+test('a newcomer that holds the copy gets the records since, and is admitted with the rest to replay', () => {
   const desk = offered()
   desk.step(6)
   desk.say('c', { type: 'prefetched', version: at(desk, 5) })
@@ -146,7 +146,7 @@ test('a newcomer whose line is slower than the steps opens no ballot, however lo
   assert.equal(desk.sent('until').length, 2, 'it caught up')
 })
 
-test('one that kept a version of an earlier visit goes on from there when it is near, and learns anew otherwise', () => {
+test('one that kept a version of an earlier visit continues from it if near, and fetches a copy otherwise', () => {
   const joins = (v: number, id?: VersionRef['id']) => {
     const desk = new Desk({ minVolunteers: 2, blocks: 300 })
     desk.join('a', 'b')
@@ -177,7 +177,7 @@ test('one that kept a version of an earlier visit goes on from there when it is 
   ])
 })
 
-test('one that comes back from a ring that went on without it leaves that ring, and goes on from what it held when that is near and committed', () => {
+test('one that returns after its ring went on leaves it, and continues from a near committed version', () => {
   const comesBack = (records: number) => {
     const desk = new Desk({ minVolunteers: 3, blocks: 300 })
     desk.join('a', 'b', 'c')
@@ -200,7 +200,7 @@ test('one that comes back from a ring that went on without it leaves that ring, 
   assert.deepEqual(comesBack(3), [[], [], 2])
 })
 
-test('a copy that is too far behind to follow from is offered to nobody: a new one is asked for', () => {
+test('a copy that is too far behind is offered to no newcomer: the run asks for a new one', () => {
   const desk = offered()
   desk.lose('c')
   for (let v = 6; v <= 60; v++) desk.step(v)
@@ -209,7 +209,7 @@ test('a copy that is too far behind to follow from is offered to nobody: a new o
   assert.deepEqual([desk.sent('prefetch'), desk.sent('copy-at').map(({ to }) => to)], [[], ['a', 'b']])
 })
 
-test('one that finds no steps to follow any more is offered a copy that is newer than what it could not go on from', () => {
+test('one that finds no more steps to follow is offered a newer copy', () => {
   const desk = offered()
   desk.say('c', { type: 'prefetched', version: at(desk, 5) })
   desk.say('c', { type: 'prefetched', version: null })

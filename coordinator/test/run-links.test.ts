@@ -27,7 +27,7 @@ const verdictOf = (failures: readonly LinkFailure[], pair: string, now = 0) => {
 }
 
 describe('one link', () => {
-  test('is bad when it did not open, whoever said so, and good again after a while', () => {
+  test('is bad when it did not open, whichever of the two reports it, and good again after a while', () => {
     const failures = [failed('ab')]
     assert.deepEqual(
       [verdictOf(failures, 'ab'), verdictOf(failures, 'ba'), verdictOf(failures, 'ac')],
@@ -99,7 +99,7 @@ describe('one member', () => {
     assert.deepEqual([found?.id, found?.why], ['e', 'it cannot link to 3 others'])
   })
 
-  test('threat 37: in a ring of four is not bad because two others say so, but because three do, or because digests show it twice', () => {
+  test('threat 37: in a ring of four two accusers are not believed; three are, and so are two digests', () => {
     const said = [failed('ad', { why: 'refused' }), failed('bd', { why: 'closed', generation: 2 })]
     assert.equal(judge(said, 'abcd'), undefined)
     assert.equal(judge([...said, failed('cd', { why: 'silent', generation: 3 })], 'abcd')?.id, 'd')
@@ -125,7 +125,7 @@ describe('one member', () => {
     assert.equal(judgeIn({ a: 'x', b: 'x', c: 'x', d: 'x' })?.id, 'd')
   })
 
-  test('is not bad for accusing: whoever accuses several is himself in all these pairs', () => {
+  test('is not bad for accusing: a member that accuses several others is itself in all these pairs', () => {
     const failures = [
       failed('ax', { why: 'closed' }),
       failed('bx', { why: 'closed', generation: 2 }),
@@ -182,7 +182,7 @@ describe('the order of a ring', () => {
     assert.deepEqual([relayed.length, evicted], [1, []])
   })
 
-  test('leaves one of two out whom not even the relay links: the one with more bad links, or who came last', () => {
+  test('leaves out one of two that not even the relay links: the one with more bad links, or the later one', () => {
     assert.deepEqual(order('abc', [], ['ab']), { ring: 'ac', relayed: [], evicted: ['b'] })
     assert.deepEqual(order('abc', ['ac'], ['ab']), { ring: 'bc', relayed: [], evicted: ['a'] })
     assert.deepEqual(order('ab', [], ['ab']), { ring: 'a', relayed: [], evicted: ['b'] })
@@ -208,7 +208,7 @@ describe('a direct', () => {
     })
   })
 
-  test('leaves one of two out whom not even the relay links, and names places of those that are left', () => {
+  test('leaves out one of two that not even the relay links, and names the ranks of the others', () => {
     assert.deepEqual(links('abcd', ['cd', 'ac'], ['ab']), { left: 'bcd', relayed: [[1, 2]], evicted: ['a'] })
   })
 })
@@ -261,14 +261,14 @@ test('a run learns of several links from one ABORT, and from those that come lat
   assert.notDeepEqual(desk.members, ids('abcde'))
 })
 
-test('a run believes nobody about links that are not his own', () => {
+test('a run ignores what a member reports about links of others', () => {
   const desk = ringOf('abcd')
   desk.accuse('a', 'c', 'unopened')
   answerAll(desk, 'abcd')
   assert.deepEqual([desk.members, desk.state.health.linkFailures], [ids('abcd'), []])
 })
 
-test('a run leaves out whom not even the relay links, for a while that grows', () => {
+test('a run leaves out a member that not even the relay links, for a while that grows', () => {
   const desk = ringOf('abc', { timing: { stallMs: 1e9 } })
   for (const why of ['unopened', 'unopened'] as const) {
     desk.accuse('b', 'c', why)

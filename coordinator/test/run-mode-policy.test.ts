@@ -41,7 +41,7 @@ test('the ring is left when membership changes all the time, by the ballots of t
   assert.equal(nextMode(62_000, health({ ballots }), 'ring', auto).mode, 'ring')
 })
 
-test('auto goes to local rounds and back by what a batch costs, and tells the costs; a job without them stays in the ring', () => {
+test('auto enters and leaves local rounds by measured costs; a job without them stays in the ring', () => {
   const slow = { records: 50, recordMs: 3000, computeMs: 1000 }
   const { mode, reason } = nextMode(0, health({ pace: slow }), 'ring', auto)
   assert.equal(mode, 'local')

@@ -163,7 +163,7 @@ function threeOffRing(): { readonly desk: Desk; readonly work: ReadonlyMap<strin
   return { desk, work: new Map(desk.sent('grant').map(({ to, base, leases }) => [to, { base, leases }])) }
 }
 
-test('pushes of off-ring members are weighed one by one: an enormous one of three counts as four usual ones, and its member is named once', () => {
+test('of three off-ring pushes an enormous one counts as four usual ones, and its member is named once', () => {
   const { desk, work } = threeOffRing()
   const of = (name: string) => work.get(name) ?? assert.fail(`${name} has no lease`)
   const weight = () =>
@@ -223,7 +223,7 @@ test('a step that holds its blocks behind the planned ones is committed, and the
   assert.ok(desk.effects.some((effect) => effect.type === 'off-ring-forget'))
 })
 
-test('a step with some of them, or with blocks that nobody was given, is refused', () => {
+test('a step with some of the blocks, or with blocks that no member was given, is refused', () => {
   const { desk, blocks } = given()
   for (const wrong of [blocks.slice(1), [...blocks, '1:0' as BlockId]]) {
     desk.hold('a', desk.record(4, [...desk.planned(4), ...wrong]))

@@ -24,7 +24,7 @@ const settle = (desk: Desk): void => {
   for (const name of ['a', 'b']) desk.confirm(name)
 }
 
-test("in a ring a shard that is damaged on the coordinator's disk is set aside at once, in this epoch and the next, and the run ends", () => {
+test("a shard that is damaged on the coordinator's disk is set aside in every epoch, and the run ends", () => {
   const desk = ringOf()
   unreadable(desk, 'a', [desk.planned(1)[0] ?? assert.fail()])
   assert.equal(desk.effects.filter(({ type }) => type === 'check-blocks').length, 1)
@@ -42,7 +42,7 @@ test("in a ring a shard that is damaged on the coordinator's disk is set aside a
     assert.ok(!done.includes(block) && desk.state.quarantined.has(block))
 })
 
-test("where the coordinator's copy is whole, three different members set a block aside, not one member three times", () => {
+test("where the coordinator's copy is whole, only three different members set a block aside", () => {
   const desk = ringOf()
   desk.join('c')
   const [block] = desk.planned(1)
@@ -55,7 +55,7 @@ test("where the coordinator's copy is whole, three different members set a block
   assert.deepEqual([...desk.state.quarantined], [block])
 })
 
-test('in a ring of two both must fail three times, five seconds apart, where the copy of the coordinator is whole', () => {
+test("in a ring of two both must fail three times, spaced, if the coordinator's copy is whole", () => {
   const desk = ringOf()
   const [block] = desk.planned(1)
   const bad = block ?? assert.fail()
@@ -121,7 +121,7 @@ test('a run of which most is damaged rests and names the file; when it is put ba
   assert.equal(desk.state.chain.doneIn(0), 6)
 })
 
-test('a run that rests with a damaged file goes on when the file is put back, also after a restart of the coordinator', () => {
+test('a run that pauses for a damaged file continues when it is restored, also after a restart', () => {
   const before = ringOf()
   const indexes = [0, 1, 2, 3, 4, 5]
   unreadable(before, 'a', [trainingBlock(0, 0)])

@@ -30,7 +30,7 @@ function asked(): ReturnType<typeof ring> {
   return all
 }
 
-test('a member that is behind makes everybody hold back and say how far they are', () => {
+test('a member that is behind makes all members pause and report their progress', () => {
   const { desk } = ring()
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
   assert.deepEqual(
@@ -39,7 +39,7 @@ test('a member that is behind makes everybody hold back and say how far they are
   )
 })
 
-test('when all have answered, the one that is behind is asked to release blocks, and nobody has them yet', () => {
+test('when all have answered, the slow member is asked to release blocks, and no member has them yet', () => {
   const { desk } = asked()
   assert.deepEqual(
     desk.sent('release').map(({ to, count }) => [to, count]),
@@ -66,7 +66,7 @@ test('who begun its blocks meanwhile releases fewer, and only these move', () =>
   assert.deepEqual(desk.sent('moved')[0]?.moves, [{ from: 0, to: 1, blocks }])
 })
 
-test('blocks of somebody else, or more than asked for, are refused and do not move', () => {
+test('a release of blocks of another member, or of more than asked for, is refused', () => {
   for (const [of, count] of [
     [1, 3],
     [0, 4],
@@ -115,7 +115,7 @@ test('who does not say how far it is takes no part, and the others do not wait f
   assert.equal(desk.sent('release').length, 1)
 })
 
-test('when nobody can help, all go on as they were', () => {
+test('when no member can help, all go on with the blocks they had', () => {
   const { desk } = ring()
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
   for (const rank of [0, 1, 2]) say(desk, rank, { open: rank === 0, left: 3 })
@@ -163,7 +163,7 @@ describe('blocks go', () => {
     assert.deepEqual(planTransfers([progress(8, 200), progress(0, 100)]), [{ from: 0, to: 1, count: 6 }])
   })
 
-  test('to nobody when all are as far', () => {
+  test('to no member when all are equally far', () => {
     assert.deepEqual(planTransfers([progress(3, 100), progress(3, 100), undefined]), [])
   })
 
@@ -183,7 +183,7 @@ describe('blocks go', () => {
     assert.deepEqual(planTransfers([progress(9, 400, false), progress(0, 100)]), [])
   })
 
-  test('from a member whose pace nobody knows at the pace of the others', () => {
+  test('from a member of unknown pace at the pace of the others', () => {
     assert.deepEqual(planTransfers([progress(4, 0), progress(0, 100)]), [{ from: 0, to: 1, count: 2 }])
   })
 })

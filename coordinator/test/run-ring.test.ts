@@ -21,7 +21,7 @@ test('a step is committed when all members hold it', () => {
   assert.equal(desk.state.chain.head.v, 1)
 })
 
-test('a step is committed when one member holds the next, which it could not without everybody', () => {
+test('a step is committed when one member holds the next, which needs a contribution of all', () => {
   const desk = ringOf(['a', 'b', 'c'])
   const [first, second] = [desk.record(1), desk.record(2)]
   desk.hold('a', first)
@@ -65,7 +65,7 @@ test('threat 35: two members that hold different bytes for a step are both told,
   assert.equal(desk.phase, 'freeze')
 })
 
-test('threat 35: of three the one that holds other bytes is named, whoever speaks first, and nothing of the step is committed', () => {
+test('threat 35: of three members the one with other bytes is named, and nothing of the step is committed', () => {
   const desk = ringOf(['a', 'b', 'c'])
   desk.hold('b', wrong(desk, 1))
   desk.hold('a', desk.record(1))
@@ -101,7 +101,7 @@ test('of different bytes for the same step those go on that most members hold', 
   assert.deepEqual(form?.sources, ['b', 'c'])
 })
 
-test('a member whose bytes differ from those of its neighbours in one order of the ring after another is left out', () => {
+test('a member whose bytes differ from those of its neighbours in two orders of the ring is left out', () => {
   const desk = ringOf(['a', 'b', 'c', 'd'], { timing: { excludeMs: 60_000, abortsBeforeFallback: 100 } })
   for (let v = 1; desk.members.includes(memberId('b')) && v < 6; v++) {
     const [lie, truth] = [wrong(desk, v), desk.record(v)]
@@ -150,7 +150,7 @@ test('assignments follow measured speeds with the next plan, and hidden tabs get
   )
 })
 
-test('a member that says it is enormously fast gets twice what is usual among the others, in FORM and in later plans', () => {
+test('a member that claims enormous speed gets twice the usual among the others, in all plans', () => {
   const desk = ringOf(['a', 'b', 'liar'], { blocks: 300, batchBlocks: 4 })
   desk.feed({ type: 'speed', member: memberId('liar'), samplesPerSecond: 1e12 })
   desk.accuse('a', 'b', 'closed')
@@ -271,7 +271,7 @@ test('the run ends after maxSteps', () => {
   )
 })
 
-test('a run that its owner ends finishes the epoch that it is in, begins no other, and knows it after a restart', () => {
+test('a run that its owner ends finishes its epoch and begins no other, also after a restart', () => {
   const desk = ringOf(['a'], { epochs: 5 })
   desk.step(1)
   desk.feed({ type: 'end-with-epoch' })
@@ -317,7 +317,7 @@ test('newcomers are admitted together, some time after the last of them came, be
   assert.deepEqual(desk.members, ['a', 'b', 'c'])
 })
 
-test('where somebody comes all the time newcomers are admitted all the same', () => {
+test('newcomers are admitted although further ones arrive all the time', () => {
   const desk = ringOf(['a'])
   for (const name of ['b', 'c', 'd', 'e', 'f', 'g', 'h', 'i']) {
     desk.join(name)
@@ -360,7 +360,7 @@ test('an abort opens a ballot; one from outside the ring does not', () => {
   assert.equal(desk.phase, 'freeze')
 })
 
-test('newcomers wait for the end of a step, and nobody loses one to them', () => {
+test('newcomers wait for the end of a step, and no member loses a step to them', () => {
   const desk = ringOf(['a', 'b'])
   desk.join('c')
   desk.wait(200)
@@ -393,13 +393,13 @@ test('a member that asks to leave goes after a while even if the step does not e
   )
 })
 
-test('a member on which nobody depends goes at once', () => {
+test('a member on which no other depends leaves at once', () => {
   const desk = ringOf(['a'])
   desk.feed({ type: 'member-leaving', member: memberId('a') })
   assert.deepEqual(desk.effects, [{ type: 'dismiss', member: 'a' }])
 })
 
-test('a round that is tried again leaves with its members what they learned from, and a block that two name with one of them (A7)', () => {
+test('a local round that is repeated leaves its members the blocks that they learned from (A7)', () => {
   const desk = ringOf(['a', 'b'], { mode: 'local', roundSteps: 2, blocks: 24, batchBlocks: 3 })
   const planned = desk.planned(1)
   const base = desk.state.chain.head
@@ -418,7 +418,7 @@ test('a round that is tried again leaves with its members what they learned from
   assert.equal(start?.plan[1]?.kept, undefined)
 })
 
-test("what was learned from another version is nobody's", () => {
+test('blocks that were learned from another version belong to no member', () => {
   const desk = ringOf(['a'], { mode: 'local', roundSteps: 2, blocks: 24, batchBlocks: 3 })
   const blocks = desk.planned(1).slice(0, 2)
   const base = { ...desk.state.chain.head, v: 1 }

@@ -38,7 +38,7 @@ const CONTRIBUTED: Answer = { stage: 'reducing', received: 3, waitsFor: [0] }
 
 for (const asked_ of ['ring', 'direct'] as const)
   for (const names of ['ab', 'abc', 'abcd'])
-    test(`threat 36: of ${names.length} members, exchange ${asked_}, the one that computes while the others have contributed is left out by name`, () => {
+    test(`threat 36: of ${names.length} members (${asked_}) one that computes while others wait is left out`, () => {
       const desk = deskOf(names, { exchange: { asked: asked_, bytes: 0 } })
       assert.ok(asked(desk, 11_000))
       const planned = desk.planned(2)
@@ -51,7 +51,7 @@ for (const asked_ of ['ring', 'direct'] as const)
       assert.deepEqual(desk.planned(2), planned, 'its blocks are planned again')
     })
 
-test('nobody is asked before three times what the step is expected to take, by plan or by measurement', () => {
+test('no member is asked before three times the expected duration of the step, planned or measured', () => {
   const slow = deskOf('ab', { blockSamples: 4000 }) // 12,000 samples at 200 a second: a minute
   assert.equal(asked(slow, 170_000), false)
   assert.ok(asked(slow, 20_000))
@@ -91,7 +91,7 @@ test('a member that does not answer at all is left out, and its silence costs fo
   assert.deepEqual(out(desk), ['c'])
 })
 
-test('when no member answers, the fault is elsewhere: nobody is left out', () => {
+test('when no member answers, the fault is elsewhere: no member is left out', () => {
   const desk = deskOf('abc')
   assert.ok(asked(desk, 11_000))
   desk.wait(5000)
@@ -122,7 +122,7 @@ test('a member at its first step has twice the time: it fetches shards and build
   assert.deepEqual(out(desk), ['b'])
 })
 
-test('as long as frames move nobody is blamed, however slow the line is', () => {
+test('as long as frames move no member is blamed, however slow the link is', () => {
   const desk = deskOf('ab')
   assert.ok(asked(desk, 11_000))
   for (let received = 1; received < 8; received++) {
@@ -167,7 +167,7 @@ describe('threat 36: a member that says it contributed and holds frames back', (
     }
   }
 
-  test('leaves a bad pair, which the next ring keeps apart, and pairs with others leave it out within a minute or so', () => {
+  test('a bad pair is kept apart by the next ring, and further bad pairs leave the member out', () => {
     const desk = deskOf('abcd')
     const stallOf = (culprit: string): Record<string, Answer> => {
       const rank = desk.members.indexOf(memberId(culprit))
@@ -197,7 +197,7 @@ describe('threat 36: a member that says it contributed and holds frames back', (
     assert.ok(desk.now < 90_000, `it took ${desk.now} ms`)
   })
 
-  test('a liar that says nothing comes is in the pair itself, and evicts nobody', () => {
+  test('a liar that reports silence is in the reported pair itself, and evicts no other', () => {
     const desk = deskOf('abcd')
     const lie = (): Record<string, Answer> =>
       Object.fromEntries(

@@ -225,7 +225,7 @@ test('the last version is validated, also where its epoch is none of those that 
   assert.equal(desk.state.finished, undefined)
 })
 
-test('the blocks of a member that leaves are validated by the others, and what it measured still counts as a voice', () => {
+test('blocks of a member that leaves are validated by others, and its measurements still count', () => {
   const desk = atEpochEnd(['a', 'b'])
   const [first] = desk.sent('validate')
   result(desk, 'a', first?.leases[0])
@@ -302,7 +302,7 @@ test('blocks that a member gives back go to another at once; it rests longer eac
   assert.equal(granted()[0]?.[0], 'a')
 })
 
-test('when no member of the ring answers, the blocks go to members outside it, which get the version from its checkpoint', () => {
+test("when no ring member answers, blocks go to members outside it, with the version's checkpoint", () => {
   const desk = atEpochEnd(['a'], { timing: { leaseMaxMs: 1000, leaseMinMs: 500 } })
   assert.deepEqual(
     desk.sent('validate').map(({ to }) => to),

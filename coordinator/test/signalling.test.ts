@@ -135,7 +135,7 @@ test('offer, answer, candidate and leave reach their destination under the sende
   assert.deepEqual(server.refusals, [])
 })
 
-test('fields that nobody needs are not passed on', async () => {
+test('fields that no volunteer needs are not passed on', async () => {
   const server = await startServer()
   const [near, far] = [await Client.open(server), await Client.open(server)]
   const offer = offerTo(far.id)
@@ -319,7 +319,7 @@ test('who asks for an id gets one', async () => {
 const publicCandidate = 'candidate:1 1 UDP 1686052863 203.0.113.9 50000 typ srflx raddr 192.168.1.5 rport 50001'
 const privateCandidate = 'candidate:2 1 UDP 2130706431 192.168.1.5 50001 typ host'
 
-test('threat 28: volunteers of different networks hear no private address of each other, and no name of a machine', async () => {
+test('threat 28: volunteers of other networks get no private address and no machine name of a member', async () => {
   const server = await startServer(false)
   const [near, far] = [await Client.open(server), await Client.open(server)]
   near.send(offerTo(far.id, `${sdp}a=${privateCandidate}\r\na=${publicCandidate}\r\n`))
@@ -343,7 +343,7 @@ test('threat 28: volunteers of different networks hear no private address of eac
   assert.deepEqual(server.refusals, [], 'an honest volunteer sends them without knowing')
 })
 
-test('threat 29: at most 20 candidates of a connection are passed on, those that trickle in counted with those of the offer', async () => {
+test('threat 29: at most 20 candidates of a connection are passed on, those in the offer included', async () => {
   const server = await startServer()
   const [near, far] = [await Client.open(server), await Client.open(server)]
   const many = Array.from(
@@ -360,7 +360,7 @@ test('threat 29: at most 20 candidates of a connection are passed on, those that
   assert.deepEqual(server.refusals, ['message-unexpected', 'message-unexpected'])
 })
 
-test('threat 4: the token of a session is in no address: PeerJS sends it in a header, and one in an address opens nothing', async () => {
+test('threat 4: a session token is in no address, and a token in an address opens nothing', async () => {
   const server = await startServer()
   const self = newMemberId()
   const access = { url: `http://${server.url}`, path: '/signalling', self, token: tokenOf(self), iceServers: [] }

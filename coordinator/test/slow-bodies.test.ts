@@ -30,7 +30,7 @@ const headers = (bytes: number): string =>
   `POST /api/jobs?dry=true HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer ${TOKEN}\r\n` +
   `Content-Type: application/json\r\nContent-Length: ${bytes}\r\n\r\n`
 
-test('a body that takes many times its grace is taken while its bytes move, and no clock runs for the whole of it', async () => {
+test('a slow body is accepted while its bytes move, and has no limit of time as a whole', async () => {
   const servers = new Set<Server>()
   const seen = (message: unknown): unknown => servers.add((message as { readonly server: Server }).server)
   subscribe('http.server.request.start', seen)

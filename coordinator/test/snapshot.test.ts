@@ -174,7 +174,7 @@ function snapshotted(rows: readonly JournalRow[], place: number): JournalRow[] {
   return [JSON.parse(JSON.stringify({ at: 1, entry })) as JournalRow, ...rows.slice(place)]
 }
 
-test(`in ${SEEDS} random histories, a snapshot at any place and the rows behind it make the state and the curves of all rows`, () => {
+test(`in ${SEEDS} random histories a snapshot and the rows after it restore what all rows restore`, () => {
   for (let seed = 1; seed <= SEEDS; seed++) {
     const { rows } = new Journal(seed, LENGTH)
     const [state, history] = [durable(replay(config, rows)), shown(historyOf(rows))]
@@ -253,7 +253,7 @@ async function journalOf(store = memoryState()) {
   return { store, history, journal, troubles }
 }
 
-test('the journal of a run holds a snapshot and at most a thousand rows and a batch, however long the run is', async () => {
+test('the journal holds a snapshot and at most a thousand rows and a batch, in a run of any length', async () => {
   const { store, journal, history } = await journalOf()
   const { rows } = new Journal(3, 3500)
   const lengths: number[] = []
@@ -272,7 +272,7 @@ test('the journal of a run holds a snapshot and at most a thousand rows and a ba
   assert.deepEqual(durable(replay(config, await store.load(JOB))), durable(history.state))
 })
 
-test('an append that fails leaves the older snapshot and its rows, and the next one writes the snapshot again', async () => {
+test('an append that fails leaves the older snapshot and its rows, and the next repeats the snapshot', async () => {
   const store = memoryState()
   const append = store.append.bind(store)
   let fails = false

@@ -68,7 +68,7 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     assert.deepEqual(await store.load(JOB), [fence(1), fence(2), ballot(3)])
   })
 
-  test(`${where}: a take-over reads every row that was committed before its own, whenever it was loaded before`, async () => {
+  test(`${where}: a take-over reads every row that was committed before its own`, async () => {
     const store = await opened()
     await takeOver(store)
     await store.load(JOB)
@@ -76,7 +76,7 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     assert.deepEqual(await takeOver(store), [fence(1), ballot(1), fence(2)])
   })
 
-  test(`${where}: of coordinators that take over at once, each has a number of its own, and the last one owns the job`, async () => {
+  test(`${where}: coordinators that take over at once get different numbers; the last owns the job`, async () => {
     const store = await opened()
     const seen = await Promise.all([takeOver(store), takeOver(store), takeOver(store)])
     assert.deepEqual(
@@ -87,7 +87,7 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     await store.append(JOB, 3, [ballot(1)])
   })
 
-  test(`${where}: a take-over drops what later rows supersede, so that restarts and ballots do not make the journal longer`, async () => {
+  test(`${where}: a take-over drops superseded rows, so that restarts do not lengthen the journal`, async () => {
     const store = await opened()
     const kept = { at: 1, entry: { type: 'quarantine', block: trainingBlock(0, 1) } } as const
     for (let fence = 1; fence <= 50; fence++) {
@@ -99,7 +99,7 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     assert.deepEqual(await store.load(JOB), [fence(1), kept, ballot(101), fence(51)])
   })
 
-  test(`${where}: an owner that raises its own number goes on with it, and its old one is worth nothing (I7)`, async () => {
+  test(`${where}: an owner that raises its number continues with it, and its older one is void (I7)`, async () => {
     const store = await opened()
     await takeOver(store)
     await store.append(JOB, 1, [{ at: 1, entry: { type: 'fence', fence: 900 } }, ballot(7)])
@@ -108,7 +108,7 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     assert.deepEqual((await takeOver(store)).at(-1), fence(901))
   })
 
-  test(`${where}: the number of a coordinator is the second of its start, so that a restored journal gives none again (I7)`, async () => {
+  test(`${where}: a coordinator's number is the second of its start, so that none is given twice (I7)`, async () => {
     const store = await opened()
     const rows = await store.takeOver(JOB, 1_800_000_000_500, (all) => all)
     assert.deepEqual(rows.at(-1)?.entry, { type: 'fence', fence: 1_800_000_000 })
@@ -141,7 +141,7 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     )
   })
 
-  test(`${where}: a snapshot drops the rows before it, and the chain that they made stays to be read page by page`, async () => {
+  test(`${where}: a snapshot drops the rows before it, and their chain can still be read page by page`, async () => {
     const store = await opened()
     await store.createJob({ id: jobId('another'), description: '{}' })
     await takeOver(store, jobId('another'))

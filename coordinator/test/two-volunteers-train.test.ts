@@ -76,7 +76,7 @@ test('in async mode pushes become versions, and what the server wrote is what a 
   assert.equal(run.checkpoint?.v, STEPS_PER_EPOCH)
 })
 
-test('the owner ends a run early, and nobody else: the epoch that it is in is finished, validated and written', async () => {
+test('only the owner ends a run early: its epoch is finished, validated and written', async () => {
   const { url } = await startCoordinator()
   const { id } = await submit(url, smallJob({ epochs: 1000 }))
   for (let i = 0; i < 2; i++) volunteer(url, { stepMs: 20 })

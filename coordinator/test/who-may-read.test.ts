@@ -113,7 +113,7 @@ test('threat 6: every route of the server lets in exactly the roles that its row
   }
 })
 
-test('threat 48: a private job and one that does not exist are answered alike, and lists hold what the caller may see', async () => {
+test('threat 48: a private job is answered like one that does not exist, and is in no list', async () => {
   const grid = await twoJobs()
   const { url, id, otherId } = grid
   for (const role of ['stranger', 'guesser', 'other'] as const) {
@@ -164,7 +164,7 @@ async function firstWord(
   return { message: messages.at(-1), socket }
 }
 
-test('a stranger who watches a private job sees curves and totals without names, its owner sees all, and a public job is seen by all', async () => {
+test('a stranger sees a private job without names, its owner sees all of it', async () => {
   const { url } = await startCoordinator()
   const { id } = await submit(url, smallJob({ epochs: 1000, minVolunteers: 1 }))
   const fake = volunteer(url, { name: 'marigold', stepMs: 20 })
@@ -204,7 +204,7 @@ test('a stranger who watches a private job sees curves and totals without names,
   seen.socket.close()
 })
 
-test('threat 58: neither terms, views, records nor an exported model hold the owner token, a session or a path of the disk', async () => {
+test('threat 58: no terms, view, record or exported model holds an owner token, a session or a path', async () => {
   const { url, id, member } = await twoJobs()
   const texts = await Promise.all(
     ['', '/records', '/export'].map(async (path) =>
@@ -219,7 +219,7 @@ test('threat 58: neither terms, views, records nor an exported model hold the ow
       assert.equal(text.includes(secret), false, secret)
 })
 
-test('an exported model is encoded once: HEAD and a known etag cost nothing, and every reader gets the same bytes', async () => {
+test('an exported model is encoded once, and every reader gets the same bytes', async () => {
   const blobs = memoryBlobs()
   const read: string[] = []
   const counted: BlobStore = {

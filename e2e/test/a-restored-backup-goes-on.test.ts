@@ -12,7 +12,7 @@ const STEPS = 90
 const LOST = 12
 
 test(
-  'a coordinator whose journal is restored from a backup goes on with the steps that its members hold, each of them once',
+  'a coordinator with a restored journal continues with the steps that members hold, each once',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: QUICK })

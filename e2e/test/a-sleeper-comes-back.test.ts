@@ -103,7 +103,7 @@ function noting(host: VolunteerHost, hellos: ToCoordinator[]): VolunteerHost {
 }
 
 test(
-  'who finds by the clock that it slept opens its socket and its links anew, although nobody closed them, and is back in the ring',
+  'a volunteer that slept opens its socket and links anew and is back in the ring',
   { timeout: 120_000 },
   async (t) => {
     const grid = await Grid.start({ timing: TIMING })

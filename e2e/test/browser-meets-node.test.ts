@@ -8,7 +8,7 @@ import { finishesWhole, lightJob, QUICK } from './small-job.ts'
 const STEPS = 30
 
 test(
-  'a tab and two Node volunteers train in one ring and end bit-identical; threat 4: no socket of the tab has a token in its address',
+  'threat 4: a tab and two Node volunteers end bit-identical, and no address of the tab has a token',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })

@@ -45,7 +45,7 @@ function isTraining(run: RunView | undefined, type: Exchange, members: number): 
 }
 
 test(
-  'over long lines a run begins in the ring, goes to the direct exchange by what it measured, and stays there without losing a block',
+  'over slow links a run changes from ring to direct exchange by measurement, and loses no block',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: TIMING })

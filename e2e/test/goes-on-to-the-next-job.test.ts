@@ -23,7 +23,7 @@ async function until(grid: Grid, id: string, what: string, state: (run: RunView)
 const isFinished = ({ phase }: RunView): boolean => phase === 'finished'
 
 test(
-  'volunteers go to a new job when the older one is saved, come back to it, and wait for the next; with --once one ends with its run',
+  'volunteers go to a new job, return to the older one, and wait; with --once one ends with its run',
   { timeout: 400_000 },
   async () => {
     const grid = await Grid.start({ timing: { ...QUICK, checkpointMs: 3_600_000 } })

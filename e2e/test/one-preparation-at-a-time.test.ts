@@ -13,7 +13,7 @@ async function state(isThere: () => boolean): Promise<void> {
 }
 
 test(
-  'a newer job cancels the preparation of the older one, whose executor is released before the next is made, and nobody joins the older',
+  'a newer job cancels the preparation of the older one, and no member joins the older',
   { timeout: 120_000 },
   async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'starling-'))
@@ -66,7 +66,7 @@ test(
 )
 
 test(
-  'a job that comes in the middle of a step costs the step and not the volunteer, whose executor is gone while it computes',
+  'a job that arrives in the middle of a step costs the step and not the volunteer',
   { timeout: 120_000 },
   async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'starling-'))

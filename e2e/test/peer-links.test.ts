@@ -221,7 +221,7 @@ test('links outlive signalling, which comes back with a new token', async () => 
   await Promise.all([near.stop(), far.stop()])
 })
 
-test('a dial to somebody absent, or not listening, ends with its signal', async () => {
+test('a dial to a member that is absent or does not listen ends with its signal', async () => {
   const near = await startProcess(() => Promise.reject(new Error('internal: no cases here')))
   const deaf = await startProcess(() => Promise.reject(new Error('internal: no cases here')))
   assert.equal(await near.call('dialInVain', newMemberId(), 500), 'TimeoutError')

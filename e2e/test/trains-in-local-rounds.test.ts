@@ -8,7 +8,7 @@ const INNER_STEPS = 8
 
 for (const fragments of [1, 4])
   test(
-    `in local rounds with fragments ${fragments} members exchange once in many steps, a member that dies loses its own round only, and the others end bit-identical`,
+    `in local rounds with fragments ${fragments} a death costs one round, and the rest end bit-identical`,
     { timeout: 300_000 },
     async () => {
       const grid = await Grid.start({ timing: QUICK })

@@ -18,7 +18,7 @@ const directJob = (minVolunteers: number, maxSteps = STEPS): JobSpec => ({
 const LONG = 60
 
 test(
-  'four members in a direct exchange train replicas that end bit-identical, though one is killed and one pair is relayed',
+  'four members in a direct exchange end bit-identical, with one killed and one pair relayed',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: QUICK })
@@ -57,7 +57,7 @@ for (const [fault, code] of [
   ['send-huge', 'gradient-outlier'],
 ] as const)
   test(
-    `a member of a direct exchange that does ${fault} is blamed by name by those that it sent to, and what it sent is in no step`,
+    `a member of a direct exchange that does ${fault} is blamed by name, and no step has its bytes`,
     { timeout: 300_000 },
     async () => {
       const grid = await Grid.start({ timing: QUICK })
@@ -87,7 +87,7 @@ for (const [fault, code] of [
   )
 
 test(
-  'an owner that sends one member of a direct exchange another sum is found by digest in the same step, and the run goes on around the ring',
+  'a rank that sends one member another sum is found by digest, and the run continues as a ring',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: QUICK })

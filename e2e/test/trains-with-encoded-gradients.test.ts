@@ -21,7 +21,7 @@ const WIDE = {
 }
 
 test(
-  'gradients in eight bits, in buckets that leave while backward still runs, train replicas that end bit-identical though a member dies',
+  'gradients in eight bits and buckets give bit-identical replicas though a member dies',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: QUICK })
@@ -50,7 +50,7 @@ const skip = description.startsWith('none') && `no adapter: ${description}`
 
 for (const exchange of ['ring', 'direct'] as const)
   test(
-    `in a ${exchange} a member that may encode on its adapter, and measures whether that pays, trains with one that cannot, and both end bit-identical`,
+    `in a ${exchange} adapter and CPU encoders train together and end bit-identical`,
     { timeout: 300_000, skip },
     async () => {
       const grid = await Grid.start({ timing: QUICK })

@@ -51,7 +51,7 @@ async function eachOf(codes: readonly ErrorCode[], check: (code: ErrorCode) => P
 }
 
 test(
-  'preparing fails with each code in turn: those of the list end the volunteer with their sentence, after the others it tries again',
+  'a volunteer that cannot prepare ends with a fatal code, and tries again after any other',
   { timeout: 240_000 },
   async () => {
     await eachOf(CODES, async (code) => {
@@ -78,7 +78,7 @@ test(
 )
 
 test(
-  'the coordinator puts a volunteer out with each code in turn: those of the list end it, after the others it comes back',
+  'a volunteer that is expelled with a fatal code ends, and returns after any other',
   { timeout: 240_000 },
   async () => {
     await eachOf(CODES, async (code) => {

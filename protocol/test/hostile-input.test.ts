@@ -58,7 +58,7 @@ const DIRECTIONS = [
 ]
 
 for (const { name, schemas, decode } of DIRECTIONS)
-  test(`messages to ${name}: good ones pass unchanged, changed ones pass as what they say or are refused`, (context) => {
+  test(`messages to ${name}: valid ones pass unchanged, changed ones are refused or read as they are`, (context) => {
     const stranger = new Stranger(random32(1))
     let taken = 0
     let refused = 0

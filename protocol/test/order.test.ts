@@ -1,4 +1,4 @@
-// Who computes which block of a step: every block once, whoever is there (R12).
+// Who computes which block of a step: every block once, with any members (R12).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {

@@ -14,7 +14,7 @@ test('every window and its last target lie in the shard', () => {
       for (const start of starts) assert.ok(start >= 0 && start + shard.context + 1 <= shard.tokens, `${start}`)
 })
 
-test('an epoch trains on the whole text, whoever computes which block', () => {
+test('an epoch trains on the whole text, however blocks are assigned', () => {
   const starts = trainingWindows(SHARD, all, { seed: 3, epoch: 0 })
   const sorted = [...starts].sort((a, b) => a - b)
   for (const [i, start] of sorted.entries())

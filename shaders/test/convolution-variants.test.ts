@@ -46,7 +46,7 @@ test('forward goes through windows, whatever the subgroups', () => {
     for (const dims of [LENET_2, RESNET]) assert.equal(first('conv2d.forward', dims, traits), 'windows')
 })
 
-test('the gradient of the input goes through windows where they pad no more than lines, and enough invocations share what is joint', () => {
+test('the input gradient uses the window kernel where padding is small and enough invocations share', () => {
   assert.equal(first('conv2d.inputGradient', RESNET, EIGHT), 'windows')
   assert.equal(first('conv2d.inputGradient', RESNET, FOUR), 'lines')
   assert.equal(first('conv2d.inputGradient', LENET_2, EIGHT), 'lines')

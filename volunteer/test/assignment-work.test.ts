@@ -213,7 +213,7 @@ describe('a share', () => {
     }
   })
 
-  test('names the blocks of off-ring members only with their sum in it, also when a second sum comes before the first is used', async () => {
+  test('names the blocks of off-ring members only with their sum in it', async () => {
     const plain = await gradientWith(FAST)
     const { core, assignment, start } = bench(FAST)
     const offRing = (id: number): void =>

@@ -155,7 +155,7 @@ describe('a share', () => {
     assert.equal(take(core, 9), 'sealed')
   })
 
-  test('asks for help only while blocks of it are not begun and nobody is asked yet', () => {
+  test('asks for help only while it has blocks that it has not begun, and only once', () => {
     const core = member()
     const ask = () => said(react(core, { type: 'behind', generation: 1, step: 1, blockMs: 900 }), 'behind')?.step
     assert.equal(ask(), 1)
@@ -201,7 +201,7 @@ describe('manifests of a step', () => {
     return core
   }
 
-  test('make the record of the planned blocks in their order, whoever computed them', () => {
+  test('make the record of the planned blocks in their order, whichever member computed them', () => {
     const core = sealed()
     const effects = reduced(core, [BLOCKS.slice(0, 2), [BLOCKS[4] as BlockId, ...BLOCKS.slice(2, 4)], BLOCKS.slice(5)])
     const held = effects.find((effect) => effect.type === 'apply')
@@ -256,7 +256,7 @@ describe('the pace of an assignment', () => {
     assert.equal(blockMsNow({ ...onTime, pieceBlocks: 2, pieceMs: 1000 }), 500)
   })
 
-  test('a member whose blocks are all begun is never behind: nobody could help', () => {
+  test('a member whose blocks are all begun is never behind: no other could help', () => {
     assert.equal(isBehind({ ...onTime, left: 0, elapsedMs: 99_000 }), false)
   })
 })
@@ -312,7 +312,7 @@ describe('what off-ring members computed (A1)', () => {
     assert.equal(core.ring?.flight?.offRing, undefined)
   })
 
-  test('is right in the manifest of the member that was given it, and a lie in any other, or of blocks that nobody told of', () => {
+  test('is right in the manifest of the member that was given it, and a lie in any other', () => {
     const cases: [number, readonly (readonly BlockId[])[], unknown][] = [
       [1, [BLOCKS.slice(0, 2), [...BLOCKS.slice(2, 4), ...LENT], BLOCKS.slice(4)], []],
       [1, [BLOCKS.slice(0, 2), BLOCKS.slice(2, 4), [...BLOCKS.slice(4), ...LENT]], [C]],

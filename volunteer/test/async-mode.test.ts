@@ -172,7 +172,7 @@ test('of an embedding that a batch touches in few places, only the rows of its t
   )
 })
 
-test('of a table that is only looked up, a batch pulls the rows of its tokens, and another batch of the same version its own', async () => {
+test('of an embedding table that is only looked up, each batch pulls the rows of its tokens', async () => {
   const tokens = [3, 17, 3, 39]
   const { mode, pulled, pushed } = deskFor(tokens)
   await mode.granted(grant)

@@ -98,7 +98,7 @@ test('a class beyond the outputs of the model is refused before anything is comp
   )
 })
 
-test('the keys of a block follow the block, whoever computes it and beside which others', async () => {
+test('the dropout seeds of a block belong to the block, whichever member computes it', async () => {
   const batches = await batchesOf()
   const keysOf = async (...blocks: BlockId[]) => [...((await batches.of(blocks)).keys ?? [])]
   const alone = await keysOf(trainingBlock(0, 0))

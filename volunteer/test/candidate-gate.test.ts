@@ -37,7 +37,7 @@ test('threat 29: addresses of the own network are taken of a coordinator in that
     assert.equal(isInOwnNetwork(url), false, url)
 })
 
-test('threat 29: names, ports of services and what is no candidate are not taken; the name that a browser makes up is', () => {
+test("threat 29: names, service ports and non-candidates are refused; a browser's mDNS name is taken", () => {
   for (const local of [true, false]) {
     for (const wrong of [
       candidate('printer.local'),

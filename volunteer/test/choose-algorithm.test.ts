@@ -21,7 +21,7 @@ test('short vectors take fewer hops than a ring has', () => {
   assert.equal(allReduce(100_000, 8, internet), 'direct')
 })
 
-test('large groups do not talk everybody to everybody', () => {
+test('large groups do not exchange from every rank to every rank', () => {
   for (const bytes of [4, 10_000, MB, 100 * MB])
     for (const link of [undefined, internet]) assert.notEqual(allReduce(bytes, 17, link), 'direct')
   assert.equal(chooseAlgorithm({ collective: 'allToAll', bytes: MB, size: 64 }).algorithm, 'direct')
@@ -60,7 +60,7 @@ test('a choice names what it was compared with', () => {
     assert.ok(reason.includes(word), `"${reason}" says nothing of ${word}`)
 })
 
-test('a lone rank waits for nobody', () => {
+test('a lone rank waits for no other', () => {
   assert.equal(chooseAlgorithm({ collective: 'allReduce', bytes: 4 * MB, size: 1 }).predictedMs, 0)
 })
 

@@ -242,7 +242,7 @@ for (const [what, code, bytes] of hostile)
     await assert.rejects(sum, named(0, code))
   })
 
-test('a rank that floods operations which nobody began is dropped', async (t) => {
+test('a rank that floods operations which no other began is dropped', async (t) => {
   const { group, say } = await withLiar(t)
   const flood = async (): Promise<void> => {
     for (let step = 0; ; step++)
@@ -252,7 +252,7 @@ test('a rank that floods operations which nobody began is dropped', async (t) =>
   await assert.rejects(group.barrier(), named(0, 'rate-exceeded'))
 })
 
-test('a refusal that blames nobody of the group blames its sender, and its text is harmless', async (t) => {
+test('a refusal that blames no rank of the group blames its sender, and its text is harmless', async (t) => {
   const { group, say } = await withLiar(t)
   const first = group.barrier()
   await say(packFrame(frameOf({ type: 'refusal', hop: 9 })))

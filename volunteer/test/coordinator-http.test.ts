@@ -129,7 +129,7 @@ for (const [name, request] of Object.entries(REQUESTS)) {
       else assert.equal(asked(), 3)
     })
 
-  test(`${name} that is refused by name is not asked again, and no refusal of one request ends a volunteer`, async (t) => {
+  test(`${name} with an error code is not repeated, and the refusal of one request ends no volunteer`, async (t) => {
     for (const [status, code] of [
       [404, 'base-stale'],
       [409, 'message-unexpected'],

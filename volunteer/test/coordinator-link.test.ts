@@ -50,7 +50,7 @@ function patientCoordinator(sides: Side[]): LinkHost {
   }
 }
 
-test('a socket that is given up is followed by another of the same member, and its late end does not cost that one', async () => {
+test('a socket that the volunteer gave up does not end the next one by its late close', async () => {
   const sides: Side[] = []
   let welcomed: () => void = () => undefined
   const nextWelcome = (): Promise<void> =>

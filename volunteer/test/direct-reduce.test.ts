@@ -9,12 +9,12 @@ import { testStepReduce } from './step-reduce-suite.ts'
 
 testStepReduce('direct', 2)
 
-test('nobody sends in our name, and nobody who is not there', () => {
+test('a sender outside the ranks, or with our own rank, is refused', () => {
   for (const from of [1, 3, -1, Number.NaN])
     assert.throws(() => victim('direct').accept(honest('direct'), from), isCode('message-malformed'))
 })
 
-test('a direct exchange of one is a bug: it has nobody to exchange with', () => {
+test('a direct exchange of one is a bug: the rank has no other to exchange with', () => {
   assert.throws(() => victim('direct', { world: { rank: 0, size: 1 } }), /internal/)
 })
 
@@ -47,7 +47,7 @@ function withLiar(
   return { run, members }
 }
 
-test('a slice that is far longer than those of all others ends the step and names who sent it, before any sum of it leaves', () => {
+test('a slice far longer than those of the others ends the step by name, before any sum of it leaves', () => {
   for (const size of [3, 4, 8]) {
     const { run, members } = withLiar(size, 1e6)
     assert.throws(

@@ -120,7 +120,7 @@ test('frames in any order give the same bytes, with every algorithm', () => {
   )
 })
 
-test('who is done waits for nobody; who is not says for whom', () => {
+test('a rank that is done waits for no other; one that is not names the rank that it waits for', () => {
   const table = new Table(3, 30, { algorithm: 'star' })
   assert.deepEqual([...at(table.exchanges, 0).waitsFor()], [1])
   assert.deepEqual([...at(table.exchanges, 1).waitsFor()], [0])
@@ -190,7 +190,7 @@ test('a frame that does not fit names its sender and is not used', () => {
   }
 })
 
-test('a frame that comes twice, or from somebody else, is refused', () => {
+test('a frame that comes twice, or from another rank, is refused', () => {
   const table = new Table(3, 30)
   const { from, frame } = table.take(1)
   assert.throws(() => at(table.exchanges, 1).accept(2, frame), { rank: 2, code: 'message-unexpected' })

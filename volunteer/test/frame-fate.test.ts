@@ -51,7 +51,7 @@ test('every kind of frame is fenced: none of an older or newer generation is tak
     }
 })
 
-test('frames of the reduce come from the predecessor, and from nobody else', () => {
+test('frames of the reduce come from the predecessor only', () => {
   const core = inRing()
   for (const type of RING)
     assert.deepEqual(

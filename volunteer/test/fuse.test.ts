@@ -38,14 +38,14 @@ test('a residual sum and the activation after it become one epilogue', () => {
   assert.equal(second.operands.residual?.storage, first.operands.y.storage)
 })
 
-test('a product that somebody else reads too keeps its result', () => {
+test('a product that another operator reads too keeps its result', () => {
   const shared = model([linear('a', 6), { type: 'residual', layers: [{ type: 'relu' }, linear('b', 6)] }])
   assert.deepEqual(kernels(fuseGraph(buildGraph(shared))), ['linear.forward', 'relu.forward', 'linear.forward'])
   const output = model([linear('a', 6)])
   assert.deepEqual(kernels(fuseGraph(buildGraph(output))), ['linear.forward'])
 })
 
-test('activations whose derivative needs their input stay by themselves, and a sum after an activation does too', () => {
+test('activations whose derivative needs their input are not fused, nor is a sum after one', () => {
   assert.deepEqual(kernels(fuseGraph(buildGraph(model([linear('a', 6), { type: 'gelu' }])))), [
     'linear.forward',
     'gelu.forward',
@@ -87,7 +87,7 @@ test('the backward of an activation becomes the epilogue of the gradient that it
   ])
 })
 
-test('a gradient that somebody else reads or adds to stays as it is', () => {
+test('a gradient that another operator reads or adds to stays as it is', () => {
   const spec = model([linear('a', 6), { type: 'relu' }, { type: 'residual', layers: [linear('b', 6)] }, linear('c', 2)])
   assert.deepEqual(backwards(fuseGraph(buildGraph(spec))), [
     'linear.inputGradient',

@@ -38,7 +38,7 @@ class Pair {
 
 const filled = (value: number): Float32Array => new Float32Array(LENGTH).fill(value)
 
-test('a bucket leaves before the rest of the gradient is known, and no sum is visible before the step is whole', async () => {
+test('a bucket is sent before the gradient is complete; no sum is visible before the step is whole', async () => {
   const pair = new Pair()
   const [a, b] = pair.members
   assert.ok(a && b)
@@ -57,7 +57,7 @@ test('a bucket leaves before the rest of the gradient is known, and no sum is vi
   assert.deepEqual(pair.sums, [filled(3), filled(3)])
 })
 
-test('a ballot in the middle of backward throws away what has left: the step that is made again holds nothing of it (R3)', async () => {
+test('a ballot in the middle of backward discards what was sent: the repeated step holds none of it (R3)', async () => {
   const pair = new Pair()
   const [a, b] = pair.members
   assert.ok(a && b)

@@ -66,7 +66,7 @@ test('statistics come last, whatever lies before them', () => {
   assert.deepEqual(gradientBuckets(normed), [{ start: 0, end: normed.total }])
 })
 
-test('a bucket enters the ring only while its step is computed in the promised generation, from the version before it (R9)', () => {
+test('a bucket enters the ring only in the promised generation, from the version before it (R9)', () => {
   const core: StepInFlight = {
     promised: 3,
     version: { v: 4, id: versionId('f'.repeat(64)) },

@@ -26,7 +26,7 @@ test('memory goes from one assignment to the next when the first is over', async
   assert.notEqual(buffers.lease().values, first.values, 'ended twice, given back once')
 })
 
-test('memory that a computation still writes is leased again only after that, and the result of the computation is dropped', async () => {
+test('memory that a computation still writes is leased again only after that, and its result is dropped', async () => {
   const buffers = new GradientBuffers(3)
   const [old, task] = [buffers.lease(), pending()]
   const result = old.use(() => task.done)

@@ -130,7 +130,7 @@ for (const [way, most] of [
   ['direct', SIZE - 1],
 ] as const)
   for (const encoding of ['f32', 'f16', 'int8'] as const)
-    test(`a reduce in ${encoding} as a ${way} takes what is due or refuses it, passes on no more than is due, and is never done too soon`, () => {
+    test(`a reduce in ${encoding} as a ${way} refuses what is not due, and passes on no more than is due`, () => {
       const stranger = new Stranger(1)
       const good = framesOfAStep(way, encoding)
       for (let round = 0; round < 300 * TIMES; round++) {
@@ -205,7 +205,7 @@ test('a request for a state is answered with what was asked for at most, or refu
   server.stop()
 })
 
-test('answers to a fetch that are not what was asked for end it with a code, and nothing is allocated for what they announce', async () => {
+test('answers that a fetch did not ask for end it with a code, and allocate nothing', async () => {
   const stranger = new Stranger(3)
   const source = memberId('source')
   for (let i = 0; i < 60 * TIMES; i++) {
@@ -242,7 +242,7 @@ test('answers to a fetch that are not what was asked for end it with a code, and
   }
 })
 
-test('bytes that are no frame cost their sender the link, and nobody else', async () => {
+test('bytes that are no frame cost their sender the link, and no other member anything', async () => {
   const stranger = new Stranger(4)
   const grid = new MemoryGrid()
   const [near, far] = [memberId('near'), memberId('far')]

@@ -73,7 +73,7 @@ test('it follows one step after the other, in order, each applied at its parent'
   assert.deepEqual([core.version, core.base, core.tail], [version(4), version(4), []])
 })
 
-test('a step is applied only where its parent is held: the sum of another branch, of the same number, changes nothing (R7)', () => {
+test('a step is applied only to its parent: a sum of another branch changes nothing (R7)', () => {
   const core = learner()
   follow(core, [2])
   const otherBranch = extend(version(1), { ...record(2), blocks: [trainingBlock(0, 9)] })
@@ -152,7 +152,7 @@ test('records that do not lead to the kept state prove nothing, and change nothi
   assert.deepEqual([core.version, core.base], [undefined, ZERO])
 })
 
-test('when nobody can send the state, or has a step any more, it says so and keeps what it has', () => {
+test('when no member can send the state or a step any more, the learner reports it and keeps its state', () => {
   const core = newcomer()
   prefetch(core, 1)
   const trouble = { type: 'trouble', generation: 1, blamed: null, why: 'own', code: 'link-lost', message: '' } as const

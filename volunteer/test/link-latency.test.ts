@@ -19,7 +19,7 @@ test('latency is half of the fastest of the last round trips', () => {
   assert.equal(latency.ms, 40, 'a line that became longer is found out')
 })
 
-test('answers that nobody asked for, of another heartbeat, or a second time say nothing', () => {
+test('answers without a request, of another heartbeat, or repeated measure nothing', () => {
   const latency = new LinkLatency()
   const first = new LinkLatency().heard(latency.beat(0), 5)
   assert.ok(first !== undefined)

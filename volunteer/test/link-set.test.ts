@@ -289,7 +289,7 @@ test('on a link that has room the next frame is one of the ring, whatever bulk w
   )
 })
 
-test('the bulk of a state trickles while frames of the ring wait on another link, and flows when they are gone', async (t) => {
+test('a state transfer is slow while ring frames wait on another link, and fast afterwards', async (t) => {
   let now = 1000
   t.mock.method(performance, 'now', () => now)
   const sent: Frame[] = []

@@ -58,7 +58,7 @@ function setUp(innerSteps: number, fragments = 1) {
 const onLearned = (): void => undefined
 const blocks = (...numbers: number[]) => numbers.map((n) => trainingBlock(0, n))
 
-test('a round is the inner steps, one after another, and its assignment is their difference times their targets', async () => {
+test('an assignment of a local round is the parameter difference of its inner steps times their targets', async () => {
   const { held, rounds, asked } = setUp(2)
   const assignment = blocks(0, 1, 2, 3)
   const result = await rounds.run({
@@ -84,7 +84,7 @@ test('a round is the inner steps, one after another, and its assignment is their
   assert.deepEqual(rounds.contribution, wanted)
 })
 
-test('a round that a new generation cut short goes on where it was, when the base and the blocks are the same', async () => {
+test('a local round continues in a new generation when its base and its blocks are the same', async () => {
   const { held, rounds, asked } = setUp(4)
   let steps = 0
   const cut = await rounds.run({
@@ -106,7 +106,7 @@ test('a round that a new generation cut short goes on where it was, when the bas
   assert.deepEqual(asked.flat(), blocks(0, 1, 2, 3, 4, 5), 'no block is learned from twice')
 })
 
-test('inner progress is dropped when its blocks belong to somebody else now, or the base is another version', async () => {
+test('inner progress is dropped when its blocks were reassigned or the base is another version', async () => {
   const { held, rounds, asked } = setUp(2)
   let steps = 0
   await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => steps++ < 3, onLearned })
@@ -121,7 +121,7 @@ test('inner progress is dropped when its blocks belong to somebody else now, or 
   assert.deepEqual(asked.slice(1).flat(), blocks(1, 2))
 })
 
-test('a step that was under way when a new ballot began is not learned from: what was told of the progress stays true', async () => {
+test('a ballot drops the inner step that was under way, and keeps the reported progress true', async () => {
   const { held, rounds, asked } = setUp(2)
   const told: number[] = []
   let current = true
@@ -190,7 +190,7 @@ function partOf(vector: Float32Array, fragment: number): number[] {
   return (FRAGMENTS[fragment] ?? []).flatMap(({ start, end }) => [...vector.subarray(start, end)])
 }
 
-test('fragments are whole layers that make up the model, and none has more than its part of it where layers allow', () => {
+test('fragments are whole layers that make up the model, of equal size where layers allow', () => {
   const deep = parameterLayout(mlp({ input: [16], hidden: [16, 16, 16, 16, 16, 16], classes: 16 }))
   for (const count of [1, 2, 3, 4]) {
     const fragments = fragmentsOf(deep, count)
@@ -223,7 +223,7 @@ test('fragments leave at even distances, the last of them before the round ends'
   assert.deepEqual(after(4, 1), [1, 1, 1, 1])
 })
 
-test('a fragment leaves in the midst of the round, as it is then, with the weight of the whole assignment', async () => {
+test('a fragment is sent in the middle of the round, with the weight of the whole assignment', async () => {
   const { held, rounds } = setUp(4, 2)
   const left: [fragment: number, assignment: number[]][] = []
   const result = await rounds.run({
@@ -242,7 +242,7 @@ test('a fragment leaves in the midst of the round, as it is then, with the weigh
   assert.deepEqual([result?.samples, result?.sums.targets, result?.finite], [16, 16, true])
 })
 
-test('what a fragment learned after it left stays with the member and joins the next round, when the first is committed', async () => {
+test('what a fragment learned after it was sent joins the next round of the member', async () => {
   const { held, rounds } = setUp(4, 2)
   const order = { parameters: held.parameters, current: () => true, onLearned }
   await rounds.run({ ...order, base, blocks: four })
@@ -279,7 +279,7 @@ test('what a fragment learned after it left stays with the member and joins the 
   assert.deepEqual(started[1], [...moved], 'a version that came in another way holds nothing of this member')
 })
 
-test('what left in a round that a new generation cut short leaves again as it was, with the weight of the new assignment', async () => {
+test('a fragment of a round that a new generation repeats is sent again with the new weight', async () => {
   const { held, rounds } = setUp(4, 2)
   let steps = 0
   const left: [fragment: number, assignment: number[]][] = []

@@ -41,7 +41,7 @@ test('a coordinator that was replaced is not obeyed, and hears what was promised
   assert.equal(bench.core.promised, 1)
 })
 
-test('a newer coordinator that gives a number again does not get its ballot: the number was promised to another (I7)', () => {
+test('a newer coordinator that repeats a ballot number gets no promise (I7)', () => {
   const bench = new Bench().freeze(4, 1)
   assert.deepEqual(
     bench
@@ -179,7 +179,7 @@ test('a replay that a newer ballot ends in the middle leaves a whole version, an
   )
 })
 
-test('when nobody has the reduced gradient any more, the whole state is fetched', () => {
+test('when no member has the reduced gradient any more, the whole state is fetched', () => {
   const record = recordOf(1, 1)
   const target = extend(ZERO, record)
   const bench = new Bench()
@@ -240,7 +240,7 @@ test('no step begins after the one that the members change at', () => {
   assert.deepEqual(bench.compute().did('compute'), [])
 })
 
-test('a whole window ahead of the last acknowledged commit a member waits for the coordinator, without giving up', () => {
+test('a member that is a whole window ahead of the last commit waits for the coordinator', () => {
   const steps = Array.from({ length: PLAN_WINDOW + 1 }, (_, i) => i + 1)
   const bench = new Bench().running(planOf(...steps))
   for (let step = 1; step <= PLAN_WINDOW; step++) bench.compute()
@@ -337,7 +337,7 @@ test('a member is told which of its links the coordinator relays: two of a ring,
   )
 })
 
-test('an ABORT says whom it blames and why, and names every link with the same trouble', () => {
+test('an ABORT names the blamed member and the reason, and every link with the same trouble', () => {
   const told = (trouble: Pick<Extract<MemberInput, { type: 'trouble' }>, 'blamed' | 'alsoBlamed' | 'why'>) =>
     new Bench()
       .running()

@@ -74,7 +74,7 @@ test('an oversize frame from the other side closes the link', async () => {
   assert.match(await closed, /at most/)
 })
 
-test('a close that nobody watched is told to whoever asks later', async () => {
+test('a close that was not watched is reported to a later watcher', async () => {
   const link = new ChannelLink(far, silentChannel)
   link.close('early')
   await Promise.resolve()

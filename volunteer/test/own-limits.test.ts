@@ -30,7 +30,7 @@ const plan = (spec: Parameters<typeof buildGraph>[0], options: { maxMicroBatch: 
 
 const deviceBytes = (made: Plan): number => poolBytes(made) + 8 * made.flat.deviceLength
 
-test('threat 52: a job that needs more memory than the owner allows is refused from its model alone, with what to raise', () => {
+test("threat 52: a job beyond the owner's memory limit is refused by its model, naming the setting", () => {
   assert.ok(executorBytes(lenet5(), DEFAULT_LIMITS) > 3.9e9)
   const why = refusal(() => executorBytes(lenet5(), { ...DEFAULT_LIMITS, memoryBytes: 1e6 }))
   assert.match(why, /limit of 1\.0 MB of memory, got one that needs [\d.]+ MB; raise --max-memory/)
@@ -41,7 +41,7 @@ test('threat 52: a job of which one step is more than the owner lets leave in an
   assert.match(why, /raise --max-upload/)
 })
 
-test('threat 52: a plan is made smaller until it fits what the owner allows, and refused when one sample does not', () => {
+test("threat 52: a plan is reduced until it fits the owner's limit, and refused if one sample does not", () => {
   const whole = plan(lenet5(), { maxMicroBatch: 64 })
   const allowed = deviceBytes(whole) / 3
   const smaller = plan(lenet5(), { maxMicroBatch: 64, maxBytes: allowed })
@@ -53,7 +53,7 @@ test('threat 52: a plan is made smaller until it fits what the owner allows, and
   )
 })
 
-test('threat 53: no dispatch of a plan keeps a weak GPU busy for more than a second: batches are cut, and a model that cannot be is refused before it is compiled', () => {
+test('threat 53: no dispatch keeps a weak GPU busy for more than a second, or the job is refused', () => {
   const wide = parseModelSpec({ input: [8192], layers: [{ type: 'linear', name: 'wide', out: 4096 }], loss: 'mse' })
   const made = plan(wide, { maxMicroBatch: 4096 })
   assert.ok(made.capacity < 4096, 'the batch is cut')
@@ -79,7 +79,7 @@ test('threat 53: what is submitted at once is bounded, and small models stay one
   assert.equal(inSubmits(Object.values(parts).flat()).length, 1)
 })
 
-test('threat 53: a job that loses the GPU three times in an hour is declined for hours, also after a restart', async () => {
+test('threat 53: a job that loses the GPU three times in an hour is declined for hours', async () => {
   let now = 1e12
   let text: string | undefined
   const kept = {

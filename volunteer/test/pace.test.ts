@@ -24,7 +24,7 @@ test('small messages stop after a number of operations', () => {
   assert.ok(pace.mayGo(RECEIVER, LINE, MAX_AHEAD, 1))
 })
 
-test('whoever is fast, every operation gets through, and what waits at the receiver is bounded', () => {
+test("every operation gets through at any speed of the ranks, and the receiver's queue is bounded", () => {
   fc.assert(
     fc.property(
       fc.array(fc.constantFrom(1, EAGER_BYTES, EAGER_BYTES + 1), { minLength: 1, maxLength: 300, size: 'max' }),

@@ -74,7 +74,7 @@ for (const [name, spec, samples] of [
     )
   })
   for (const [adapter, traits] of Object.entries(ADAPTERS))
-    test(`memory is shared: ${name} on ${adapter} takes at most a quarter more than the tensors that live at one time, scratch included`, () => {
+    test(`${name} on ${adapter} takes at most a quarter more memory than its live tensors`, () => {
       const { buffers, peakLiveBytes, leastTensorBytes } = planGraph(buildGraph(spec), {
         traits,
         limits: LIMITS,

@@ -83,7 +83,7 @@ function planOf(spec: ModelSpec, options: { maxMicroBatch: number; maxBytes?: nu
   return planGraph(buildGraph(spec), { traits: PLAIN_TRAITS, limits: LIMITS, ...options })
 }
 
-test('a model of which one sample is more than the memory allows is computed again in backward, and not refused', () => {
+test('a model of which one sample exceeds the memory limit is recomputed in backward, not refused', () => {
   const deep = gpt({ blocks: 6, heads: 4, channels: 128, context: 64, vocab: 65 })
   const one = deviceBytes(planOf(deep, { maxMicroBatch: 1 }))
   const roomy = planOf(deep, { maxMicroBatch: 8, maxBytes: one })

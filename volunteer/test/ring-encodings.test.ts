@@ -141,7 +141,7 @@ function seeded(seed: number): (below: number) => number {
 
 for (const [encoding, exchange] of WAYS)
   for (const size of [1, 2, 3, 5])
-    test(`${encoding}, ${size} members in a ${exchange}: all hold the same bytes, near the sum, in whatever order frames come`, () => {
+    test(`${encoding}, ${size} members in a ${exchange} hold equal bytes near the sum, in any order of frames`, () => {
       const length = 3001
       const gradients = assignments(size, length, size)
       const buckets = [
@@ -167,7 +167,7 @@ for (const [encoding, exchange] of WAYS)
 
 for (const [encoding, exchange] of WAYS)
   for (const size of [2, 3])
-    test(`${encoding}, ${size} members in a ${exchange}: runs that a member encodes before it reads them back travel as they are, and lose nothing twice`, () => {
+    test(`${encoding}, ${size} members in a ${exchange}: runs encoded before read-back are sent unchanged`, () => {
       const length = 70_001
       const buckets = [
         { start: 30_000, end: length },
@@ -224,7 +224,7 @@ test('eight bits take a quarter of the bytes, half precision the half', () => {
 })
 
 for (const [encoding, exchange] of WAYS)
-  test(`${encoding} in a ${exchange}: what one step loses the next ones bring, so that the error of many is that of one`, () => {
+  test(`${encoding} in a ${exchange}: later steps send the residual, so that errors do not add up`, () => {
     const [size, length, steps] = [3, 500, 60]
     let feedbacks = Array.from({ length: size }, () => startFeedback(length))
     const [total, exact, forgetful] = [new Float64Array(length), new Float64Array(length), new Float64Array(length)]
@@ -335,7 +335,7 @@ for (const [what, encoding, payload, code] of hostile)
     assert.deepEqual(victim.sum, honest.sum)
   })
 
-test('what was lost belongs to one version: it swaps with it, survives a void step, and is dropped on any other way to a version', () => {
+test('a residual belongs to one version and is dropped with it, but survives a void step', () => {
   const version = (v: number): VersionRef => ({ v, id: versionId(String(v).repeat(64)) })
   const residual = new Residual(2)
   const step = (from: number, lost: number): number[] => {
@@ -442,7 +442,7 @@ async function train(encoding: GradientEncoding, exchange: Exchange): Promise<nu
   return losses.slice(-10).reduce((sum, loss) => sum + loss, 0) / 10
 }
 
-test('training with encoded sums learns what training with whole ones does, and replicas stay bit-identical', async () => {
+test('training with encoded sums learns as with whole ones, and replicas stay bit-identical', async () => {
   const whole = await train('f32', 'ring')
   assert.ok(whole < 1, `the loss fell from 2.3 to ${whole}`)
   for (const [encoding, exchange] of WAYS) {

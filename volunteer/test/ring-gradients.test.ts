@@ -125,7 +125,7 @@ for (const fragments of [undefined, 1, 2]) {
   })
 }
 
-test('a share that waits for its samples during a ballot adds nothing to the assignment after it, and begins no computation any more', async () => {
+test('an assignment that waits for samples during a ballot adds nothing to the next one', async () => {
   const bench = benchOf(IN_PIECES)
   const first = bench.b.executor.hold()
   await bench.begin([1, 1])
@@ -142,7 +142,7 @@ test('a share that waits for its samples during a ballot adds nothing to the ass
   assert.equal(bench.b.executor.computed.length, 3)
 })
 
-test('what an off-ring member lent to an assignment is in it once, although buckets of an older share become final meanwhile', async () => {
+test('an off-ring sum enters an assignment once, although buckets of an older one become final', async () => {
   const bench = benchOf(LARGE)
   const late = bench.b.executor.hold()
   bench.freeze()
@@ -212,7 +212,7 @@ test('an older computation changes nothing of what encodings lose of the assignm
   await expectUndisturbed(bench, await undisturbed(encoded, [1, 0]))
 })
 
-test('a computation that never ends costs its memory and nothing else: the steps after it are those of an undisturbed ring', async () => {
+test('a computation that never ends costs its memory and changes no later step', async () => {
   const bench = benchOf(SMALL)
   const never = bench.b.executor.hold()
   await bench.begin([1, 1])

@@ -468,7 +468,7 @@ test('links outlive the client that signalled for them; dials go through the new
   network.stop()
 })
 
-test('links are refused until somebody takes them, and never more than four of one member', async () => {
+test('links are refused until the volunteer accepts them, and never more than four of one member', async () => {
   const { network, client } = await openNetwork()
   const arrive = async (): Promise<MadeUpConnection> => {
     const connection = new MadeUpConnection(far, false)
@@ -521,7 +521,7 @@ const offerOf = (src: MemberId, connectionId = 'dc_1') => ({
 })
 const candidateOf = (src: MemberId) => ({ type: 'CANDIDATE', src, payload: { type: 'data', connectionId: 'dc_1' } })
 
-test('threat 28: WebRTC sees no offer of a member that is not of the present generation, so that none of its candidates is gathered', async () => {
+test('threat 28: WebRTC gets no offer of a member outside the generation, and gathers no candidate', async () => {
   const { network, client } = await openNetwork()
   network.onLink = () => undefined
   client.socket.says(offerOf(far))
@@ -582,7 +582,7 @@ const strangeSignals: readonly unknown[] = [
 ]
 
 for (const message of strangeSignals)
-  test(`a coordinator that signals ${JSON.stringify(message)} neither ends a volunteer nor opens anything`, async () => {
+  test(`a coordinator that signals ${JSON.stringify(message)} neither ends a volunteer nor opens a link`, async () => {
     const { network, client } = await openNetwork()
     network.onLink = () => undefined
     network.expect([far])

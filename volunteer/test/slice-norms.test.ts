@@ -17,7 +17,7 @@ import {
 const judged = (norms: readonly number[], weights: readonly number[], harmless = 0) =>
   farOutside({ norms, weights, self: 0, harmless: () => harmless })
 
-test('nobody is far outside among members that send alike, a few times more, or nothing', () => {
+test('no member is an outlier among members that send alike, a few times more, or nothing', () => {
   assert.equal(judged([1, 1, 1, 1], [1, 1, 1, 1]), undefined)
   assert.equal(judged([1, 1, 1, FAR_OUTSIDE / 2], [1, 1, 1, 1]), undefined)
   assert.equal(judged([0, 0, 0, 5], [1, 1, 1, 1]), undefined, 'the rows of a table that one alone touched')
@@ -34,7 +34,7 @@ test('one is, and it does not help it that a second one is as well', () => {
   assert.equal(judged([1, 1, 1, 1e8, 1e9, 1], [1, 1, 1, 1, 1, 1])?.rank, 4)
 })
 
-test("a slice that does no harm is nobody's lie, and one beyond it is", () => {
+test('a slice that does no harm names no liar, and one beyond the bound does', () => {
   assert.equal(judged([1, 1, 2, 1e9], [1, 1, 1, 1], 1e9), undefined)
   assert.equal(judged([1, 1, 2, 1e9, 1e8], [1, 1, 1, 1, 1], 5e8)?.rank, 3)
 })
@@ -65,7 +65,7 @@ function patterns(samples: number, random: () => number): Batch {
   return { samples, x, y: y.map((label) => (random() / 2 ** 32 < WRONG ? (label + 1) % 4 : label)) }
 }
 
-test('members of unequal assignments that learn a task until only wrong labels are left are never blamed', async (context) => {
+test('members of unequal assignments that learn until only wrong labels are left are never blamed', async (context) => {
   const held = new LocalVersion({ spec: SPEC, optimizer: { type: 'sgd', lr: 0.1, momentum: 0.9 }, clipNorm: undefined })
   held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
   const compute = new Compute(createReferenceExecutor(SPEC), held, systemClock)

@@ -134,7 +134,7 @@ test('a fetch that is broken off by a ballot goes on in the next at its last goo
   assert.equal(again.length, 4, 'two of six chunks were here')
 })
 
-test('threat 42: a chunk with a wrong byte is refused by its hash and comes from somebody else', async () => {
+test('threat 42: a chunk with a wrong byte is refused by its hash and fetched from another member', async () => {
   const liar: Source = {
     change: (frame) =>
       frame.type === 'chunk'

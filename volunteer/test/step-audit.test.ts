@@ -65,7 +65,7 @@ async function auditOf(
   return { verdicts, held }
 }
 
-test('every step of honest members is found as its record says, and leads to the parameters that they hold', async () => {
+test('every step of honest members passes its audit and leads to the parameters that they hold', async () => {
   const steps = await committed()
   const { verdicts, held } = await auditOf(steps)
   assert.deepEqual(
@@ -94,7 +94,7 @@ function addingAnotherBlock(executor: GatedExecutor): GatedExecutor {
   return executor
 }
 
-test('a member that adds the gradient of another block is caught, although replicas are equal and the record is in order', async () => {
+test('a member that adds the gradient of another block is caught, although all replicas are equal', async () => {
   let members = 0
   const steps = await committed((executor) => (members++ === 0 ? executor : addingAnotherBlock(executor)))
   const { verdicts } = await auditOf(steps)

@@ -53,7 +53,7 @@ function testSums(way: Way, least: number): void {
 }
 
 function testBuckets(way: Way, least: number): void {
-  test(`${way}: buckets that enter one by one, whenever each member has them, give the bits of a gradient that enters whole`, () => {
+  test(`${way}: buckets that enter one by one give the bits of a gradient that enters whole`, () => {
     const shape = fc.record({
       size: fc.integer({ min: least, max: 6 }),
       length: fc.integer({ min: 1, max: 90 }),

@@ -288,7 +288,7 @@ export class VolunteerProcess implements Peer {
         return sendFrames(this.#context, this, ring?.contribute(effect) ?? [], ring)
       case 'fetch-off-ring':
         return this.#fetches.beginOffRing(effect, (sum) => ring?.stageOffRing(sum) ?? false)
-      case 'meet': // links of the simulation open for everybody
+      case 'meet': // all links of the simulation open
         return
       case 'copy':
         return this.#copy(effect)
