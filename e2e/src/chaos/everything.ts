@@ -299,7 +299,11 @@ class Ordeal {
   async #audited(): Promise<StepsAudited> {
     const { executor, say } = this.#options
     const found: StepsAudited[] = []
-    for (const { id } of this.#jobs) found.push(await auditSteps(this.#grid, id, { executor, say }))
+    for (const [index, { id }] of this.#jobs.entries()) {
+      const show = (done: number, of: number): void =>
+        this.#options.show(`audit of job ${index + 1} of ${this.#jobs.length}: step ${done} of ${of} computed again`)
+      found.push(await auditSteps(this.#grid, id, { executor, say, show }))
+    }
     const all = joinedAudits(found)
     say(`audit: ${auditText(all)}`)
     return all
