@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId, type VersionRef } from '@starling-grid/protocol'
+import { REPLAYED } from '../src/run/ring/learners.ts'
 import { Desk, hashOf } from './run-desk.ts'
 
 /** A ring of two at version 3, and a newcomer. */
@@ -113,6 +114,17 @@ test('a newcomer that holds the copy gets the records since, and is admitted wit
     [form?.members, form?.committed.v, form?.records.map(({ v }) => v), form?.sources],
     [['a', 'b', 'c'], 5, [6], ['a', 'b']],
   )
+})
+
+test('a newcomer that fetches quickly is admitted by the ballot that opened for it, also when steps are quicker', () => {
+  const desk = offered()
+  desk.say('c', { type: 'prefetched', version: at(desk, 5) })
+  for (let v = 6; v <= 6 + REPLAYED; v++) desk.step(v)
+  desk.admit()
+  for (const name of ['a', 'b']) desk.answer(name, [])
+  desk.answer('c', [], at(desk, 5))
+  const form = desk.sent('form').find(({ to }) => to === memberId('c'))
+  assert.deepEqual([form?.members, form?.committed.v, form?.records], [['a', 'b', 'c'], desk.state.chain.head.v, []])
 })
 
 test('after a ballot it goes on from what it said to hold', () => {

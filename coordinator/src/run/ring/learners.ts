@@ -107,7 +107,12 @@ export function beginLearning(transition: Transition, member: Member, holds: Ver
 
 /** On the chain, and so little behind that the steps since cost less than a copy. */
 function ifNear(chain: ChainIndex, held: VersionRef | undefined): VersionRef | undefined {
-  return held !== undefined && held.v > 0 && chain.has(held) && chain.head.v - held.v <= REPLAYED ? held : undefined
+  const onChain = ifOnChain(chain, held)
+  return onChain !== undefined && chain.head.v - onChain.v <= REPLAYED ? onChain : undefined
+}
+
+function ifOnChain(chain: ChainIndex, held: VersionRef | undefined): VersionRef | undefined {
+  return held !== undefined && held.v > 0 && chain.has(held) ? held : undefined
 }
 
 /** It is not near enough yet: what it lacks would hold the others up for longer than CATCH_UP_MS. */
@@ -315,7 +320,8 @@ export function claimed(transition: Transition, member: Member, held: VersionRef
   const { learner } = member
   if (learner === undefined) return
   const { chain, phase } = transition.state
-  const near = ifNear(chain, held)
+  // One that fetched a version is admitted by what a fetch takes (isLearning): the ballot that opened for it counts on that.
+  const near = learner.fetchMs === undefined ? ifNear(chain, held) : ifOnChain(chain, held)
   learner.held = near?.v
   learner.newsAt = transition.now
   if (near !== undefined && phase.type === 'ring')
