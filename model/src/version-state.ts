@@ -8,8 +8,11 @@ import {
   GridError,
   isGridError,
   readSafetensors,
+  safetensorsBytes,
+  safetensorsParts,
   sameVersion,
   type StoredTensor,
+  type TensorForm,
   versionId,
   type VersionRef,
   writeSafetensors,
@@ -73,22 +76,24 @@ export function emptyStates({
 }
 
 /** @example digest(encodeVersionState({ spec, layout, optimizer, version, parameters, optimizerState })) */
-export function encodeVersionState({
-  spec,
-  layout,
-  optimizer,
-  outer,
-  version,
-  parameters,
-  optimizerState,
-  outerState,
-}: VersionForm & VersionState): Uint8Array<ArrayBuffer> {
+export function encodeVersionState(state: VersionForm & VersionState): Uint8Array<ArrayBuffer> {
+  return writeSafetensors(...versionFile(state))
+}
+
+/** The same file in parts, one after the other; those of tensors are views of the state. */
+export function versionParts(state: VersionForm & VersionState): Uint8Array[] {
+  return safetensorsParts(...versionFile(state))
+}
+
+type File = readonly [ReadonlyMap<string, StoredTensor>, Readonly<Record<string, string>>]
+
+function versionFile({ spec, layout, optimizer, outer, version, ...state }: VersionForm & VersionState): File {
   const tensors = new Map([
-    ...parameterTensors(layout, parameters),
-    ...optimizerTensors(optimizer, optimizerState),
-    ...(outer && outerState ? optimizerTensors(outer, outerState, 'outer.') : []),
+    ...parameterTensors(layout, state.parameters),
+    ...optimizerTensors(optimizer, state.optimizerState),
+    ...(outer && state.outerState ? optimizerTensors(outer, state.outerState, 'outer.') : []),
   ])
-  return writeSafetensors(tensors, { format: FORMAT, ...identity(spec, version) })
+  return [tensors, { format: FORMAT, ...identity(spec, version) }]
 }
 
 /**
@@ -131,8 +136,8 @@ export function maxVersionBytes({ layout, optimizer, outer }: Omit<VersionForm, 
   return vectors * layout.total * Float32Array.BYTES_PER_ELEMENT + tensors * HEADER_BYTES_PER_TENSOR + HEADER_BYTES_BASE
 }
 
-/** Parameters alone, as volunteers of async mode pull them. */
-export function encodeParameters({
+/** A file of parameters alone, as volunteers of async mode pull it; in parts, as versionParts has them. */
+export function parameterParts({
   spec,
   layout,
   version,
@@ -140,8 +145,8 @@ export function encodeParameters({
 }: Omit<VersionForm, 'optimizer'> & {
   readonly version: VersionRef
   readonly parameters: Float32Array
-}): Uint8Array<ArrayBuffer> {
-  return writeSafetensors(parameterTensors(layout, parameters), { format: 'pt', ...identity(spec, version) })
+}): Uint8Array[] {
+  return safetensorsParts(parameterTensors(layout, parameters), { format: 'pt', ...identity(spec, version) })
 }
 
 /**
@@ -157,9 +162,9 @@ export function readParameters(bytes: Uint8Array, layout: ParameterLayout, versi
   })
 }
 
-export interface ExportedModel extends Omit<VersionForm, 'optimizer'> {
+/** What an export's header says. */
+export interface ExportHeader extends Omit<VersionForm, 'optimizer'> {
   readonly version: VersionRef
-  readonly parameters: Float32Array
   /** of the version, where it was validated */
   readonly accuracy?: number
   /** false: one member alone measured it */
@@ -168,31 +173,30 @@ export interface ExportedModel extends Omit<VersionForm, 'optimizer'> {
   readonly vocabulary?: string
 }
 
+export interface ExportedModel extends ExportHeader {
+  readonly parameters: Float32Array
+}
+
 /**
  * A trained model for download: `safetensors.torch.load_file` reads it as a state_dict. Its metadata hold all that
  * using it needs.
  */
-export function exportModel({
-  spec,
-  layout,
-  version,
-  parameters,
-  accuracy,
-  accuracyConfirmed = true,
-  vocabulary,
-}: ExportedModel): Uint8Array<ArrayBuffer> {
+export function exportModel(model: ExportedModel): Uint8Array<ArrayBuffer> {
+  return writeSafetensors(parameterTensors(model.layout, model.parameters), exportMetadata(model))
+}
+
+/** Bytes of that file, without its parameters. */
+export function exportBytes(header: ExportHeader): number {
+  return safetensorsBytes(parameterForms(header.layout), exportMetadata(header))
+}
+
+function exportMetadata({ spec, version, accuracy, accuracyConfirmed = true, vocabulary }: ExportHeader) {
   const known: Record<string, string> = {
     ...(accuracy === undefined ? {} : { accuracy: String(accuracy) }),
     ...(accuracy === undefined || accuracyConfirmed ? {} : { accuracy_confirmed: 'false' }),
     ...(vocabulary === undefined ? {} : { vocabulary }),
   }
-  return writeSafetensors(parameterTensors(layout, parameters), {
-    format: 'pt',
-    name: spec.name,
-    spec: JSON.stringify(spec),
-    ...identity(spec, version),
-    ...known,
-  })
+  return { format: 'pt', name: spec.name, spec: JSON.stringify(spec), ...identity(spec, version), ...known }
 }
 
 function identity(spec: ModelSpec, version: VersionRef): Record<string, string> {
@@ -249,6 +253,10 @@ function optimizerIn(
 
 function requireFinite(values: Float32Array | Float64Array, name: string): void {
   if (!values.every(Number.isFinite)) throw corrupt(`tensor ${name} holds NaN or infinity`)
+}
+
+function parameterForms({ entries }: ParameterLayout): Map<string, TensorForm> {
+  return new Map(entries.map(({ name, shape }) => [name, { dtype: 'F32', shape }]))
 }
 
 function parameterTensors({ total, entries }: ParameterLayout, parameters: Float32Array): Map<string, StoredTensor> {

@@ -23,10 +23,14 @@ const DTYPE_BYTES = {
 
 export type SafetensorsDtype = keyof typeof DTYPE_BYTES
 
-/** One stored tensor; `data` holds its elements row-major, little-endian. */
-export interface StoredTensor {
+/** What a file's size depends on. */
+export interface TensorForm {
   readonly dtype: SafetensorsDtype
   readonly shape: readonly number[]
+}
+
+/** One stored tensor; `data` holds its elements row-major, little-endian. */
+export interface StoredTensor extends TensorForm {
   readonly data: Uint8Array
 }
 
@@ -164,42 +168,63 @@ export function writeSafetensors(
   tensors: ReadonlyMap<string, StoredTensor>,
   metadata: Readonly<Record<string, string>> = {},
 ): Uint8Array<ArrayBuffer> {
-  const ordered = byAlignment(tensors)
-  const { header, dataBytes } = layOut(ordered, metadata)
-  const bytes = new Uint8Array(PREFIX_BYTES + header.byteLength + dataBytes)
-  new DataView(bytes.buffer).setBigUint64(0, BigInt(header.byteLength), true)
-  bytes.set(header, PREFIX_BYTES)
-  let offset = PREFIX_BYTES + header.byteLength
-  for (const [, tensor] of ordered) {
-    bytes.set(tensor.data, offset)
-    offset += tensor.data.byteLength
+  const bytes = new Uint8Array(safetensorsBytes(tensors, metadata))
+  let offset = 0
+  for (const part of safetensorsParts(tensors, metadata)) {
+    bytes.set(part, offset)
+    offset += part.byteLength
   }
   return bytes
 }
 
+/** The same file in parts, one after the other: the header, then views of the tensors' data. */
+export function safetensorsParts(
+  tensors: ReadonlyMap<string, StoredTensor>,
+  metadata: Readonly<Record<string, string>> = {},
+): Uint8Array[] {
+  for (const [name, tensor] of tensors)
+    if (dataBytesOf(name, tensor) !== tensor.data.byteLength)
+      throw new Error(
+        `internal: tensor ${quote(name)} of ${tensor.data.byteLength} bytes cannot be stored as ${tensor.dtype} [${tensor.shape.join(', ')}]`,
+      )
+  return [layOut(tensors, metadata).start, ...byAlignment(tensors).map(([, { data }]) => data)]
+}
+
+/** Bytes of the file of such tensors, whatever they hold. */
+export function safetensorsBytes(
+  tensors: ReadonlyMap<string, TensorForm>,
+  metadata: Readonly<Record<string, string>> = {},
+): number {
+  const { start, dataBytes } = layOut(tensors, metadata)
+  return start.byteLength + dataBytes
+}
+
 /** Wide elements first, otherwise in map order: every tensor then lies on a multiple of its element size. */
-function byAlignment(tensors: ReadonlyMap<string, StoredTensor>): [string, StoredTensor][] {
+function byAlignment<T extends TensorForm>(tensors: ReadonlyMap<string, T>): [string, T][] {
   return [...tensors].sort(([, a], [, b]) => DTYPE_BYTES[b.dtype] - DTYPE_BYTES[a.dtype])
 }
 
-function layOut(tensors: [string, StoredTensor][], metadata: Readonly<Record<string, string>>) {
+/** Length field and header, and the bytes that follow them. */
+function layOut(tensors: ReadonlyMap<string, TensorForm>, metadata: Readonly<Record<string, string>>) {
   const entries: [string, unknown][] = []
   if (Object.keys(metadata).length > 0) entries.push(['__metadata__', metadata])
   let dataBytes = 0
-  for (const [name, { dtype, shape, data }] of tensors) {
-    if (name === '__metadata__' || elementCount(name, shape) * DTYPE_BYTES[dtype] !== data.byteLength)
-      throw new Error(
-        `internal: tensor ${quote(name)} of ${data.byteLength} bytes cannot be stored as ${dtype} [${shape.join(', ')}]`,
-      )
-    entries.push([name, { dtype, shape, data_offsets: [dataBytes, dataBytes + data.byteLength] }])
-    dataBytes += data.byteLength
+  for (const [name, tensor] of byAlignment(tensors)) {
+    const begin = dataBytes
+    dataBytes += dataBytesOf(name, tensor)
+    entries.push([name, { dtype: tensor.dtype, shape: tensor.shape, data_offsets: [begin, dataBytes] }])
   }
-  const json = JSON.stringify(Object.fromEntries(entries))
-  const text = new TextEncoder().encode(json)
+  const text = new TextEncoder().encode(JSON.stringify(Object.fromEntries(entries)))
   const padded = Math.ceil(text.byteLength / DATA_ALIGNMENT) * DATA_ALIGNMENT
-  const header = new Uint8Array(padded).fill(0x20)
-  header.set(text)
-  return { header, dataBytes }
+  const start = new Uint8Array(PREFIX_BYTES + padded).fill(0x20)
+  new DataView(start.buffer).setBigUint64(0, BigInt(padded), true)
+  start.set(text, PREFIX_BYTES)
+  return { start, dataBytes }
+}
+
+function dataBytesOf(name: string, { dtype, shape }: TensorForm): number {
+  if (name === '__metadata__') throw new Error('internal: a tensor is called as the metadata are')
+  return elementCount(name, shape) * DTYPE_BYTES[dtype]
 }
 
 /** Wraps f32 values for writing; `data` shares their memory. */

@@ -1,10 +1,10 @@
-// One encoding in its own thread: the task in, its bytes out. Started by encoding-bootstrap.mjs.
+// One task of encoding.ts in its own thread: the task in, its answer out. Started by encoding-bootstrap.mjs.
 import { parentPort } from 'node:worker_threads'
-import { encodeNow, type EncodingTask } from './encoding.ts'
+import { computeNow, memoryOf } from './encoding.ts'
 
 if (parentPort === null) throw new Error('internal: an encoding worker runs in a thread of the coordinator')
 const port = parentPort
-port.once('message', (task: EncodingTask) => {
-  const answer = encodeNow(task)
-  port.postMessage(answer, 'bytes' in answer ? [answer.bytes.buffer] : [])
+port.once('message', (task: Parameters<typeof computeNow>[0]) => {
+  const answer = computeNow(task)
+  port.postMessage(answer, memoryOf(answer))
 })

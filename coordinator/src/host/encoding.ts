@@ -1,5 +1,5 @@
-// Encodings of whole versions that take long: computed in a thread of their own where they are large, so that the event
-// loop goes on meanwhile.
+// Versions as bytes and back: computed in a thread of their own where the model is large, so that the event loop goes on
+// meanwhile.
 import { Worker } from 'node:worker_threads'
 import {
   decodeVersionState,
@@ -8,43 +8,83 @@ import {
   exportModel,
   initialVersionState,
   type VersionForm,
+  type VersionState,
 } from '@starling-grid/model'
 import { GridError, isErrorCode, isGridError, type VersionRef } from '@starling-grid/protocol'
 
 /** Bytes of parameters from which a thread is worth its start of some 0.3 s: below, an encoding takes a few ms. */
 const OWN_THREAD_BYTES = 4 * 1024 * 1024
-
 export type EncodingTask = { readonly form: VersionForm; readonly version: VersionRef } & (
   | {
       readonly type: 'export'
-      /** the whole state, as its member uploaded it; not usable by the caller any more */
       readonly state: Uint8Array
       readonly known: Pick<ExportedModel, 'accuracy' | 'accuracyConfirmed' | 'vocabulary'>
     }
   | { readonly type: 'seed'; readonly seed: number }
+  /** answered with the same bytes when they are this version */
+  | { readonly type: 'check'; readonly state: Uint8Array }
 )
 
+/** What a version holds: in the bytes that a member uploaded, or made from the seed. */
+export type DecodingTask = { readonly form: VersionForm; readonly version: VersionRef } & (
+  | { readonly type: 'read'; readonly state: Uint8Array }
+  | { readonly type: 'begin'; readonly seed: number }
+)
+
+type Task = EncodingTask | DecodingTask
+
 export type EncodingAnswer =
-  | { readonly bytes: Uint8Array<ArrayBuffer> }
+  | { readonly bytes: Uint8Array }
+  | { readonly held: VersionState }
   | { readonly code: string; readonly message: string }
 
-/** @throws GridError 'version-corrupt' when the state is none of this version */
+/** `state` is not usable by the caller any more. @throws GridError 'version-corrupt' when it is none of this version */
 export async function encoded(task: EncodingTask): Promise<Uint8Array> {
-  const isLarge = task.form.layout.total * Float32Array.BYTES_PER_ELEMENT >= OWN_THREAD_BYTES
-  const answer = isLarge ? await inThread(task) : encodeNow(task)
+  const answer = await answerTo(task)
   if ('bytes' in answer) return answer.bytes
+  throw new Error(`internal: no bytes came of the task ${task.type}`)
+}
+
+/** `state` is not usable by the caller any more. @throws GridError 'version-corrupt' when it is none of this version */
+export async function decoded(task: DecodingTask): Promise<VersionState> {
+  const answer = await answerTo(task)
+  if ('held' in answer) return answer.held
+  throw new Error(`internal: no state came of the task ${task.type}`)
+}
+
+async function answerTo(task: Task): Promise<Exclude<EncodingAnswer, { code: string }>> {
+  const isLarge = task.form.layout.total * Float32Array.BYTES_PER_ELEMENT >= OWN_THREAD_BYTES
+  const answer = isLarge ? await inThread(task) : computeNow(task)
+  if (!('code' in answer)) return answer
   throw isErrorCode(answer.code)
     ? new GridError(answer.code, answer.message)
-    : new Error(`internal: an encoding failed: ${answer.message}`)
+    : new Error(`internal: the task ${task.type} failed: ${answer.message}`)
 }
 
 /** In this thread. */
-export function encodeNow(task: EncodingTask): EncodingAnswer {
+export function computeNow(task: Task): EncodingAnswer {
   try {
-    return { bytes: task.type === 'export' ? exportOf(task) : seedOf(task) }
+    return answerOf(task)
   } catch (error) {
     if (isGridError(error)) return { code: error.code, message: error.message }
     return { code: '', message: error instanceof Error ? (error.stack ?? error.message) : String(error) }
+  }
+}
+
+function answerOf(task: Task): EncodingAnswer {
+  const { form, version } = task
+  switch (task.type) {
+    case 'export':
+      return { bytes: exportOf(task) }
+    case 'seed':
+      return { bytes: encodeVersionState({ ...form, ...beginningOf(task) }) }
+    case 'check':
+      decodeVersionState(task.state, { ...form, version })
+      return { bytes: task.state }
+    case 'read':
+      return { held: decodeVersionState(task.state, { ...form, version }) }
+    case 'begin':
+      return { held: beginningOf(task) }
   }
 }
 
@@ -53,12 +93,12 @@ function exportOf({ form, version, state, known }: Extract<EncodingTask, { type:
   return exportModel({ ...form, version, parameters, ...known })
 }
 
-function seedOf({ form, version, seed }: Extract<EncodingTask, { type: 'seed' }>): Uint8Array<ArrayBuffer> {
+function beginningOf({ form, version, seed }: Extract<Task, { seed: number }>): VersionState {
   const { spec, optimizer, outer } = form
-  return encodeVersionState({ ...form, version, ...initialVersionState(spec, optimizer, seed, outer) })
+  return { version, ...initialVersionState(spec, optimizer, seed, outer) }
 }
 
-function inThread(task: EncodingTask): Promise<EncodingAnswer> {
+function inThread(task: Task): Promise<EncodingAnswer> {
   return new Promise((resolve, reject) => {
     const worker = new Worker(new URL('./encoding-bootstrap.mjs', import.meta.url))
     worker.unref() // a process that ends does not wait for it
@@ -68,11 +108,19 @@ function inThread(task: EncodingTask): Promise<EncodingAnswer> {
     })
     worker.once('error', reject)
     worker.once('exit', (code) => reject(new Error(`an encoding's thread ended with code ${code}`)))
-    worker.postMessage(task, task.type === 'export' ? whole(task.state) : [])
+    worker.postMessage(task, 'state' in task ? whole(task.state) : [])
   })
 }
 
-/** The memory of these bytes, when it holds nothing else and may change its owner. */
-function whole({ buffer, byteLength }: Uint8Array): ArrayBuffer[] {
+/** The memory of an answer, given to the thread that asked. */
+export function memoryOf(answer: EncodingAnswer): ArrayBuffer[] {
+  if ('bytes' in answer) return whole(answer.bytes)
+  if (!('held' in answer)) return []
+  const { parameters, optimizerState, outerState } = answer.held
+  return [parameters, ...optimizerState.slots, ...(outerState?.slots ?? [])].flatMap(whole)
+}
+
+/** The memory of these numbers, when it holds nothing else and may change its owner. */
+function whole({ buffer, byteLength }: Uint8Array | Float32Array): ArrayBuffer[] {
   return buffer instanceof ArrayBuffer && buffer.byteLength === byteLength ? [buffer] : []
 }

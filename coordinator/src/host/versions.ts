@@ -1,12 +1,6 @@
 // Versions of one run as bytes: what members upload, what volunteers and owners download, and which blobs are no longer
 // needed.
-import {
-  decodeVersionState,
-  encodeParameters,
-  initialVersionState,
-  maxVersionBytes,
-  type VersionState,
-} from '@starling-grid/model'
+import { maxVersionBytes, parameterParts, type VersionState } from '@starling-grid/model'
 import {
   GridError,
   isGridError,
@@ -16,7 +10,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
-import type { Stored } from '../blobs/stored.ts'
+import { copied, type Stored } from '../blobs/stored.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import type { Job } from '../jobs/jobs.ts'
 import type { ParameterServer } from '../parameter-server/parameter-server.ts'
@@ -26,7 +20,7 @@ import { KEPT_CHECKPOINTS } from '../run/history/kept.ts'
 import { summary, validationBlocks } from '../run/history/validation.ts'
 import { newestCheckpoint } from '../run/journal-replay.ts'
 import type { Checkpoint, RunState } from '../run/state.ts'
-import { encoded } from './encoding.ts'
+import { decoded, encoded } from './encoding.ts'
 import type { KeptFiles } from './kept-files.ts'
 
 /** ms after which an upload that became no checkpoint never will */
@@ -65,8 +59,8 @@ export class Versions {
   readonly #parts: VersionParts
   /** uploads that are no checkpoint yet, and perhaps never will be → when they came */
   readonly #uploads = new Map<Sha256, number>()
-  /** the last answer: in async mode many volunteers ask for the same version within a second */
-  #encoded: { readonly id: VersionId; readonly bytes: Uint8Array } | undefined
+  /** the last answer, or its making: in async mode many volunteers ask for the same version within a second */
+  #encoded: { readonly id: VersionId; readonly bytes: Promise<Uint8Array | undefined> } | undefined
 
   constructor(parts: VersionParts) {
     this.#parts = parts
@@ -86,13 +80,13 @@ export class Versions {
     return checkpointAsked?.uploader === member && checkpointAsked.v === version.v && !otherBranch
   }
 
-  /** Checked and durable. @throws GridError 'version-corrupt', 'disk-failed' */
+  /** Checked and durable; the bytes are not usable by the caller any more. @throws GridError 'version-corrupt', 'disk-failed' */
   async accept(
     version: VersionRef,
-    bytes: Uint8Array,
+    state: Uint8Array,
   ): Promise<{ readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number }> {
     const { job, blobs } = this.#parts
-    decodeVersionState(bytes, { ...job.form, version })
+    const bytes = await encoded({ type: 'check', form: job.form, version, state })
     const blob = await blobs.put(bytes)
     this.#uploads.set(blob, this.#parts.clock.awake())
     return { version, blob, bytes: bytes.byteLength }
@@ -113,12 +107,23 @@ export class Versions {
   /** Only the parameters: of a recent version of the parameter server, or of a checkpoint. */
   async parameters(id: VersionId): Promise<Uint8Array | undefined> {
     if (this.#encoded?.id === id) return this.#encoded.bytes
+    const encoding = { id, bytes: this.#encodeParameters(id) }
+    this.#encoded = encoding
+    const bytes = await encoding.bytes.catch(() => undefined)
+    if (bytes === undefined && this.#encoded === encoding) this.#encoded = undefined // kept by then, perhaps
+    return encoding.bytes
+  }
+
+  async #encodeParameters(id: VersionId): Promise<Uint8Array | undefined> {
     const { job, server } = this.#parts
-    const held = server.parametersOf(id) ?? (await this.#stored(id))
+    const recent = server.parametersOf(id)
+    const held = recent ?? (await this.#stored(id))
     if (held === undefined) return undefined
-    const bytes = encodeParameters({ ...job.form, version: held.version, parameters: held.parameters })
-    this.#encoded = { id, bytes }
-    return bytes
+    const { version, parameters } = held
+    const bytes = await copied(parameterParts({ ...job.form, version, parameters }))
+    // Newer versions may have been written over it meanwhile.
+    const isWhole = recent === undefined || server.parametersOf(id)?.parameters === parameters
+    return isWhole ? bytes : this.#encodeParameters(id)
   }
 
   /** Parameters that the parameter server still holds, to be read at once. */
@@ -128,9 +133,10 @@ export class Versions {
 
   /** @throws GridError 'shard-corrupt', 'version-corrupt' when the blob was lost or damaged */
   async load(checkpoint: Checkpoint): Promise<VersionState> {
-    const { job } = this.#parts
-    if (checkpoint.blob === undefined) return { version: checkpoint.version, ...this.#initial() }
-    return decodeVersionState(await this.bytesOf(checkpoint), { ...job.form, version: checkpoint.version })
+    const { form, spec } = this.#parts.job
+    const { blob, version } = checkpoint
+    if (blob === undefined) return decoded({ type: 'begin', form, version, seed: spec.seed })
+    return decoded({ type: 'read', form, version, state: await this.bytesOf(checkpoint) })
   }
 
   /** The whole state, as its member uploaded it. @throws GridError 'version-corrupt', 'shard-corrupt' */
@@ -231,11 +237,6 @@ export class Versions {
     const checkpoint = state.checkpoints.findLast(({ version }) => version.id === id)
     const tidied = checkpoint?.blob !== undefined && !(await blobs.has(checkpoint.blob))
     return checkpoint === undefined || tidied ? undefined : this.#reading(checkpoint, () => this.load(checkpoint))
-  }
-
-  #initial() {
-    const { spec, optimizer, outer } = this.#parts.job.form
-    return initialVersionState(spec, optimizer, this.#parts.job.spec.seed, outer)
   }
 }
 

@@ -1,9 +1,10 @@
 // The one writer of async mode (A1): holds the newest version in memory, adds up accepted pushes and makes each closed
 // sum the next version. Which pushes are accepted, and when a sum is closed, is decided in run/leases.ts; this file
 // only computes. One call at a time: the outbox of the run awaits each before the next.
-import { encodeVersionState, type PushedGradient, type VersionForm, type VersionState } from '@starling-grid/model'
+import { type PushedGradient, type VersionForm, type VersionState, versionParts } from '@starling-grid/model'
 import { type Clock, systemClock, type VersionId, type VersionRef } from '@starling-grid/protocol'
 import type { OptimizerState } from '@starling-grid/shaders'
+import { copied } from '../blobs/stored.ts'
 import { DEFAULT_TIMING } from '../run/timing.ts'
 import { allocate, keptVersions, type ServerMemory } from './memory.ts'
 import { clipFactor, firstBound, NormClip } from './norm-clip.ts'
@@ -204,17 +205,8 @@ export class ParameterServer {
       norms: open ? running.normsAtHead : running.clip.norms,
       square: open ? memory.squareAtHead : memory.square,
     })
-    return {
-      version,
-      remembered,
-      bytes: encodeVersionState({
-        ...this.#options.form,
-        version,
-        parameters,
-        optimizerState,
-        ...(outerState === undefined ? {} : { outerState }),
-      }),
-    }
+    const state = { version, parameters, optimizerState, ...(outerState === undefined ? {} : { outerState }) }
+    return { version, remembered, bytes: await copied(versionParts({ ...this.#options.form, ...state })) }
   }
 
   /** Where it computes, in words. */
