@@ -5,12 +5,9 @@ import { elementCount, type Shape } from '@starling-grid/shaders'
 import { invalid } from './fields.ts'
 import type { ParameterSpec } from './layers/rule.ts'
 import { ruleOf } from './layers/table.ts'
-import { expandGpt, expandMultiheadAttention } from './layers/transformer.ts'
+import { type ExpandedOperators, expandGpt, expandMultiheadAttention, type Value } from './layers/transformer.ts'
 import { MAX_LAYERS, MAX_SAMPLE_ELEMENTS } from './limits.ts'
 import type { LayerSpec, ModelSpec, OperatorLayer } from './spec.ts'
-
-/** Number of a value: 0 is the model's input, i + 1 what operator i makes. */
-export type Value = number
 
 /** One operator with everything that follows from the operators before it. */
 export interface PlacedLayer {
@@ -38,7 +35,7 @@ export function placeOf(path: readonly number[], type: string): string {
   return `layer ${path.join('.')} \`${type}\``
 }
 
-export class Expansion {
+export class Expansion implements ExpandedOperators {
   readonly placed: PlacedLayer[] = []
   readonly #input: Shape
 

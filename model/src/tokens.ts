@@ -1,7 +1,8 @@
 // Models whose input is token ids: only embeddings can take them, and only from the input.
 
-import { layerShapes, type PlacedLayer, type Value } from './expand.ts'
+import { layerShapes, type PlacedLayer } from './expand.ts'
 import { invalid } from './fields.ts'
+import type { Value } from './layers/transformer.ts'
 import type { ModelSpec } from './spec.ts'
 
 /** Whether the model's input is token ids rather than numbers. */

@@ -1,10 +1,20 @@
 // The blocks of transformers, unfolded into operators. Source of the form: GPT-2 (Radford et al., 2019), names as in
 // nanoGPT.
 
-import type { Expansion, Value } from '../expand.ts'
+import type { Shape } from '@starling-grid/shaders'
 import { invalid } from '../fields.ts'
 import type { GptLayer, LinearLayer, MultiheadAttentionLayer, OperatorLayer } from '../spec.ts'
 import { requireSequence } from './sequence.ts'
+
+/** Number of a value: 0 is the model's input, i + 1 what operator i makes. */
+export type Value = number
+
+/** The operators that a model becomes, in the order of computation. */
+export interface ExpandedOperators {
+  shapeOf(value: Value): Shape
+  /** Adds an operator; the value that it makes. @throws GridError('model-invalid') naming `place` */
+  operator(layer: OperatorLayer, inputs: readonly [Value, ...Value[]], place: string): Value
+}
 
 /**
  * Initial weights of GPT-2; those that end a residual branch are divided by √(2 · blocks), so that the sum keeps its
@@ -24,7 +34,7 @@ interface AttentionParts {
 
 // x (T, channels) → (T, channels)
 export function expandMultiheadAttention(
-  to: Expansion,
+  to: ExpandedOperators,
   layer: MultiheadAttentionLayer,
   x: Value,
   place: string,
@@ -33,7 +43,7 @@ export function expandMultiheadAttention(
 }
 
 function expandAttention(
-  to: Expansion,
+  to: ExpandedOperators,
   { name, heads, causal, bias, deviation, projectionDeviation }: AttentionParts,
   x: Value,
   place: string,
@@ -47,7 +57,7 @@ function expandAttention(
 }
 
 // ids (T,) → logits (T, vocab)
-export function expandGpt(to: Expansion, layer: GptLayer, ids: Value, place: string): Value {
+export function expandGpt(to: ExpandedOperators, layer: GptLayer, ids: Value, place: string): Value {
   const { names, vocab, channels, context, blocks, tied_head: tied } = layer
   const tokens = to.operator(
     { type: 'embedding', name: names.tokens, vocab, channels, parameter: names.tokens },
@@ -67,7 +77,7 @@ export function expandGpt(to: Expansion, layer: GptLayer, ids: Value, place: str
 }
 
 function expandBlock(
-  to: Expansion,
+  to: ExpandedOperators,
   layer: GptLayer,
   { x, name, place }: { x: Value; name: string; place: string },
 ): Value {
@@ -94,7 +104,7 @@ function expandBlock(
   return to.operator({ type: 'add' }, [middle, drop(to, layer, out, place)], place)
 }
 
-function drop(to: Expansion, { dropout: p }: GptLayer, x: Value, place: string): Value {
+function drop(to: ExpandedOperators, { dropout: p }: GptLayer, x: Value, place: string): Value {
   return p === 0 ? x : to.operator({ type: 'dropout', p }, [x], place)
 }
 

@@ -9,8 +9,8 @@ import {
   type AdapterDescription,
   type StoredTensor,
 } from '@starling-grid/protocol'
+import type { Precision } from '@starling-grid/protocol'
 import type { Graph } from '../graph/build.ts'
-import type { Precision } from '../graph/half.ts'
 import type { GraphRunner, Values } from '../graph/runner.ts'
 
 export interface GoldenCase {

@@ -5,8 +5,8 @@ import { parseModelSpec, takesTokens, type Loss, type ModelSpec, type ParameterE
 import { GridError } from '@starling-grid/protocol'
 import { countTargets } from '../graph/batches.ts'
 import { buildGraph, type Graph } from '../graph/build.ts'
+import type { GraphPart } from '../graph/build.ts'
 import { LOSSES } from '../graph/losses.ts'
-import type { GraphPart } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import {
   floatsOf,

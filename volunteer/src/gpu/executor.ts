@@ -1,11 +1,11 @@
 // The Executor on WebGPU.
 
 import type { ModelSpec } from '@starling-grid/model'
+import type { Precision } from '@starling-grid/protocol'
 import { buildGraph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
-import type { Precision } from '../graph/half.ts'
 import type { TuningOptions } from './autotune.ts'
 import type { ReadText } from './pipelines.ts'
 import { createGpuRunner } from './runner.ts'

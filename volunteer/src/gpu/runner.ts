@@ -1,12 +1,12 @@
 // Runs a graph on a WebGPU device: per run, or piece of the gradient that is wanted early, one command buffer, one
 // compute pass and one submit, and nothing created.
 
+import type { Precision } from '@starling-grid/protocol'
 import type { AdapterTraits } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
 import type { EncodeRequest } from '../graph/executor.ts'
 import { gather } from '../graph/flat-views.ts'
-import type { Precision } from '../graph/half.ts'
 import { MAX_WORK, planGraph, type Plan, type PlannedPass } from '../graph/plan.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'

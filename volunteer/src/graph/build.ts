@@ -10,6 +10,9 @@ import type { Node } from './ops/op.ts'
 import { opOf } from './ops/table.ts'
 import { TensorFactory, type Tensor } from './tensor.ts'
 
+/** 'evaluation' is forward without what only training does */
+export type GraphPart = 'forward' | 'evaluation' | 'loss' | 'backward'
+
 export interface Graph {
   readonly spec: ModelSpec
   readonly input: Tensor

@@ -1,9 +1,8 @@
 // The passes of a graph before memory is assigned: each binding still names a tensor or a scratch buffer.
 
 import { boundBindings, type Binding, type KernelCall, type KernelName, type Pass } from '@starling-grid/shaders'
-import type { Graph } from './build.ts'
+import type { Graph, GraphPart } from './build.ts'
 import type { Choice, VariantSelector } from './choice.ts'
-import type { GraphPart } from './runner.ts'
 import type { Tensor } from './tensor.ts'
 
 /** Where a pass comes from. */

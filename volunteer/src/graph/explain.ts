@@ -2,10 +2,10 @@
 // takes. Pure. Costs are predictions from rough rates per class of adapter; measurements belong to benchmarks.
 
 import { bindingBytes, boundBindings, workgroupGrid, type AdapterTraits, type KernelCall } from '@starling-grid/shaders'
+import type { GraphPart } from './build.ts'
 import { PARTS } from './drafts.ts'
 import { flopsOf } from './flops.ts'
 import { poolBytes, type Plan, type PlannedPass } from './plan.ts'
-import type { GraphPart } from './runner.ts'
 import type { Tensor } from './tensor.ts'
 
 /** One kernel call of the plan. */

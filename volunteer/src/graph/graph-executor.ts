@@ -2,11 +2,11 @@
 
 import { allFinite } from '../floats.ts'
 import { checkBatch, checkInput, countTargets, microBatches, piecesOf } from './batches.ts'
-import type { Graph } from './build.ts'
+import type { Graph, GraphPart } from './build.ts'
 import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from './executor.ts'
 import { afterGood, afterOverflow, FIRST_SCALE, type LossScale } from './loss-scale.ts'
 import { lossRule } from './losses.ts'
-import type { GraphPart, GraphRunner, RunRequest } from './runner.ts'
+import type { GraphRunner, RunRequest } from './runner.ts'
 
 const TRAIN: readonly GraphPart[] = ['forward', 'loss', 'backward']
 const EVALUATE: readonly GraphPart[] = ['evaluation', 'loss']

@@ -1,13 +1,10 @@
 // Which values a plan with f16 storage keeps in half: what flows between kernels in forward and backward. What is
 // written or read from outside, what kernels keep as statistics, parameters and their gradients stay f32.
 
-import type { Precision } from '@starling-grid/protocol'
 import { boundBindings, type Binding, type KernelCall, type Pass } from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
 import type { DraftPass } from './drafts.ts'
 import type { Tensor } from './tensor.ts'
-
-export type { Precision }
 
 /**
  * The names by which kernels know what flows; everything else (mean, probabilities, logSums …) needs its digits or its

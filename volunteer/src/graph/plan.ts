@@ -2,20 +2,20 @@
 // Pure: it knows the limits of an adapter and touches no device.
 
 import { GridError } from '@starling-grid/protocol'
+import type { Precision } from '@starling-grid/protocol'
 import { bindingBytes, boundBindings, type AdapterTraits, type Binding, type Pass } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import { overLimit } from '../own-limits.ts'
 import { beginGradients, clearedRanges } from './begin-gradients.ts'
-import type { Graph } from './build.ts'
+import type { Graph, GraphPart } from './build.ts'
 import { defaultVariant, type VariantSelector } from './choice.ts'
 import { draftPasses, PARTS, shareScratch, type DraftPass, type PassOrigin } from './drafts.ts'
 import { flatViews, type FlatViews } from './flat-views.ts'
 import { flopsOf } from './flops.ts'
 import { fuseGraph } from './fuse.ts'
-import { halfStorages, inHalf, type Precision } from './half.ts'
+import { halfStorages, inHalf } from './half.ts'
 import { assignBuffers, peakLiveBytes, type LiveRange, type Place } from './memory.ts'
 import { recomputeGraph } from './recompute.ts'
-import type { GraphPart } from './runner.ts'
 import { separateEvaluation } from './storages.ts'
 import { lengthFor, type Tensor } from './tensor.ts'
 

@@ -1,13 +1,10 @@
 // What an executor is made of: something that holds a graph's tensors and runs its calls. Implemented in cpu/ and gpu/.
 // Golden cases of single operators drive it directly, on the same path as training.
 
-import type { Graph } from './build.ts'
+import type { Precision } from '@starling-grid/protocol'
+import type { Graph, GraphPart } from './build.ts'
 import type { EarlyRanges } from './executor.ts'
-import type { Precision } from './half.ts'
 import type { Tensor } from './tensor.ts'
-
-/** 'evaluation' is forward without what only training does */
-export type GraphPart = 'forward' | 'evaluation' | 'loss' | 'backward'
 
 export type Values = Float32Array | Int32Array
 
