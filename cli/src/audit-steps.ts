@@ -9,13 +9,15 @@ import {
   extend,
   genesis,
   GridError,
+  jobId,
   type JobTerms,
   JobTermsSchema,
-  jobId,
   MAX_MESSAGE_BYTES,
   parse,
   parseJson,
+  pathTo,
   readSafetensors,
+  ROUTES,
   type StepRecord,
   systemClock,
 } from '@starling-grid/protocol'
@@ -135,7 +137,7 @@ async function openDesk(grid: Grid, terms: JobTerms, kind: 'webgpu' | 'reference
 }
 
 async function shard(grid: Grid, name: string): Promise<Uint8Array> {
-  const response = await fetch(`${grid.direct}/api/shards/${name}`, {
+  const response = await fetch(`${grid.direct}${pathTo(ROUTES.shard, { sha256: name })}`, {
     headers: { authorization: `Bearer ${grid.token}` },
   })
   if (!response.ok)
@@ -168,7 +170,7 @@ async function exported(
   job: string,
   { held }: Desk,
 ): Promise<{ readonly id: string; readonly parameters: Float32Array } | undefined> {
-  const response = await fetch(`${grid.direct}/api/jobs/${job}/export`, {
+  const response = await fetch(`${grid.direct}${pathTo(ROUTES.export, { id: job })}`, {
     headers: { authorization: `Bearer ${grid.token}` },
   })
   if (!response.ok) return undefined

@@ -1,7 +1,7 @@
 // What commands that train on this machine share: how they end early, and where they leave the model.
 import { mkdir } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { GridError } from '@starling-grid/protocol'
+import { GridError, ROUTES } from '@starling-grid/protocol'
 import { Grid, type GridOptions } from './grid/grid.ts'
 import { earlyEnd } from './grid/processes.ts'
 import type { ProgressLine } from './terminal/progress-line.ts'
@@ -30,7 +30,7 @@ export function nextSteps(line: ProgressLine, url: string): void {
     [
       'Next steps',
       `  open   ${url}            lend this browser's GPU, or another device's`,
-      `  watch  ${url}/dashboard  loss, accuracy, the ring`,
+      `  watch  ${url}${ROUTES.dashboard}  loss, accuracy, the ring`,
       `  add    npm run volunteer -- ${url}`,
       '  stop   Ctrl-C',
       '',
@@ -39,7 +39,7 @@ export function nextSteps(line: ProgressLine, url: string): void {
 }
 
 export async function keepServing(line: ProgressLine, url: string, stopped: Promise<undefined>): Promise<void> {
-  line.say(`\nThe dashboard stays at ${url}/dashboard until Ctrl-C.`)
+  line.say(`\nThe dashboard stays at ${url}${ROUTES.dashboard} until Ctrl-C.`)
   await stopped
 }
 

@@ -1,6 +1,7 @@
+import { ROUTES } from '@starling-grid/protocol'
 // Name and the way to the other page; the same on both.
 
-export function Masthead(props: { readonly at: '/' | '/dashboard' }) {
+export function Masthead(props: { readonly at: '/' | typeof ROUTES.dashboard }) {
   return (
     <header class="masthead">
       <a class="wordmark" href="/">
@@ -13,7 +14,7 @@ export function Masthead(props: { readonly at: '/' | '/dashboard' }) {
         <a href="/" aria-current={props.at === '/' ? 'page' : undefined}>
           Contribute
         </a>
-        <a href="/dashboard" aria-current={props.at === '/dashboard' ? 'page' : undefined}>
+        <a href={ROUTES.dashboard} aria-current={props.at === ROUTES.dashboard ? 'page' : undefined}>
           Dashboard
         </a>
       </nav>

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
+import { ROUTES } from '@starling-grid/protocol'
 import type { Browser, Page } from 'playwright-core'
 import { builtPages, launchBrowser, openPage, overflow, type WatchedPage } from './browser.ts'
 import { runAt, snapshotAt, stepPoint, updateTo } from './fixture-run.ts'
@@ -39,9 +40,9 @@ test('threat 4: the owner token leaves the address at once and stands in no requ
   page.on('request', (request) => asked.push(request.url(), JSON.stringify(request.headers())))
   page.on('websocket', (socket) => asked.push(socket.url()))
   const words = server.said.length
-  await page.goto(`${server.url}/dashboard?x=time#token=owner-secret`)
+  await page.goto(`${server.url}${ROUTES.dashboard}?x=time#token=owner-secret`)
   await page.locator('.headline').waitFor()
-  assert.equal(page.url(), `${server.url}/dashboard?x=time`)
+  assert.equal(page.url(), `${server.url}${ROUTES.dashboard}?x=time`)
   assert.equal(await page.evaluate(() => history.length), 2, 'the blank page and this one')
   assert.deepEqual(server.said.slice(words), ['{"type":"owner","token":"owner-secret"}'])
   await page.reload()

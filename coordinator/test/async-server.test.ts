@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
 import { gradientForm, readGradient, readParameters, writeRowNumbers } from '@starling-grid/model'
+import { pathTo, ROUTES, ROWS_HEADER } from '@starling-grid/protocol'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
 import { OWNER, QUICK, recordsOf, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
@@ -67,7 +68,7 @@ test('a job with an outer optimizer whose versions the parameter server makes fr
   const { url } = await startCoordinator({ timing: { ...QUICK, abortsBeforeFallback: 0 } })
   const { id } = await submit(url, smallJob({ mode: 'auto', epochs: 1, local: { innerSteps: 4 }, minVolunteers: 1 }))
   await volunteer(url).heard('finished')
-  const exported = await fetch(`${url}/api/jobs/${id}/export`, { headers: OWNER })
+  const exported = await fetch(`${url}${pathTo(ROUTES.export, { id })}`, { headers: OWNER })
   assert.deepEqual([exported.status, (await exported.arrayBuffer()).byteLength > 0], [200, true])
 })
 
@@ -91,13 +92,13 @@ test('rows of a recent version come alone, to members only, when their numbers a
   const wanted = new Map([['fc.weight', [1, 7]]])
   const parts = [{ name: 'fc.weight', rows: 2 }]
   const ask = (body: Uint8Array, { headers = {}, of = version.id as string } = {}): Promise<Response> =>
-    fetch(`${url}/api/jobs/${id}/versions/${of}/rows`, {
+    fetch(`${url}${pathTo(ROUTES.rows, { id, versionId: of })}`, {
       method: 'POST',
       body: body as BodyInit,
       headers: {
         authorization: `Bearer ${session}`,
         'content-type': 'application/octet-stream',
-        'x-starling-rows': JSON.stringify(parts),
+        [ROWS_HEADER]: JSON.stringify(parts),
         ...headers,
       },
     })
@@ -108,7 +109,7 @@ test('rows of a recent version come alone, to members only, when their numbers a
   const whole = readParameters(
     new Uint8Array(
       await (
-        await fetch(`${url}/api/jobs/${id}/versions/${version.id}?part=parameters`, {
+        await fetch(`${url}${pathTo(ROUTES.version, { id, versionId: version.id })}?part=parameters`, {
           headers: { authorization: `Bearer ${session}` },
         })
       ).arrayBuffer(),
@@ -126,8 +127,8 @@ test('rows of a recent version come alone, to members only, when their numbers a
     ask(numbers, { headers: { authorization: 'Bearer nobody-at-all-here' } }),
     ask(writeRowNumbers(layout, new Map([['fc.weight', [7, 1]]]))),
     ask(writeRowNumbers(layout, new Map([['fc.weight', [1, 10]]]))),
-    ask(numbers, { headers: { 'x-starling-rows': '[{"name":"fc.bias","rows":2}]' } }),
-    ask(numbers, { headers: { 'x-starling-rows': '[]' } }),
+    ask(numbers, { headers: { [ROWS_HEADER]: '[{"name":"fc.bias","rows":2}]' } }),
+    ask(numbers, { headers: { [ROWS_HEADER]: '[]' } }),
     ask(new Uint8Array(12)),
     ask(numbers, { of: '0'.repeat(64) }),
   ])

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { test } from 'node:test'
-import { SILENCE_MS } from '@starling-grid/protocol'
+import { ROUTES, SILENCE_MS } from '@starling-grid/protocol'
 import { runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
 /** Sends headers that announce a body, and no body; what came back when the connection ended. */
@@ -39,7 +39,7 @@ test('threat 22: an address or method that does not exist is refused before its 
 
 test('threat 14: half a megabyte of quotes with the owner token is refused, and other requests go on', async () => {
   const { url } = await startCoordinator()
-  const hostile = await fetch(`${url}/api/jobs`, {
+  const hostile = await fetch(`${url}${ROUTES.jobs}`, {
     method: 'POST',
     headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' },
     body: String.raw`"\"`.repeat(170_000),

@@ -6,6 +6,7 @@ import { connect, type Socket } from 'node:net'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
+import { pathTo, ROUTES } from '@starling-grid/protocol'
 import { subscriberOf } from '../src/api/addresses.ts'
 import { OWNER, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
@@ -64,8 +65,8 @@ test('threat 22: a reader that does not read is cut off, and one that reads gets
   volunteer(url)
   await until(url, 'the end', ({ phase, checkpoint }) => phase === 'finished' && checkpoint !== null)
   // A paused reader does not see that it was cut off before it reads again; on a busy machine that takes longer.
-  for (let waitMs = 3000; await readsAll(`${url}/api/jobs/${id}/export`, waitMs); waitMs *= 2);
-  const whole = await fetch(`${url}/api/jobs/${id}/export`, { headers: OWNER })
+  for (let waitMs = 3000; await readsAll(`${url}${pathTo(ROUTES.export, { id })}`, waitMs); waitMs *= 2);
+  const whole = await fetch(`${url}${pathTo(ROUTES.export, { id })}`, { headers: OWNER })
   assert.equal((await whole.arrayBuffer()).byteLength, Number(whole.headers.get('content-length')))
 })
 
@@ -109,7 +110,7 @@ test('an address is an IPv4 address or the /64 of an IPv6 address, however it is
 test('threat 23: with a trusted proxy the caller counts, without one its header says nothing', async () => {
   const guess = async (url: string, address: string) =>
     (
-      await fetch(`${url}/api/jobs`, {
+      await fetch(`${url}${ROUTES.jobs}`, {
         method: 'POST',
         headers: { authorization: 'Bearer wrong', 'x-forwarded-for': address, 'content-type': 'application/json' },
         body: '{}',
@@ -128,7 +129,7 @@ test('threat 20: a body with an encoding is refused before it is read', async ()
   const { id } = await submit(url, smallJob({ mode: 'async', minVolunteers: 1 }))
   const fake = volunteer(url, { obedient: true, works: false })
   await fake.heard('welcome')
-  const push = await fake.request(`/api/jobs/${id}/pushes`, {
+  const push = await fake.request(pathTo(ROUTES.pushes, { id }), {
     method: 'POST',
     headers: { 'content-type': 'application/octet-stream', 'content-encoding': 'gzip' },
     body: gzipSync(new Uint8Array(1000)) as BodyInit,

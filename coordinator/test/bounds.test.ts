@@ -4,7 +4,7 @@ import crypto from 'node:crypto'
 import { EventEmitter } from 'node:events'
 import { syncBuiltinESMExports } from 'node:module'
 import { mock, test } from 'node:test'
-import { MAX_VOLUNTEERS } from '@starling-grid/protocol'
+import { CLOSE_BROKEN, CLOSE_POLICY, MAX_VOLUNTEERS } from '@starling-grid/protocol'
 import { processClock } from '../src/clock.ts'
 import { Sessions } from '../src/net/sessions.ts'
 import { startCoordinator, submit, smallJob } from './fixture.ts'
@@ -30,7 +30,7 @@ class FakeSocket extends EventEmitter {
   }
 
   terminate(): void {
-    this.close(1006)
+    this.close(CLOSE_BROKEN)
   }
 }
 
@@ -60,8 +60,8 @@ test('beyond the most volunteers that a coordinator takes one more is refused by
   const tooMany = admit()
   assert.deepEqual(refusals, ['grid-full'])
   assert.match(tooMany.sent[0] ?? '', /"type":"refused","code":"grid-full"/)
-  assert.equal(tooMany.closed, 1008)
-  last?.emit('close', 1006)
+  assert.equal(tooMany.closed, CLOSE_POLICY)
+  last?.emit('close', CLOSE_BROKEN)
   admit()
   assert.deepEqual(refusals, ['grid-full'], 'a place is free again')
 })

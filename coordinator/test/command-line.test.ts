@@ -5,6 +5,7 @@ import { chmod, readFile, stat, writeFile } from 'node:fs/promises'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { ROUTES } from '@starling-grid/protocol'
 import { CommanderError } from 'commander'
 import { parseOptions, timingOf } from '../../cli/src/start-options.ts'
 import { relayQuota } from '../src/net/relay-quota.ts'
@@ -109,7 +110,9 @@ test('the owner token is made once, shown once, and readable by its user alone',
   assert.equal(url, `http://127.0.0.1:${port}`)
   const shown = first.stderr.join('\n')
   assert.ok(
-    shown.includes(token) && shown.includes(`npm run volunteer -- ${url}`) && shown.includes(`${url}/dashboard`),
+    shown.includes(token) &&
+      shown.includes(`npm run volunteer -- ${url}`) &&
+      shown.includes(`${url}${ROUTES.dashboard}`),
     shown,
   )
   assert.doesNotMatch(first.stdout.join(), new RegExp(token), 'scripts keep what they read from stdout')
@@ -147,7 +150,7 @@ test('threat 58: a token on the command line causes a warning, and one in a file
   const { url } = await filed.listening()
   assert.doesNotMatch(filed.stderr.join('\n'), /--token shows/)
   assert.equal((await stat(file)).mode & 0o777, 0o600)
-  const dry = await fetch(`${url}/api/jobs?dry=true`, {
+  const dry = await fetch(`${url}${ROUTES.jobs}?dry=true`, {
     method: 'POST',
     headers: { ...OWNER, 'content-type': 'application/json' },
     body: JSON.stringify(smallJob()),
@@ -174,7 +177,7 @@ test('a job file is submitted at the first start and goes on at the second', asy
       join(folder, 'job.json'),
     ])
     const { url } = await coordinator.listening()
-    const { jobs } = (await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json()) as {
+    const { jobs } = (await (await fetch(`${url}${ROUTES.jobs}`, { headers: OWNER })).json()) as {
       jobs: { job: { id: string } }[]
     }
     coordinator.child.kill('SIGINT')

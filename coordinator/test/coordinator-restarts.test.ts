@@ -1,6 +1,7 @@
 // Promise 2: killed at any instant, the coordinator comes back by itself with everything it acknowledged.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { pathTo, ROUTES } from '@starling-grid/protocol'
 import { spawnCoordinator } from './coordinator-process.ts'
 import type { FakeVolunteer } from './fake-volunteer.ts'
 import {
@@ -77,6 +78,6 @@ for (const mode of ['ring', 'async'] as const)
         [again.phase, again.version, again.finishedAt, again.samplesCommitted],
         ['finished', run.version, run.finishedAt, run.samplesCommitted],
       )
-      assert.equal((await fetch(`${url}/api/jobs/${id}/export`, { headers: OWNER })).status, 200)
+      assert.equal((await fetch(`${url}${pathTo(ROUTES.export, { id })}`, { headers: OWNER })).status, 200)
     },
   )

@@ -5,7 +5,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import type { StepPoint, ValidationPoint, WatchMessage } from '@starling-grid/protocol'
+import { ROUTES, type StepPoint, type ValidationPoint, type WatchMessage } from '@starling-grid/protocol'
 import { runOf, smallJob, startCoordinator, submit, temporaryFolder, until, volunteer, watch } from './fixture.ts'
 
 /** What a page knows after these messages. */
@@ -116,7 +116,7 @@ test('pages forbid foreign scripts; browsers cache built files for ever, and pag
   const { url } = await startCoordinator({ webRoot })
   const page = await fetch(`${url}/`)
   assert.equal(await page.text(), '<h1>take part</h1>')
-  assert.equal(await (await fetch(`${url}/dashboard`)).text(), '<h1>watch</h1>')
+  assert.equal(await (await fetch(`${url}${ROUTES.dashboard}`)).text(), '<h1>watch</h1>')
   const policy = page.headers.get('content-security-policy') ?? ''
   for (const part of [
     "default-src 'none'",
@@ -148,5 +148,8 @@ test('without built pages a plain sentence says so, and the probes answer', asyn
   const { url } = coordinator
   const page = await fetch(`${url}/`)
   assert.deepEqual([page.status, /not built/.test(await page.text())], [503, true])
-  assert.deepEqual([(await fetch(`${url}/healthz`)).status, (await fetch(`${url}/readyz`)).status], [200, 200])
+  assert.deepEqual(
+    [(await fetch(`${url}${ROUTES.healthz}`)).status, (await fetch(`${url}${ROUTES.readyz}`)).status],
+    [200, 200],
+  )
 })

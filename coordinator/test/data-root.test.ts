@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { ROUTES } from '@starling-grid/protocol'
 import { datasetInside } from '../src/datasets/data-root.ts'
 import { smallJob, startCoordinator, submit, temporaryFolder } from './fixture.ts'
 
@@ -65,6 +66,8 @@ test('threat 16: a submitted job cannot name a file outside the data folder, nor
   const refused = await submit(url, smallJob({ dataset: text(join(outside, 'secret')) }))
   assert.deepEqual([refused.status, refused.code], [422, 'dataset-unreadable'])
   for (const name of ['..%2f..%2fstate.db', '%2e%2e%2fowner-token', 'CON', '%00', '..%5c..%5cstate.db'])
-    for (const path of [`/api/shards/${name}`, `/api/jobs/${name}`, `/api/jobs/${name}/export`, `/assets/${name}`])
+    for (const route of [ROUTES.shard, ROUTES.job, ROUTES.export, '/assets/:name']) {
+      const path = route.replace(/:\w+/, name)
       assert.ok([400, 401, 404].includes((await fetch(url + path)).status), path)
+    }
 })

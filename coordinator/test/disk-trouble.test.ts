@@ -2,7 +2,7 @@
 // (R1).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { GridError } from '@starling-grid/protocol'
+import { CLOSE_AWAY, GridError, pathTo, ROUTES } from '@starling-grid/protocol'
 import { memoryBlobs } from '../src/blobs/memory.ts'
 import { memoryState } from '../src/journal/memory.ts'
 import type { StateStore } from '../src/journal/state-store.ts'
@@ -54,7 +54,11 @@ test('with a full disk nothing is sent; with space again the run goes on to its 
     'what people see is durable',
   )
   assert.deepEqual(
-    ((await (await fetch(`${url}/api/jobs/${id}/records`, { headers: OWNER })).json()) as { records: unknown }).records,
+    (
+      (await (await fetch(`${url}${pathTo(ROUTES.records, { id })}`, { headers: OWNER })).json()) as {
+        records: unknown
+      }
+    ).records,
     committed,
   )
   full = false
@@ -101,8 +105,8 @@ test('while it drains it is not ready, and what was decided is durable when it h
   await begun
   const head = run.state.chain.head.v
   const stopped = coordinator.stop()
-  assert.equal((await fetch(`${url}/readyz`)).status, 503)
-  assert.equal((await fetch(`${url}/healthz`)).status, 200)
+  assert.equal((await fetch(`${url}${ROUTES.readyz}`)).status, 503)
+  assert.equal((await fetch(`${url}${ROUTES.healthz}`)).status, 200)
   release()
   await stopped
   const rows = await store.load(run.job.id)
@@ -140,20 +144,20 @@ test('a coordinator that was taken over answers what waits, says why it is not r
   await store.takeOver(run.job.id, 1, () => undefined)
   release()
   assert.deepEqual([(await push).status, (await push).code], [503, 'coordinator-leaving'])
-  assert.equal(await member.closed, 1001, 'volunteers dial the same address again')
-  const probe = await fetch(`${url}/readyz`)
+  assert.equal(await member.closed, CLOSE_AWAY, 'volunteers dial the same address again')
+  const probe = await fetch(`${url}${ROUTES.readyz}`)
   assert.deepEqual(
     [probe.status, ((await probe.json()) as { reason: string }).reason.includes('lease-stale')],
     [503, true],
   )
-  assert.equal((await fetch(`${url}/api/jobs/${id}/export`)).status, 503)
+  assert.equal((await fetch(`${url}${pathTo(ROUTES.export, { id })}`)).status, 503)
   const head = run.state.chain.head.v
   run.feed({ type: 'tick' })
   assert.match(await ended, /Another coordinator took over job/)
   assert.equal(run.state.chain.head.v, head, 'it decides nothing any more')
   assert.equal(lines.length, 1, lines.join('\n'))
   assert.equal((await store.load(run.job.id)).at(-1)?.entry.type, 'fence')
-  await assert.rejects(fetch(`${url}/healthz`))
+  await assert.rejects(fetch(`${url}${ROUTES.healthz}`))
 })
 
 test('a defect in the middle of a decision costs no row that the state has already', async () => {

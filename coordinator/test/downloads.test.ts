@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
 import { test } from 'node:test'
+import { pathTo, ROUTES } from '@starling-grid/protocol'
 import { smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 /**
@@ -23,7 +24,7 @@ async function finished() {
   const member = volunteer(url)
   const run = await until(url, 'the end', ({ phase }) => phase === 'finished')
   assert.ok(run.checkpoint !== null)
-  return { url, member, path: `/api/jobs/${id}/versions/${run.checkpoint.id}` }
+  return { url, member, path: pathTo(ROUTES.version, { id, versionId: run.checkpoint.id }) }
 }
 
 test('a member that has the first bytes of a state gets the others', async () => {

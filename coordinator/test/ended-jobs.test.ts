@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Coordinator } from '@starling-grid/coordinator'
-import type { WatchMessage } from '@starling-grid/protocol'
+import { pathTo, ROUTES, type WatchMessage } from '@starling-grid/protocol'
 import type { RunHost } from '../src/host/run-host.ts'
 import {
   OWNER,
@@ -65,7 +65,7 @@ test('a run that ended keeps only totals in memory; its curves are read from dis
   const third = await snapshotOf(again.url)
   assert.deepEqual([third.steps, third.validations], [live.steps, live.validations])
   assert.equal((await runOf(again.url, id)).samplesCommitted, 18_000)
-  const model = await fetch(`${again.url}/api/jobs/${id}/export`, { headers: OWNER })
+  const model = await fetch(`${again.url}${pathTo(ROUTES.export, { id })}`, { headers: OWNER })
   assert.equal(model.status, 200)
 })
 

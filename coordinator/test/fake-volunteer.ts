@@ -30,9 +30,12 @@ import {
   named,
   newIncarnation,
   type OnWire,
+  pathTo,
   type PlanStep,
   PROTOCOL_VERSION,
   type Push,
+  PUSH_HEADER,
+  ROUTES,
   saltedDigest,
   type StepRecord,
   type ToCoordinator,
@@ -132,7 +135,7 @@ export class FakeVolunteer {
     this.#url = url
     this.#options = options
     this.self = options.self ?? newFakeSelf()
-    this.socket = new WebSocket(`${url.replace(/^http/, 'ws')}/api/volunteer`)
+    this.socket = new WebSocket(`${url.replace(/^http/, 'ws')}${ROUTES.volunteer}`)
     this.closed = new Promise((resolve) =>
       this.socket.on('close', (code) => {
         clearInterval(this.#beat)
@@ -493,8 +496,8 @@ export class FakeVolunteer {
   async upload(bytes = this.#uploadBytes()): Promise<Pick<Response, 'status'>> {
     const { v, id } = this.held?.version ?? this.#genesis()
     if (this.#options.uploadMs !== undefined)
-      return this.#uploadSlowly(`/api/jobs/${this.terms?.id}/versions/${v}/${id}`, bytes)
-    return this.request(`/api/jobs/${this.terms?.id}/versions/${v}/${id}`, {
+      return this.#uploadSlowly(pathTo(ROUTES.upload, { id: this.terms?.id ?? '', v, versionId: id }), bytes)
+    return this.request(pathTo(ROUTES.upload, { id: this.terms?.id ?? '', v, versionId: id }), {
       method: 'PUT',
       headers: { 'content-type': 'application/octet-stream' },
       body: bytes as BodyInit,
@@ -552,7 +555,7 @@ export class FakeVolunteer {
     readonly code?: string
     readonly message?: string
   }> {
-    await this.request(`/api/jobs/${this.terms?.id}/versions/${base.id}?part=parameters`)
+    await this.request(`${pathTo(ROUTES.version, { id: this.terms?.id ?? '', versionId: base.id })}?part=parameters`)
     const samples = leases.reduce((sum, { block }) => sum + this.#range(block, 'train').samples, 0)
     const push: Push = {
       incarnation: this.id,
@@ -566,9 +569,9 @@ export class FakeVolunteer {
       ...change.push,
     }
     const body = change.body ?? new Float32Array(this.form.layout.total).fill(samples / 1000)
-    const response = await this.request(`/api/jobs/${this.terms?.id}/pushes`, {
+    const response = await this.request(pathTo(ROUTES.pushes, { id: this.terms?.id ?? '' }), {
       method: 'POST',
-      headers: { 'content-type': 'application/octet-stream', 'x-starling-push': JSON.stringify(push) },
+      headers: { 'content-type': 'application/octet-stream', [PUSH_HEADER]: JSON.stringify(push) },
       body: body as BodyInit,
     })
     return { status: response.status, ...((await response.json()) as object) }

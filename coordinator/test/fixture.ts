@@ -4,7 +4,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after } from 'node:test'
 import { type Coordinator, type CoordinatorOptions, createCoordinator } from '@starling-grid/coordinator'
-import { allRecords, type JobSpec, type RunView, type StepRecord, type WatchMessage } from '@starling-grid/protocol'
+import {
+  allRecords,
+  type JobSpec,
+  pathTo,
+  ROUTES,
+  type RunView,
+  type StepRecord,
+  type WatchMessage,
+} from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
 import { FakeVolunteer, type FakeOptions } from './fake-volunteer.ts'
 
@@ -79,7 +87,7 @@ export async function submit(
   job: unknown,
   token = TOKEN,
 ): Promise<{ readonly status: number; readonly id: string; readonly code?: string; readonly message?: string }> {
-  const response = await fetch(`${url}/api/jobs`, {
+  const response = await fetch(`${url}${ROUTES.jobs}`, {
     method: 'POST',
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
     body: JSON.stringify(job),
@@ -94,7 +102,7 @@ export function volunteer(url: string, options: FakeOptions = {}): FakeVolunteer
 }
 
 export async function runOf(url: string, id: string): Promise<RunView> {
-  return (await (await fetch(`${url}/api/jobs/${id}`, { headers: OWNER })).json()) as RunView
+  return (await (await fetch(`${url}${pathTo(ROUTES.job, { id })}`, { headers: OWNER })).json()) as RunView
 }
 
 /** Resolves when `state` holds of the run; the stream wakes it, not the clock. */
@@ -132,7 +140,7 @@ export function watch(url: string): { readonly messages: AsyncIterable<WatchMess
   let wake = (): void => undefined
   let socket: WebSocket
   const dial = (): void => {
-    socket = new WebSocket(`${url.replace(/^http/, 'ws')}/api/watch`)
+    socket = new WebSocket(`${url.replace(/^http/, 'ws')}${ROUTES.watch}`)
     const own = socket
     socket.on('open', () => own.send(JSON.stringify({ type: 'owner', token: TOKEN })))
     socket.on('message', (data) => {

@@ -6,7 +6,7 @@ import { mkdtemp, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { type MessageTo, systemClock } from '@starling-grid/protocol'
+import { CLOSE_REPLACED, type MessageTo, systemClock } from '@starling-grid/protocol'
 import { CoordinatorLink, type CoordinatorSocket, type LinkHost } from '@starling-grid/volunteer'
 import { openSigner } from '../../client-node/src/signer.ts'
 import { dialSocket } from '../../client-node/src/socket.ts'
@@ -85,7 +85,7 @@ test('a new socket of a member replaces the old one; its older token is good unt
   const again = volunteer(url, { obedient: false, self: first.self })
   again.hello()
   await again.heard('welcome')
-  assert.equal(await first.closed, 4001)
+  assert.equal(await first.closed, CLOSE_REPLACED)
   assert.notEqual(again.session, first.session)
   assert.notEqual(await status(first, first), 401, 'the WELCOME may be lost')
   again.send({ type: 'heartbeat', samplesPerSecond: 1, activity: '', bytesSent: 0, bytesReceived: 0 })

@@ -1,10 +1,11 @@
 // What a submitted model asks of volunteers is said before and after it is accepted.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { ROUTES } from '@starling-grid/protocol'
 import { OWNER, runOf, smallJob, startCoordinator, submit, TOKEN } from './fixture.ts'
 
 async function dry(url: string, job: unknown, wish = 'true') {
-  const response = await fetch(`${url}/api/jobs?dry=${wish}`, {
+  const response = await fetch(`${url}${ROUTES.jobs}?dry=${wish}`, {
     method: 'POST',
     headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' },
     body: JSON.stringify(job),
@@ -20,7 +21,7 @@ test('a dry submission says parameters and activation memory, and starts nothing
     body: { model: { parameters: 7850, activationBytes: 4 * 794 } },
   })
   assert.equal((await dry(url, smallJob(), 'yes')).status, 422)
-  assert.deepEqual(await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json(), { jobs: [], damaged: [] })
+  assert.deepEqual(await (await fetch(`${url}${ROUTES.jobs}`, { headers: OWNER })).json(), { jobs: [], damaged: [] })
   const wrong = await dry(
     url,
     smallJob({ model: { input: [3], layers: [{ type: 'conv2d', name: 'a', out: 1, kernel: 1 }] } }),

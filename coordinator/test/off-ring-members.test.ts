@@ -2,6 +2,7 @@
 // given it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { pathTo, ROUTES } from '@starling-grid/protocol'
 import type { FakeVolunteer } from './fake-volunteer.ts'
 import { smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
@@ -58,7 +59,7 @@ test('what a member pushes that the ring left out is given to one member, over H
   const members = (await a.heard('form', (form) => form.generation === generation)).members
   const [chosen, other] = members[rank] === a.id ? [a, b] : [b, a]
   await chosen.heard('off-ring-take')
-  const path = `/api/jobs/${id}/off-ring-sums/${number}`
+  const path = pathTo(ROUTES.offRingSum, { id, sum: number })
   const sum = new Float32Array(await (await chosen.request(path)).arrayBuffer())
   assert.equal(sum.length, chosen.form.layout.total)
   const damping = (sum[0] ?? 0) / (samples / 1000)
@@ -96,7 +97,9 @@ test('of three off-ring members, one that pushes a million times the usual count
   const order = (await (members[0] ?? assert.fail()).heard('form', (form) => form.generation === generation)).members
   const chosen = members.find((member) => member.id === order[rank]) ?? assert.fail()
   await chosen.heard('off-ring-take')
-  const sum = new Float32Array(await (await chosen.request(`/api/jobs/${id}/off-ring-sums/${number}`)).arrayBuffer())
+  const sum = new Float32Array(
+    await (await chosen.request(pathTo(ROUTES.offRingSum, { id, sum: number }))).arrayBuffer(),
+  )
   assert.ok(
     grant?.leases.every(({ block }) => blocks.includes(block)),
     'its push is in it',

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { encodeVersionState, readParameters, type ParameterLayout } from '@starling-grid/model'
-import { digest, type ToCoordinator } from '@starling-grid/protocol'
+import { digest, pathTo, ROUTES, type ToCoordinator } from '@starling-grid/protocol'
 import type { FakeVolunteer } from './fake-volunteer.ts'
 import { OWNER, QUICK, recordsOf, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
@@ -32,7 +32,7 @@ async function assertTrained(url: string, id: string, epochs: number): Promise<v
 }
 
 async function exported(url: string, id: string, layout: ParameterLayout): Promise<Float32Array> {
-  const answer = await fetch(`${url}/api/jobs/${id}/export`, { headers: OWNER })
+  const answer = await fetch(`${url}${pathTo(ROUTES.export, { id })}`, { headers: OWNER })
   assert.equal(answer.status, 200)
   return readParameters(new Uint8Array(await answer.arrayBuffer()), layout)
 }

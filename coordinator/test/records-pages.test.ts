@@ -1,14 +1,15 @@
 // The committed chain page by page.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { allRecords, type RecordsPage } from '@starling-grid/protocol'
+import { allRecords, pathTo, type RecordsPage, ROUTES } from '@starling-grid/protocol'
 import { OWNER, recordsOf, smallJob, startCoordinator, submit, volunteer } from './fixture.ts'
 
 test('a chain is read page by page, each of a bounded length, and a page that cannot be is refused', async () => {
   const { url } = await startCoordinator()
   const { id } = await submit(url, smallJob({ epochs: 1, minVolunteers: 1 }))
   await volunteer(url).heard('finished')
-  const ask = (query: string): Promise<Response> => fetch(`${url}/api/jobs/${id}/records?${query}`, { headers: OWNER })
+  const ask = (query: string): Promise<Response> =>
+    fetch(`${url}${pathTo(ROUTES.records, { id })}?${query}`, { headers: OWNER })
   const page = async (query: string): Promise<RecordsPage> => (await (await ask(query)).json()) as RecordsPage
   const chain = await recordsOf(url, id)
   assert.deepEqual(

@@ -8,8 +8,10 @@ import {
   MAX_MESSAGE_BYTES,
   type MessageTo,
   newMemberId,
+  pathTo,
   PROTOCOL_VERSION,
   type Push,
+  ROUTES,
   sha256Name,
 } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
@@ -167,7 +169,7 @@ test('a state that the coordinator did not ask for, or with another digest, is n
   const [member = assert.fail()] = honest
   const unasked = await member.upload()
   assert.ok([404, 409].includes(unasked.status), String(unasked.status))
-  const noSession = await fetch(`${url}/api/jobs/${id}/versions/1/${'0'.repeat(64)}`, {
+  const noSession = await fetch(`${url}${pathTo(ROUTES.upload, { id, v: 1, versionId: '0'.repeat(64) })}`, {
     method: 'PUT',
     headers: { 'content-type': 'application/octet-stream', authorization: `Bearer ${TOKEN}` },
     body: new Uint8Array(10),
@@ -263,7 +265,7 @@ test('a model that cannot be built, or does not fit the data, is refused at once
   assert.match((await refused({ encoding: 'int4' })).message ?? '', /encoding/)
   assert.equal((await refused({ epochs: 0 })).code, 'job-invalid')
   assert.equal((await refused({ dataset: { source: 'mnist', folder: '/nowhere' } })).code, 'dataset-unreadable')
-  assert.deepEqual(await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json(), { jobs: [], damaged: [] })
+  assert.deepEqual(await (await fetch(`${url}${ROUTES.jobs}`, { headers: OWNER })).json(), { jobs: [], damaged: [] })
 })
 
 test('job control needs the owner token, and a form of another site cannot send it', async () => {
@@ -272,19 +274,19 @@ test('job control needs the owner token, and a form of another site cannot send 
     [(await submit(url, smallJob(), 'wrong')).status, (await submit(url, smallJob(), 'wrong')).code],
     [401, 'token-required'],
   )
-  const form = await fetch(`${url}/api/jobs`, {
+  const form = await fetch(`${url}${ROUTES.jobs}`, {
     method: 'POST',
     headers: { 'content-type': 'text/plain', authorization: `Bearer ${TOKEN}` },
     body: JSON.stringify(smallJob()),
   })
   assert.equal(form.status, 415)
-  const foreign = await fetch(`${url}/api/jobs`, {
+  const foreign = await fetch(`${url}${ROUTES.jobs}`, {
     method: 'POST',
     headers: { origin: 'https://evil.test', 'content-type': 'application/json', authorization: `Bearer ${TOKEN}` },
     body: '{}',
   })
   assert.equal(foreign.status, 403)
-  const deep = await fetch(`${url}/api/jobs`, {
+  const deep = await fetch(`${url}${ROUTES.jobs}`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', authorization: `Bearer ${TOKEN}` },
     body: `{"model":${'['.repeat(50_000)}`,
@@ -299,7 +301,7 @@ test('another site gets neither a socket nor, through its own name, an answer', 
     const [, response] = await once(socket, 'unexpected-response')
     assert.equal((response as { statusCode: number }).statusCode, 403, path)
   }
-  const own = new WebSocket(`${url.replace(/^http/, 'ws')}/api/watch`, { origin: url })
+  const own = new WebSocket(`${url.replace(/^http/, 'ws')}${ROUTES.watch}`, { origin: url })
   await once(own, 'open')
   own.close()
   assert.equal(await statusFor(port, 'evil.test'), 421)
@@ -321,7 +323,7 @@ function statusFor(port: number, host: string): Promise<number> {
 test('only shards of a dataset are served as shards, whole or in part, for ever', async () => {
   const { url, id, honest } = await running()
   const shard = honest[0]?.terms?.dataset.train[0] ?? assert.fail()
-  const whole = await fetch(`${url}/api/shards/${shard.sha256}`, { headers: OWNER })
+  const whole = await fetch(`${url}${pathTo(ROUTES.shard, { sha256: shard.sha256 })}`, { headers: OWNER })
   const bytes = new Uint8Array(await whole.arrayBuffer())
   assert.equal(bytes.byteLength, shard.bytes)
   assert.deepEqual(
@@ -329,7 +331,7 @@ test('only shards of a dataset are served as shards, whole or in part, for ever'
     [`"${shard.sha256}"`, true],
   )
   const get = (headers: Record<string, string>) =>
-    fetch(`${url}/api/shards/${shard.sha256}`, { headers: { ...OWNER, ...headers } })
+    fetch(`${url}${pathTo(ROUTES.shard, { sha256: shard.sha256 })}`, { headers: { ...OWNER, ...headers } })
   const part = await get({ range: 'bytes=10-19' })
   assert.deepEqual(
     [part.status, part.headers.get('content-range'), new Uint8Array(await part.arrayBuffer())],
@@ -342,6 +344,9 @@ test('only shards of a dataset are served as shards, whole or in part, for ever'
   const { checkpoint } = await until(url, 'a checkpoint', (run) => run.checkpoint !== null)
   assert.ok(checkpoint !== null)
   for (const name of [sha256Name('0'.repeat(64)), '..%2f..%2fetc%2fpasswd', '%00', 'CON'])
-    assert.ok([400, 404].includes((await fetch(`${url}/api/shards/${name}`, { headers: OWNER })).status), name)
+    assert.ok(
+      [400, 404].includes((await fetch(`${url}${ROUTES.shard.replace(':sha256', name)}`, { headers: OWNER })).status),
+      name,
+    )
   await assertUnharmed(url, id)
 })

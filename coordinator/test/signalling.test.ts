@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import fastifyWebsocket from '@fastify/websocket'
-import { newMemberId, sessionProtocols, type ErrorCode, type MemberId } from '@starling-grid/protocol'
+import { CLOSE_DROPPED, type ErrorCode, type MemberId, newMemberId, sessionProtocols } from '@starling-grid/protocol'
 import Fastify from 'fastify'
 import { WebSocket } from 'ws'
 import { openPeerNetwork } from '../../client-node/src/rtc-link.ts'
@@ -215,7 +215,7 @@ test('a member whose session ended is dropped', async () => {
   const client = await Client.open(server)
   const closed = once(client.socket, 'close')
   server.signalling.drop(client.id)
-  assert.equal((await closed)[0], 4002)
+  assert.equal((await closed)[0], CLOSE_DROPPED)
   await until(() => server.signalling.connected === 0)
 })
 

@@ -5,7 +5,7 @@ import { readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { isGridError } from '@starling-grid/protocol'
+import { CLOSE_AWAY, isGridError, pathTo, ROUTES } from '@starling-grid/protocol'
 import Database from 'libsql'
 import { FolderOwner } from '../src/folder-owner.ts'
 import { readJob } from '../src/jobs/jobs.ts'
@@ -110,7 +110,7 @@ test(
       new RegExp(`process ${process.pid} on .*, at ${coordinator.url}; .*--take-over \\(folder-in-use\\)`),
     )
     assert.equal((await runOf(coordinator.url, id)).generation, before)
-    assert.equal((await fetch(`${coordinator.url}/readyz`)).status, 200)
+    assert.equal((await fetch(`${coordinator.url}${ROUTES.readyz}`)).status, 200)
   },
 )
 
@@ -136,7 +136,7 @@ test(
       JSON.stringify(QUICK),
       '--take-over',
     ])
-    assert.equal(await member.closed, 1001)
+    assert.equal(await member.closed, CLOSE_AWAY)
     assert.equal(await first.ended, 3)
     assert.match(first.stderr.join('\n'), /another coordinator took over the data folder: process \d+ on /)
     assert.equal((await second.listening()).url, url)
@@ -232,7 +232,7 @@ test(
     const before = [rowsOf(torn), rowsOf(contradictory)]
     const lines: string[] = []
     const { url } = await startCoordinator({ dataDir, log: (line) => lines.push(line) })
-    const { jobs, damaged } = (await (await fetch(`${url}/api/jobs`, { headers: OWNER })).json()) as {
+    const { jobs, damaged } = (await (await fetch(`${url}${ROUTES.jobs}`, { headers: OWNER })).json()) as {
       jobs: { job: { id: string } }[]
       damaged: { id: string; code: string; message: string }[]
     }
@@ -252,7 +252,7 @@ test(
       lines,
       damaged.map(({ message }) => message),
     )
-    const answer = await fetch(`${url}/api/jobs/${torn}`, { headers: OWNER })
+    const answer = await fetch(`${url}${pathTo(ROUTES.job, { id: torn })}`, { headers: OWNER })
     assert.deepEqual([answer.status, ((await answer.json()) as { code: string }).code], [500, 'journal-damaged'])
     await volunteer(url).heard('finished')
     assert.deepEqual([rowsOf(torn), rowsOf(contradictory)], before, 'their rows are untouched')

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { readParameters } from '@starling-grid/model'
-import { readSafetensors, type StepRecord } from '@starling-grid/protocol'
+import { pathTo, readSafetensors, ROUTES, type StepRecord } from '@starling-grid/protocol'
 import { OWNER, recordsOf, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
 const STEPS_PER_EPOCH = 9
@@ -82,7 +82,7 @@ test('only the owner ends a run early: its epoch is finished, validated and writ
   for (let i = 0; i < 2; i++) volunteer(url, { stepMs: 20 })
   await until(url, 'some steps', ({ version }) => version.v >= 3)
   const stop = (headers: Record<string, string>): Promise<Response> =>
-    fetch(`${url}/api/jobs/${id}/stop`, { method: 'POST', headers })
+    fetch(`${url}${pathTo(ROUTES.stop, { id })}`, { method: 'POST', headers })
   assert.equal((await stop({})).status, 401)
   const answer = await stop({ authorization: `Bearer ${TOKEN}` })
   const { epochs } = (await answer.json()) as { epochs: number }

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { RunView, WatchMessage } from '@starling-grid/protocol'
+import { pathTo, ROUTES, type RunView, type WatchMessage } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
 import type { BlobStore } from '../src/blobs/blob-store.ts'
 import { memoryBlobs } from '../src/blobs/memory.ts'
@@ -129,7 +129,7 @@ test('threat 48: a private job is answered like one that does not exist, and is 
   }
   const listed = async (role: Role) =>
     (
-      (await (await fetch(`${url}/api/jobs`, { headers: headersOf(role, grid) })).json()) as { jobs: RunView[] }
+      (await (await fetch(`${url}${ROUTES.jobs}`, { headers: headersOf(role, grid) })).json()) as { jobs: RunView[] }
     ).jobs.map(({ job }) => job.id)
   assert.deepEqual(await listed('stranger'), [])
   assert.deepEqual(await listed('member'), [id])
@@ -154,7 +154,7 @@ async function firstWord(
   url: string,
   token?: string,
 ): Promise<{ readonly message: WatchMessage | undefined; readonly socket: WebSocket }> {
-  const socket = new WebSocket(`${url.replace(/^http/, 'ws')}/api/watch`)
+  const socket = new WebSocket(`${url.replace(/^http/, 'ws')}${ROUTES.watch}`)
   const messages: WatchMessage[] = []
   socket.on('message', (data) => messages.push(JSON.parse(String(data)) as WatchMessage))
   await once(socket, 'message')
@@ -213,7 +213,7 @@ test('threat 58: no terms, view, record or exported model holds an owner token, 
       ),
     ),
   )
-  texts.push(JSON.stringify(member.terms), await (await fetch(`${url}/dashboard`)).text())
+  texts.push(JSON.stringify(member.terms), await (await fetch(`${url}${ROUTES.dashboard}`)).text())
   for (const text of texts)
     for (const secret of [TOKEN, member.session, '/tmp/', 'state.db'])
       assert.equal(text.includes(secret), false, secret)
@@ -230,8 +230,8 @@ test('an exported model is encoded once, and every reader gets the same bytes', 
     },
   }
   const { url, id, run } = await twoJobs({ storage: { store: memoryState(), blobs: counted } })
-  const path = `${url}/api/jobs/${id}/export`
-  const kept = (await (await fetch(`${url}/api/jobs/${id}/checkpoints`, { headers: OWNER })).json()) as {
+  const path = `${url}${pathTo(ROUTES.export, { id })}`
+  const kept = (await (await fetch(`${url}${pathTo(ROUTES.checkpoints, { id })}`, { headers: OWNER })).json()) as {
     checkpoints: { v: number; sha256: string }[]
   }
   const name = kept.checkpoints.find(({ v }) => v === run.checkpoint?.v)?.sha256
@@ -256,7 +256,7 @@ test('an exported model is encoded once, and every reader gets the same bytes', 
 test('threat 5: after ten wrong tokens an address waits, and the right one is not even compared', async () => {
   const { url } = await startCoordinator()
   const guess = async (token: string) =>
-    await fetch(`${url}/api/jobs`, {
+    await fetch(`${url}${ROUTES.jobs}`, {
       method: 'POST',
       headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
       body: '{}',
@@ -294,7 +294,7 @@ test('threat 21: a page that says anything but its token, or says it twice, is c
 test('strangers who take every place of the watch stream from one address leave the owner a seat', async () => {
   const { url } = await startCoordinator()
   await submit(url, smallJob())
-  const sockets = Array.from({ length: 90 }, () => new WebSocket(`${url.replace(/^http/, 'ws')}/api/watch`))
+  const sockets = Array.from({ length: 90 }, () => new WebSocket(`${url.replace(/^http/, 'ws')}${ROUTES.watch}`))
   const told = await Promise.all(
     sockets.map(async (socket) => {
       socket.on('error', () => undefined)

@@ -8,7 +8,7 @@ import { after, test } from 'node:test'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { openShardCache } from '@starling-grid/client-web/shard-cache'
 import { type Coordinator, createCoordinator } from '@starling-grid/coordinator'
-import { allRecords, jobId, type JobSpec, type RunView, systemClock } from '@starling-grid/protocol'
+import { allRecords, jobId, type JobSpec, pathTo, ROUTES, type RunView, systemClock } from '@starling-grid/protocol'
 import {
   createVolunteer,
   KeptState,
@@ -117,12 +117,12 @@ function visit(host: VolunteerHost): Visit {
 
 async function runOf({ url }: Coordinator, id: string): Promise<RunView> {
   return (await (
-    await fetch(`${url}/api/jobs/${id}`, { headers: { authorization: `Bearer ${TOKEN}` } })
+    await fetch(`${url}${pathTo(ROUTES.job, { id })}`, { headers: { authorization: `Bearer ${TOKEN}` } })
   ).json()) as RunView
 }
 
 async function submit({ url }: Coordinator): Promise<string> {
-  const response = await fetch(`${url}/api/jobs`, {
+  const response = await fetch(`${url}${ROUTES.jobs}`, {
     method: 'POST',
     headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' },
     body: JSON.stringify(JOB),

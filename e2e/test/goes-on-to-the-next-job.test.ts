@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Grid } from '@starling-grid/cli'
-import type { JobSpec, RunView } from '@starling-grid/protocol'
+import { type JobSpec, pathTo, ROUTES, type RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
 import { lightJob, QUICK } from './small-job.ts'
 
@@ -14,7 +14,7 @@ async function until(grid: Grid, id: string, what: string, state: (run: RunView)
     Date.now() < deadline;
     await new Promise((resolve) => setTimeout(resolve, 100))
   ) {
-    const run = (await (await fetch(`${grid.url}/api/jobs/${id}`)).json()) as RunView
+    const run = (await (await fetch(`${grid.url}${pathTo(ROUTES.job, { id })}`)).json()) as RunView
     if (state(run)) return run
   }
   throw new Error(`gave up waiting for ${what}; the run is ${grid.watch.describe()}`)

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { type Child, startChild, stopChild } from '@starling-grid/cli'
-import { allRecords, type RunView } from '@starling-grid/protocol'
+import { allRecords, ROUTES, type RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
 import { smallJob } from './small-job.ts'
 
@@ -62,12 +62,12 @@ class Training {
 }
 
 async function jobs(url: string): Promise<RunView[]> {
-  return ((await (await fetch(`${url}/api/jobs`)).json()) as { jobs: RunView[] }).jobs
+  return ((await (await fetch(`${url}${ROUTES.jobs}`)).json()) as { jobs: RunView[] }).jobs
 }
 
 async function isGone(url: string): Promise<void> {
   while (
-    await fetch(`${url}/healthz`).then(
+    await fetch(`${url}${ROUTES.healthz}`).then(
       () => true,
       () => false,
     )

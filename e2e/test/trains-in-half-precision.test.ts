@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { Grid } from '@starling-grid/cli'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { initialParameters, lenet5, parameterCount } from '@starling-grid/model'
-import { isGridError, type Precision, type RunView } from '@starling-grid/protocol'
+import { isGridError, pathTo, type Precision, ROUTES, type RunView } from '@starling-grid/protocol'
 import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 
 const STEPS = 8
@@ -39,7 +39,7 @@ const half = await gradientIn('f16').catch((error: unknown) => {
 const skip = half instanceof Float32Array ? false : `no adapter here has shader-f16: ${half.message}`
 
 async function isFinished(grid: Grid, job: string): Promise<boolean> {
-  const run = (await (await fetch(`${grid.url}/api/jobs/${job}`)).json()) as RunView
+  const run = (await (await fetch(`${grid.url}${pathTo(ROUTES.job, { id: job })}`)).json()) as RunView
   return run.phase === 'finished'
 }
 

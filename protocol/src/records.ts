@@ -2,6 +2,7 @@
 import * as Type from 'typebox'
 import { type StepRecord, StepRecordSchema } from './chain.ts'
 import { GridError } from './errors.ts'
+import { pathTo, ROUTES } from './routes.ts'
 import { Count, parse, strict } from './schema.ts'
 
 /** Records in one answer: a few hundred kB of ordinary steps. */
@@ -44,7 +45,9 @@ async function readOnce(job: string, get: (path: string) => Promise<unknown>): P
   const records: StepRecord[] = []
   let rewinds: number | undefined
   for (let from: number | null = 1; from !== null;) {
-    const page: RecordsPage = parsePage(await get(`/api/jobs/${job}/records?from=${from}&limit=${MAX_RECORDS}`))
+    const page: RecordsPage = parsePage(
+      await get(`${pathTo(ROUTES.records, { id: job })}?from=${from}&limit=${MAX_RECORDS}`),
+    )
     rewinds ??= page.rewinds
     const first = from
     const isNext = page.records.every(({ v }, i) => v === first + i)

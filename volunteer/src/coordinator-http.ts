@@ -2,22 +2,23 @@
 // that gets no good answer is tried again, for as long as what it is for can wait; then its caller hands the work back
 // (R14).
 import {
+  type Clock,
   type ErrorCode,
   GridError,
   isErrorCode,
   type JobId,
   MAX_SHARD_BYTES,
+  pathTo,
   type Push,
+  PUSH_HEADER,
+  ROUTES,
+  ROWS_HEADER,
   type Sha256,
   type SparsePart,
   type VersionRef,
-  type Clock,
 } from '@starling-grid/protocol'
 import { isFatalCode } from './fatal.ts'
 import { type Backoff, persistently } from './retry.ts'
-
-/** Header that carries what a push says about its body. */
-export const PUSH_HEADER = 'x-starling-push'
 
 /** HTTP status of an answer to a range; a proxy may send everything instead */
 const PARTIAL_CONTENT = 206
@@ -30,9 +31,6 @@ const SERVER_ERRORS = 500
 const TOO_MANY = 429
 /** of a refusal, or of what became of a push */
 const MAX_ANSWER_BYTES = 64 * 1024
-
-/** Header that says of which matrices how many rows are asked for. */
-export const ROWS_HEADER = 'x-starling-rows'
 
 export interface RowsWanted {
   readonly parts: readonly SparsePart[]
@@ -120,12 +118,12 @@ export class CoordinatorHttp {
   }
 
   shard(name: Sha256): Promise<Uint8Array> {
-    return this.#get(`/api/shards/${name}`, { maxBytes: MAX_SHARD_BYTES })
+    return this.#get(pathTo(ROUTES.shard, { sha256: name }), { maxBytes: MAX_SHARD_BYTES })
   }
 
   /** Safetensors of a version: its parameters. */
   parameters(job: JobId, version: VersionRef, maxBytes: number): Promise<Uint8Array> {
-    return this.#get(`/api/jobs/${job}/versions/${version.id}?part=parameters`, { maxBytes })
+    return this.#get(`${versionPath(job, version)}?part=parameters`, { maxBytes })
   }
 
   /**
@@ -136,23 +134,23 @@ export class CoordinatorHttp {
     version: VersionRef,
     { from, maxBytes }: { readonly from: number; readonly maxBytes: number },
   ): Promise<Uint8Array> {
-    return this.#get(`/api/jobs/${job}/versions/${version.id}`, { maxBytes, from })
+    return this.#get(versionPath(job, version), { maxBytes, from })
   }
 
   async upload(job: JobId, version: VersionRef, bytes: Uint8Array): Promise<void> {
-    const path = `/api/jobs/${job}/versions/${version.v}/${version.id}`
+    const path = pathTo(ROUTES.upload, { id: job, v: version.v, versionId: version.id })
     await this.#persistently(async () => void (await this.#ask(path, { method: 'PUT', ...binary(bytes) })))
   }
 
   /** Σ gradients of the steps up to this version, one after the other; nothing: they are not kept any more. */
   async sums(job: JobId, version: VersionRef, bytes: Uint8Array): Promise<void> {
-    const path = `/api/jobs/${job}/sums/${version.id}`
+    const path = pathTo(ROUTES.sums, { id: job, versionId: version.id })
     await this.#persistently(async () => void (await this.#ask(path, { method: 'PUT', ...binary(bytes) })))
   }
 
   /** Parameters with only these rows of some matrices; the body has the form of a sparse push. */
   rows(job: JobId, version: VersionRef, wanted: RowsWanted): Promise<Uint8Array> {
-    const path = `/api/jobs/${job}/versions/${version.id}/rows`
+    const path = pathTo(ROUTES.rows, { id: job, versionId: version.id })
     const asked = { method: 'POST', ...binary(wanted.numbers, { [ROWS_HEADER]: JSON.stringify(wanted.parts) }) }
     return this.#persistently(async () => this.#bytesOf(await this.#ask(path, asked), path, wanted.bytes))
   }
@@ -162,7 +160,7 @@ export class CoordinatorHttp {
    * `duplicate`.
    */
   push(job: JobId, push: Push, gradient: Uint8Array): Promise<PushAnswer> {
-    const path = `/api/jobs/${job}/pushes`
+    const path = pathTo(ROUTES.pushes, { id: job })
     const asked = { method: 'POST', ...binary(gradient, { [PUSH_HEADER]: JSON.stringify(push) }) }
     return this.#persistently(async () => {
       const { verdict, code, message } = answerIn(
@@ -174,7 +172,7 @@ export class CoordinatorHttp {
 
   /** Σ gradients of off-ring members that this member was given to contribute (A1). */
   offRingSum(job: JobId, id: number, bytes: number): Promise<Uint8Array> {
-    return this.#get(`/api/jobs/${job}/off-ring-sums/${id}`, { maxBytes: bytes })
+    return this.#get(pathTo(ROUTES.offRingSum, { id: job, sum: id }), { maxBytes: bytes })
   }
 
   #get(
@@ -296,6 +294,10 @@ function binary(bytes: Uint8Array, headers: Readonly<Record<string, string>> = {
 }
 
 /** Empty texts for what is no answer of a coordinator. */
+function versionPath(job: JobId, version: VersionRef): string {
+  return pathTo(ROUTES.version, { id: job, versionId: version.id })
+}
+
 function answerIn(bytes: Uint8Array): {
   readonly verdict: string
   readonly code: ErrorCode | ''

@@ -8,13 +8,14 @@ import {
   helloText,
   hex,
   type Incarnation,
+  type LinkIdentity,
   type MemberId,
   type MessageFrom,
   type MessageTo,
-  type LinkIdentity,
   newIncarnation,
   type OnWire,
   PROTOCOL_VERSION,
+  ROUTES,
   type Signer,
   type ToCoordinator,
   type ToVolunteer,
@@ -23,7 +24,6 @@ import { isFatal, isFatalCode } from './fatal.ts'
 import type { CoordinatorSocket, VolunteerHost } from './host.ts'
 import { backoffMs } from './retry.ts'
 
-export const VOLUNTEER_PATH = '/api/volunteer'
 /**
  * ms: the longest wait before the first and before later attempts; the actual one is drawn below it (full jitter).
  * While the coordinator is away an attempt costs next to nothing; once it is back, 5,000 volunteers return within the
@@ -124,7 +124,7 @@ export class CoordinatorLink {
 
   /** One connection, from dialling to its end, which always throws. */
   async #connected(signal: AbortSignal, onWelcomed: () => void): Promise<never> {
-    const socket = await this.#host.dialCoordinator(VOLUNTEER_PATH)
+    const socket = await this.#host.dialCoordinator(ROUTES.volunteer)
     return new Promise((_, reject) => {
       const onAbort = (): void => fail(new GridError('cancelled', 'the volunteer was stopped'))
       const fail = (error: unknown): void => {

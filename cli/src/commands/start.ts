@@ -1,7 +1,7 @@
 // `starling start`: options, the pages, start, next steps, stop on signal.
 import { readFile } from 'node:fs/promises'
 import { type Coordinator, createCoordinator, type OwnerToken, ownerToken } from '@starling-grid/coordinator'
-import { describeError, GridError, type JobSpec, parseJobSpec } from '@starling-grid/protocol'
+import { describeError, GridError, type JobSpec, parseJobSpec, ROUTES } from '@starling-grid/protocol'
 import { parseOptions, type StartOptions, timingOf } from '../start-options.ts'
 
 /** what other users of this machine may do with files that are made here: nothing */
@@ -86,11 +86,11 @@ function nextSteps({ url, runs }: Coordinator, { token, file, isNew }: OwnerToke
     'Next steps',
     `  take part with a browser:   ${url}/`,
     `  take part with this Node:   npm run volunteer -- ${url}`,
-    `  watch the run:              ${url}/dashboard`,
+    `  watch the run:              ${url}${ROUTES.dashboard}`,
     ...(!isNew
       ? []
       : [
-          `  owner's dashboard (once):   ${url}/dashboard#token=${token}`,
+          `  owner's dashboard (once):   ${url}${ROUTES.dashboard}#token=${token}`,
           `  owner token (shown once):   ${token}`,
           `                              kept in ${file}`,
         ]),

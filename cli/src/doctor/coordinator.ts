@@ -1,5 +1,5 @@
 // Can this machine reach the coordinator, and do their clocks agree?
-import { describeError } from '@starling-grid/protocol'
+import { describeError, ROUTES } from '@starling-grid/protocol'
 import { type CheckResult, failure, ok, warning } from './check.ts'
 
 /** A wrong address is told within 5 s. */
@@ -42,7 +42,7 @@ function checkClock(date: string | null): CheckResult {
 
 function healthUrl(url: string): string | undefined {
   const parsed = URL.canParse(url) ? new URL(url) : undefined
-  return parsed && /^https?:$/.test(parsed.protocol) ? new URL('/healthz', parsed).href : undefined
+  return parsed && /^https?:$/.test(parsed.protocol) ? new URL(ROUTES.healthz, parsed).href : undefined
 }
 
 /** fetch hides the cause behind "fetch failed". */

@@ -2,7 +2,15 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { setPriority, tmpdir } from 'node:os'
 import { join, parse } from 'node:path'
-import { allRecords, GridError, type JobSpec, type RunView, type StepRecord } from '@starling-grid/protocol'
+import {
+  allRecords,
+  GridError,
+  type JobSpec,
+  pathTo,
+  ROUTES,
+  type RunView,
+  type StepRecord,
+} from '@starling-grid/protocol'
 import { type Child, earlyEnd, startChild, stopChild } from './processes.ts'
 import { Watch } from './watch.ts'
 
@@ -91,7 +99,7 @@ export class Grid {
 
   /** @throws GridError what the coordinator refused, with its code */
   async submit(job: JobSpec): Promise<string> {
-    const response = await fetch(`${this.direct}/api/jobs`, {
+    const response = await fetch(`${this.direct}${ROUTES.jobs}`, {
       method: 'POST',
       headers: { ...this.#owner, 'content-type': 'application/json' },
       body: JSON.stringify(job),
@@ -104,7 +112,7 @@ export class Grid {
 
   /** The run ends with the epoch that it is in. */
   async endWithEpoch(job: string): Promise<void> {
-    const response = await fetch(`${this.url}/api/jobs/${job}/stop`, {
+    const response = await fetch(`${this.url}${pathTo(ROUTES.stop, { id: job })}`, {
       method: 'POST',
       headers: { authorization: `Bearer ${this.token}` },
     })
@@ -114,7 +122,7 @@ export class Grid {
 
   /** Ids of the jobs that its data folder holds, the oldest first. */
   async jobs(): Promise<string[]> {
-    const response = await fetch(`${this.url}/api/jobs`, { headers: this.#owner })
+    const response = await fetch(`${this.url}${ROUTES.jobs}`, { headers: this.#owner })
     const { jobs } = (await response.json()) as { jobs: { job: { id: string } }[] }
     return jobs.map(({ job }) => job.id)
   }
@@ -192,12 +200,12 @@ export class Grid {
 
   /** A job's run as the dashboard sees it. */
   async run(job: string): Promise<RunView> {
-    const response = await fetch(`${this.direct}/api/jobs/${job}`, { headers: this.#owner })
+    const response = await fetch(`${this.direct}${pathTo(ROUTES.job, { id: job })}`, { headers: this.#owner })
     return (await response.json()) as RunView
   }
 
   async exportModel(job: string, file: string): Promise<void> {
-    const response = await fetch(`${this.direct}/api/jobs/${job}/export`, { headers: this.#owner })
+    const response = await fetch(`${this.direct}${pathTo(ROUTES.export, { id: job })}`, { headers: this.#owner })
     if (!response.ok)
       throw new GridError(
         'unsupported',

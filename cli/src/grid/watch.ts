@@ -1,5 +1,6 @@
 // A client of the dashboard's stream: the run as it is, and everything that was committed so far.
 import {
+  ROUTES,
   type RunEvent,
   type RunView,
   type StepPoint,
@@ -29,7 +30,7 @@ export class Watch {
 
   constructor(coordinatorUrl: string, token: string) {
     this.#token = token
-    this.#url = `${coordinatorUrl.replace(/^http/, 'ws')}/api/watch`
+    this.#url = `${coordinatorUrl.replace(/^http/, 'ws')}${ROUTES.watch}`
     this.#dial()
   }
 

@@ -1,3 +1,4 @@
+import { ROUTES } from '@starling-grid/protocol'
 // What this device does right now and has added so far.
 import type { VolunteerStatus } from '@starling-grid/volunteer'
 import type { ComponentChildren } from 'preact'
@@ -41,7 +42,7 @@ export function Contribution(props: ContributionProps) {
         <button type="button" class="stop" disabled={type === 'stopping'} onClick={props.onStop}>
           {type === 'stopping' ? 'Leaving …' : 'Stop'}
         </button>
-        <a class="aside" href="/dashboard" target="_blank" rel="noopener">
+        <a class="aside" href={ROUTES.dashboard} target="_blank" rel="noopener">
           Watch the whole run
         </a>
       </div>

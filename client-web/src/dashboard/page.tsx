@@ -1,5 +1,5 @@
 // The dashboard: everything that is known of the run, live.
-import type { RunView, StepPoint } from '@starling-grid/protocol'
+import { ROUTES, type RunView, type StepPoint } from '@starling-grid/protocol'
 import { useState } from 'preact/hooks'
 import { RingPicture } from '../flock/ring-picture.tsx'
 import { bytes, loss, percent, plural } from '../format.ts'
@@ -25,7 +25,7 @@ export function DashboardPage(props: { readonly live: LiveRun }) {
   const history = frozen ?? newest
   return (
     <div class="page dashboard">
-      <Masthead at="/dashboard" />
+      <Masthead at={ROUTES.dashboard} />
       <LinkNotice live={props.live} />
       <main>
         {history.run === null ? (

@@ -1,9 +1,8 @@
 // The watch stream: a WebSocket that reconnects and reports when it will.
-import type { ErrorCode, WatchMessage } from '@starling-grid/protocol'
+import { type ErrorCode, ROUTES, type WatchMessage } from '@starling-grid/protocol'
 
 /** Reason of a close: the token is not this coordinator's. */
 const TOKEN_REFUSED: ErrorCode = 'token-required'
-const WATCH_PATH = '/api/watch'
 /** First wait after the stream broke; doubles up to the longest. Jittered, so that pages do not return all at once. */
 const FIRST_WAIT_MS = 500
 const LONGEST_WAIT_MS = 8000
@@ -81,7 +80,7 @@ export class WatchSocket {
 }
 
 function watchUrl(page: Location): string {
-  return `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}${WATCH_PATH}`
+  return `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}${ROUTES.watch}`
 }
 
 /** The stream comes from the coordinator that served this page; an unknown type is from a newer one. */

@@ -1,6 +1,6 @@
 // Jobs as resources: submit, list, look at, take the model home.
 import { parseModelSpec } from '@starling-grid/model'
-import { GridError, MAX_RECORDS, parseJobSpec, type RecordsPage } from '@starling-grid/protocol'
+import { GridError, MAX_RECORDS, parseJobSpec, pathTo, type RecordsPage, ROUTES } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
 import { modelSize } from '../host/model-size.ts'
 import type { RunHost } from '../host/run-host.ts'
@@ -30,7 +30,7 @@ export interface JobRoutes {
 
 export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes): void {
   app.post<{ Querystring: { dry?: string } }>(
-    '/api/jobs',
+    ROUTES.jobs,
     {
       config: { rateLimit: { max: SUBMISSIONS_PER_MINUTE, timeWindow: 60_000 } },
       onRequest: async (request) => access.requireOwner(request),
@@ -39,12 +39,15 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
       const spec = parseJobSpec(request.body)
       if (isDry(request.query)) return { model: modelSize(parseModelSpec(spec.model)) }
       const run = await runs.submit(spec)
-      return reply.code(201).header('location', `/api/jobs/${run.job.id}`).send({ id: run.job.id, run: run.view() })
+      return reply
+        .code(201)
+        .header('location', pathTo(ROUTES.job, { id: run.job.id }))
+        .send({ id: run.job.id, run: run.view() })
     },
   )
 
   app.post<{ Params: { id: string } }>(
-    '/api/jobs/:id/stop',
+    ROUTES.stop,
     { onRequest: async (request) => access.requireOwner(request) },
     async ({ params }, reply) => {
       const run = access.requireRun(params.id)
@@ -53,7 +56,7 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
     },
   )
 
-  app.get('/api/jobs', async (request) => {
+  app.get(ROUTES.jobs, async (request) => {
     const readable = runs
       .list()
       .map((run) => ({ run, reader: access.readerOf(request, run) }))
@@ -62,12 +65,12 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
     return access.isOwner(request) ? { jobs, damaged: runs.damaged() } : { jobs }
   })
 
-  app.get<OneJob>('/api/jobs/:id', async (request) => {
+  app.get<OneJob>(ROUTES.job, async (request) => {
     const { run, reader } = access.requireReader(request, request.params.id)
     return viewFor(reader, run.view())
   })
 
-  app.get<OneJob & { Querystring: { from?: string; limit?: string } }>('/api/jobs/:id/records', async (request) => {
+  app.get<OneJob & { Querystring: { from?: string; limit?: string } }>(ROUTES.records, async (request) => {
     const { run } = access.requireReader(request, request.params.id)
     return recordsPage(run, {
       from: countIn(request.query.from, { what: 'from', otherwise: 1, most: Number.MAX_SAFE_INTEGER }),
@@ -108,7 +111,7 @@ function registerExport(app: FastifyInstance, access: Access): void {
   const seats = new Seats(MAX_EXPORTS, MAX_EXPORTS_PER_ADDRESS)
   app.route<OneJob>({
     method: ['GET', 'HEAD'],
-    url: '/api/jobs/:id/export',
+    url: ROUTES.export,
     handler: async (request, reply) => {
       const { run } = access.requireReader(request, request.params.id)
       const model = run.versions.export()

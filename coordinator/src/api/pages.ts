@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import fastifyStatic from '@fastify/static'
+import { ROUTES } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
 /** Names of built files hold a hash of their content; the pages' own names stay. */
@@ -11,7 +12,7 @@ const NOT_BUILT =
 
 export async function registerPages(app: FastifyInstance, webRoot: string | undefined): Promise<void> {
   if (webRoot === undefined || !existsSync(join(webRoot, 'index.html'))) {
-    for (const path of ['/', '/dashboard'])
+    for (const path of ['/', ROUTES.dashboard])
       app.get(path, async (_, reply) => reply.code(503).type('text/plain; charset=utf-8').send(NOT_BUILT))
     return
   }
@@ -24,18 +25,16 @@ export async function registerPages(app: FastifyInstance, webRoot: string | unde
   })
   const page = (file: string) => async (_: unknown, reply: FastifyReply) => reply.sendFile(file)
   app.get('/', page('index.html'))
-  app.get('/dashboard', page('dashboard.html'))
+  app.get(ROUTES.dashboard, page('dashboard.html'))
 }
-
-export const READY_PATH = '/readyz'
 
 /**
  * healthz: the process answers. readyz: it takes work; 503 with the reason while it ends, so that a proxy sends
  * requests elsewhere.
  */
 export function registerProbes(app: FastifyInstance, notReady: () => string | undefined): void {
-  app.get('/healthz', async () => ({ ok: true }))
-  app.get(READY_PATH, async (_, reply) => {
+  app.get(ROUTES.healthz, async () => ({ ok: true }))
+  app.get(ROUTES.readyz, async (_, reply) => {
     const reason = notReady()
     return reason === undefined ? { ready: true } : reply.code(503).send({ ready: false, reason })
   })

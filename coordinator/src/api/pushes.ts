@@ -12,7 +12,9 @@ import {
   parse,
   parseJson,
   type Push,
+  PUSH_HEADER,
   PushSchema,
+  ROUTES,
   sha256Name,
 } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
@@ -22,9 +24,6 @@ import type { Access } from './access.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { notFound, statusOf } from './errors.ts'
 import { Seats } from './seats.ts'
-
-/** Carries what a push says about its body. */
-export const PUSH_HEADER = 'x-starling-push'
 
 interface Route {
   Params: { id: string }
@@ -42,7 +41,7 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
   registerOffRingSums(app, access)
 
   app.post<Route>(
-    '/api/jobs/:id/pushes',
+    ROUTES.pushes,
     {
       bodyLimit: MAX_PARAMETERS * Float32Array.BYTES_PER_ELEMENT,
       // All of this before the first byte of the body.
@@ -77,7 +76,7 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
 /** What off-ring members pushed, for the member of the ring that was given it (A1). */
 function registerOffRingSums(app: FastifyInstance, access: Access): void {
   app.get<{ Params: { id: string; sum: string } }>(
-    '/api/jobs/:id/off-ring-sums/:sum',
+    ROUTES.offRingSum,
     { onRequest: async (request) => void access.requireMember(request, request.params.id) },
     async (request, reply) => {
       const { member, run } = access.requireMember(request, request.params.id)

@@ -7,6 +7,8 @@ import {
   MAX_PARAMETERS,
   parse,
   parseJson,
+  ROUTES,
+  ROWS_HEADER,
   type SparsePart,
   SparsePartsSchema,
   type VersionId,
@@ -16,9 +18,6 @@ import type { Access } from './access.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { HttpRefusal } from './errors.ts'
 
-/** Says of which matrices how many rows are asked for; the body is their numbers. */
-export const ROWS_HEADER = 'x-starling-rows'
-
 const WORD_BYTES = 4
 
 interface Route {
@@ -27,7 +26,7 @@ interface Route {
 
 export function registerRows(app: FastifyInstance, access: Access): void {
   app.post<Route>(
-    '/api/jobs/:id/versions/:versionId/rows',
+    ROUTES.rows,
     {
       bodyLimit: MAX_PARAMETERS * WORD_BYTES,
       onRequest: async (request) => {

@@ -1,20 +1,18 @@
 // Where `starling ps` processes dial: the owner's, by token.
-import { GridError, isGridError } from '@starling-grid/protocol'
+import { CLOSE_POLICY, GridError, isGridError, ROUTES } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { ShardProcesses, ShardSeat } from '../parameter-server/shard-processes.ts'
 import type { Access } from './access.ts'
 
-export const SHARDS_PATH = '/api/parameter-server'
 /** Processes that one parameter server may be cut into. */
 const MAX_SHARDS = 64
-const CLOSE_POLICY = 1008
 
 export function registerShardProcesses(
   app: FastifyInstance,
   { processes, access }: { readonly processes: ShardProcesses; readonly access: Access },
 ): void {
   app.get(
-    SHARDS_PATH,
+    ROUTES.parameterServer,
     {
       websocket: true,
       onRequest: async (request) => {

@@ -1,5 +1,5 @@
 // Shards of datasets: named by their content, so they never change and may be cached for ever.
-import { sha256Name } from '@starling-grid/protocol'
+import { ROUTES, sha256Name } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import type { Access } from './access.ts'
@@ -16,7 +16,7 @@ export interface ShardRoutes {
 export function registerShards(app: FastifyInstance, { access, blobs }: ShardRoutes): void {
   app.route<{ Params: { sha256: string } }>({
     method: ['GET', 'HEAD'],
-    url: '/api/shards/:sha256',
+    url: ROUTES.shard,
     handler: async (request, reply) => {
       const name = sha256Name(request.params.sha256)
       const caches = access.shardFor(request, name)

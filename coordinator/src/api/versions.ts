@@ -3,6 +3,7 @@ import {
   MAX_VOLUNTEERS,
   type MemberId,
   parse,
+  ROUTES,
   type VersionId,
   type VersionRef,
   VersionRefSchema,
@@ -49,13 +50,13 @@ export function registerVersions(app: FastifyInstance, access: Access): void {
 function registerCheckpoints(app: FastifyInstance, access: Access): void {
   const seats = new Seats(MAX_CHECKPOINTS, MAX_CHECKPOINTS)
   app.get<{ Params: { id: string } }>(
-    '/api/jobs/:id/checkpoints',
+    ROUTES.checkpoints,
     { onRequest: async (request) => access.requireOwner(request) },
     async ({ params }) => ({ checkpoints: await access.requireRun(params.id).versions.kept() }),
   )
   app.route<{ Params: { id: string; v: string } }>({
     method: ['GET', 'HEAD'],
-    url: '/api/jobs/:id/checkpoints/:v',
+    url: ROUTES.checkpoint,
     onRequest: async (request) => access.requireOwner(request),
     handler: async (request, reply) => {
       const {
@@ -83,7 +84,7 @@ function registerDownload(app: FastifyInstance, access: Access): void {
   const parts = new Seats(MAX_VOLUNTEERS, 1)
   app.route<Wanted>({
     method: ['GET', 'HEAD'],
-    url: '/api/jobs/:id/versions/:versionId',
+    url: ROUTES.version,
     onRequest: async (request) => void access.requireMember(request, request.params.id),
     handler: async (request, reply) => {
       const { params, query } = request
@@ -116,7 +117,7 @@ function kept(stored: Stored | undefined): Stored {
 function registerUpload(app: FastifyInstance, access: Access): void {
   const seats = new Seats(MAX_VOLUNTEERS, 1)
   app.put<Upload>(
-    '/api/jobs/:id/versions/:v/:versionId',
+    ROUTES.upload,
     {
       bodyLimit: MAX_VERSION_BYTES,
       // All of this before the first byte of the body.
@@ -145,7 +146,7 @@ function registerUpload(app: FastifyInstance, access: Access): void {
 function registerSums(app: FastifyInstance, access: Access): void {
   const seats = new Seats(MAX_VOLUNTEERS, 1)
   app.put<Wanted>(
-    '/api/jobs/:id/sums/:versionId',
+    ROUTES.sums,
     {
       bodyLimit: MOST_SUM_BYTES,
       onRequest: async (request, reply) => {

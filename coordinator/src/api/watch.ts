@@ -1,10 +1,14 @@
 // The dashboard's stream: one snapshot, then what is new, twice a second. A page that reads too slowly misses updates
 // and gets a new snapshot; it never costs more memory than one. A page says at most one thing: the owner's token.
 import {
+  CLOSE_AWAY,
+  CLOSE_FULL,
+  CLOSE_POLICY,
   GridError,
   isGridError,
   parse,
   parseJson,
+  ROUTES,
   type RunEvent,
   type RunView,
   type WatchMessage,
@@ -26,9 +30,6 @@ const MAX_BACKLOG_BYTES = 1024 * 1024
 /** Pages of strangers. */
 const MAX_WATCHERS = 500
 /** RFC 6455: try again later; going away; policy violation */
-const CLOSE_FULL = 1013
-const CLOSE_AWAY = 1001
-const CLOSE_POLICY = 1008
 /** ms for a page that said something else to close */
 const CLOSE_MS = 1000
 
@@ -89,7 +90,7 @@ export function registerWatch(app: FastifyInstance, { clock, runs, access }: Wat
   })
 
   app.get(
-    '/api/watch',
+    ROUTES.watch,
     { websocket: true, config: { rateLimit: { max: DIALS_PER_MINUTE, timeWindow: 60_000 } } },
     (socket, request) => {
       // The close event follows and does what is to do.

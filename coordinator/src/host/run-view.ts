@@ -4,7 +4,9 @@ import {
   type JobId,
   type MemberId,
   type MemberView,
+  pathTo,
   type Phase,
+  ROUTES,
   type RunView,
   samplesIn,
 } from '@starling-grid/protocol'
@@ -112,7 +114,7 @@ export function runView(parts: ViewParts): RunView {
     refusals,
     startedAt: history.startedAt ?? job.submittedAt,
     finishedAt: history.finishedAt ?? null,
-    exportPath: checkpointOf(state) === null ? null : `/api/jobs/${job.id}/export`,
+    exportPath: checkpointOf(state) === null ? null : pathTo(ROUTES.export, { id: job.id }),
   }
 }
 

@@ -3,6 +3,9 @@ import type {} from '@fastify/websocket'
 // frame, handed on unread. Who may, is decided by the caller. What waits here is bounded: an end is not read while the
 // other lags.
 import {
+  CLOSE_AWAY,
+  CLOSE_POLICY,
+  CLOSE_REPLACED,
   type ErrorCode,
   GridError,
   isGridError,
@@ -11,7 +14,7 @@ import {
   MemberIdSchema,
   MIN_RELAY_MESSAGE_BYTES,
   parse,
-  RELAY_PATH,
+  ROUTES,
   SILENCE_MS,
   tokenIn,
 } from '@starling-grid/protocol'
@@ -36,10 +39,6 @@ const RELAY_LIMITS: RelayLimits = { messagesPerSecond: 10_000, pauseMs: 20, quie
 const CHECK_MS = 1000
 /** connections in a minute from one address: a lab behind one router, and no storm */
 const DIALS_PER_MINUTE = 600
-/** WebSocket close codes: going away, policy violation (RFC 6455); replaced, of our own range */
-const CLOSE_AWAY = 1001
-const CLOSE_POLICY = 1008
-const CLOSE_REPLACED = 4001
 
 /** What both ends hear; the next ballot goes on without this link (R18). */
 const QUOTA_SPENT = 'the relay carries no more bytes of this member or address in this hour'
@@ -127,7 +126,7 @@ export function registerRelay(app: FastifyInstance, options: RelayOptions): Rela
   const stopChecking = clock.every(CHECK_MS, () => relay.check())
   app.addHook('onClose', async () => stopChecking())
   app.get(
-    RELAY_PATH,
+    ROUTES.relay,
     {
       websocket: true,
       config: { rateLimit: { max: DIALS_PER_MINUTE, timeWindow: 60_000 } },

@@ -11,6 +11,7 @@ import {
   GridError,
   MAX_MESSAGE_BYTES,
   type MemberId,
+  ROUTES,
   SESSION_PROTOCOL,
 } from '@starling-grid/protocol'
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
@@ -22,7 +23,7 @@ import { registerErrors } from '../api/errors.ts'
 import { registerGuards } from '../api/guards.ts'
 import { registerJobs } from '../api/jobs.ts'
 import { registerMemberRoutes } from '../api/member-routes.ts'
-import { READY_PATH, registerPages, registerProbes } from '../api/pages.ts'
+import { registerPages, registerProbes } from '../api/pages.ts'
 import { registerRoutesOnly, type Route } from '../api/routes.ts'
 import { registerShardProcesses } from '../api/shard-processes.ts'
 import { registerWatch, type Watching } from '../api/watch.ts'
@@ -47,9 +48,7 @@ import { registerSignalling, type Signalling } from './signalling.ts'
 export const DEFAULT_HOST = '127.0.0.1'
 export const DEFAULT_PORT = 8790
 
-const SIGNALLING_PATH = '/signalling'
 const NO_ICE: IceOptions = { urls: [] }
-const VOLUNTEER_PATH = '/api/volunteer'
 /** ms for a whole request to arrive; 0: as long as its bytes move (api/connections.ts) */
 const REQUEST_MS = 0
 /** ms for its headers */
@@ -191,7 +190,7 @@ class CoordinatorLife implements Coordinator {
     const timing: Timing = { ...DEFAULT_TIMING, ...this.#options.timing }
     const sessions = new Sessions({
       clock: this.#clock,
-      signallingPath: SIGNALLING_PATH,
+      signallingPath: ROUTES.signalling,
       ice: this.#options.ice ?? NO_ICE,
       linkOpenMs: timing.linkOpenMs,
       run: () => runs.current(),
@@ -265,7 +264,7 @@ class CoordinatorLife implements Coordinator {
   }
 
   #requireOwnership({ routeOptions: { url } }: FastifyRequest): void {
-    if (this.#deposedBy !== undefined && url !== READY_PATH && url !== '/healthz')
+    if (this.#deposedBy !== undefined && url !== ROUTES.readyz && url !== ROUTES.healthz)
       throw new GridError('coordinator-leaving', `this coordinator ends, ask again: ${this.#deposedBy}`)
   }
 
@@ -332,7 +331,7 @@ class CoordinatorLife implements Coordinator {
     const authenticate = (id: MemberId, token: string): boolean => sessions.authenticate(token) === id
     const signalling = registerSignalling(app, {
       clock: this.#clock,
-      path: SIGNALLING_PATH,
+      path: ROUTES.signalling,
       authenticate,
       shareNetwork: (a, b) => this.#shareNetwork(a, b),
       mayTalk: (src, dst) => runs.current()?.mayTalk(src, dst) ?? false,
@@ -360,7 +359,7 @@ class CoordinatorLife implements Coordinator {
     registerMemberRoutes(app, { access, blobs })
     registerShardProcesses(app, { processes: this.#shardProcesses, access })
     app.get(
-      VOLUNTEER_PATH,
+      ROUTES.volunteer,
       { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } },
       (socket, request) => sessions.admit(socket, { names: this.#namesFor(request), address: request.ip }),
     )

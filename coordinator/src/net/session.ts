@@ -2,6 +2,9 @@
 // keeps strangers within their limits.
 import { randomBytes } from 'node:crypto'
 import {
+  CLOSE_AWAY,
+  CLOSE_BROKEN,
+  CLOSE_POLICY,
   decodeToCoordinator,
   encode,
   type ErrorCode,
@@ -13,8 +16,8 @@ import {
   type JobTerms,
   type MemberId,
   type MessageFrom,
-  type OnWire,
   NONCE_BYTES,
+  type OnWire,
   plainText,
   SILENCE_MS,
   type ToCoordinator,
@@ -30,8 +33,6 @@ import { requireProof } from './hello-proof.ts'
 import { requireHonestMessage } from './honest-counts.ts'
 import { TokenBucket } from './token-bucket.ts'
 
-/** RFC 6455: no close frame came, so the process died or the network failed. A closing tab sends 1001. */
-const BROKEN = 1006
 /** ms for the first message */
 const HELLO_MS = 5000
 /** ms without a sign of life before `ready`: planning a model may keep a volunteer's event loop busy */
@@ -51,8 +52,6 @@ const MAX_REFUSED = 8
 /** bytes that wait for a volunteer which does not read */
 const MAX_BACKLOG_BYTES = 8 * 1024 * 1024
 /** WebSocket close codes (RFC 6455): going away, policy violation */
-export const CLOSE_AWAY = 1001
-const CLOSE_POLICY = 1008
 
 export type Hello = MessageFrom<'hello'>
 
@@ -146,7 +145,7 @@ export class VolunteerSession {
     })
     socket.on('close', (code) =>
       this.#end(
-        code === BROKEN
+        code === CLOSE_BROKEN
           ? { reason: 'the connection broke', expected: false }
           : { reason: 'closed its connection', expected: true },
       ),

@@ -1,6 +1,9 @@
 // All volunteers' sessions: who is connected, whose token is whose, and the way from a run to its members.
 import { createHash, randomBytes } from 'node:crypto'
 import {
+  type CancelTimer,
+  CLOSE_AWAY,
+  CLOSE_REPLACED,
   type ErrorCode,
   type JobId,
   type JobTerms,
@@ -9,7 +12,6 @@ import {
   type MemberId,
   type OnWire,
   type ToVolunteer,
-  type CancelTimer,
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import { subscriberOf } from '../api/addresses.ts'
@@ -18,7 +20,7 @@ import type { RunObserver, RunHost } from '../host/run-host.ts'
 import type { Presence } from '../host/run-view.ts'
 import { type IceOptions, iceServersFor, renewalMs, withoutCredentials } from './ice-servers.ts'
 import { networkOf } from './network.ts'
-import { CLOSE_AWAY, type Hello, type SessionHost, VolunteerSession } from './session.ts'
+import { type Hello, type SessionHost, VolunteerSession } from './session.ts'
 
 const TOKEN_BYTES = 32
 /** volunteers of one address: a few rooms behind one router */
@@ -29,7 +31,6 @@ const CHECK_MS = 500
 const REMEMBERED_MS = 600_000
 const MAX_REMEMBERED = 20_000
 /** WebSocket close code of our own range: another socket speaks for this member */
-const CLOSE_REPLACED = 4001
 
 /** Orders after which a member opens links, or lets others open one to it. */
 const OPENS_LINKS: ReadonlySet<ToVolunteer['type']> = new Set([

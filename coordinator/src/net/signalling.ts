@@ -1,7 +1,17 @@
 import type {} from '@fastify/websocket'
 // The PeerJS wire protocol on our own WebSocket route: introduces volunteers to each other, never sees their data. The
 // caller decides who may connect, and which members may talk to each other.
-import { GridError, isGridError, newMemberId, tokenIn, type ErrorCode, type MemberId } from '@starling-grid/protocol'
+import {
+  CLOSE_DROPPED,
+  CLOSE_INTERNAL,
+  CLOSE_REPLACED,
+  type ErrorCode,
+  GridError,
+  isGridError,
+  type MemberId,
+  newMemberId,
+  tokenIn,
+} from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
 import { type CoordinatorClock, processClock } from '../clock.ts'
@@ -24,10 +34,6 @@ const MESSAGES_PER_SECOND = 20
 const REFUSAL_COST = 20
 /** Bytes waiting for a client that does not read; more is not sent to it. */
 const MAX_WAITING_BYTES = 1024 * 1024
-/** WebSocket close codes: internal error (RFC 6455), and two of our own range. */
-const CLOSE_INTERNAL = 1011
-const CLOSE_REPLACED = 4001
-const CLOSE_DROPPED = 4002
 
 export interface SignallingOptions {
   /** absent: of this process */

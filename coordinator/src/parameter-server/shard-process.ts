@@ -1,7 +1,7 @@
 // `starling ps`: one key range of a coordinator's parameter server in this process. Dials until it is stopped.
-import { describeError, GridError, systemClock } from '@starling-grid/protocol'
+import { CLOSE_POLICY, describeError, GridError, ROUTES, systemClock } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
-import { readRange, SHARDS_PATH } from '../api/shard-processes.ts'
+import { readRange } from '../api/shard-processes.ts'
 import { ShardHost } from './shard-host.ts'
 
 export { readRange }
@@ -10,7 +10,6 @@ export { readRange }
 const RETRY_MS = 2000
 /** Bytes of an order; vectors come in smaller pieces. */
 const MAX_PAYLOAD = 4 * 1024 * 1024
-const CLOSE_POLICY = 1008
 const UNAUTHORIZED = 401
 
 export interface ShardProcessOptions {
@@ -37,7 +36,7 @@ export async function serveShard(options: ShardProcessOptions, signal: AbortSign
 function connection({ url, range, token, log }: ShardProcessOptions, signal: AbortSignal): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(
-      `${url.replace(/^http/, 'ws').replace(/\/$/, '')}${SHARDS_PATH}?range=${encodeURIComponent(range)}`,
+      `${url.replace(/^http/, 'ws').replace(/\/$/, '')}${ROUTES.parameterServer}?range=${encodeURIComponent(range)}`,
       { headers: { authorization: `Bearer ${token}` }, maxPayload: MAX_PAYLOAD, perMessageDeflate: false },
     )
     const host = new ShardHost()

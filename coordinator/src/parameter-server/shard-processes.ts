@@ -1,6 +1,6 @@
 // Shards in processes of their own, which dialled the coordinator (`starling ps`): who is there, and a pool over all of
 // them. They are used from the next time that the server takes over a version.
-import { type CancelTimer, GridError, systemClock } from '@starling-grid/protocol'
+import { type CancelTimer, CLOSE_POLICY, GridError, systemClock } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import type { ServerMemory } from './memory.ts'
 import { type KeyRange, keyRanges, layoutOfRange } from './ranges.ts'
@@ -153,7 +153,7 @@ export class RemoteShard {
       const waiting = this.#waiting.shift()
       this.#expect(this.#waiting.length > 0)
       if (isBinary && data instanceof Buffer && waiting !== undefined) waiting.resolve(new Uint8Array(data))
-      else socket.close(1008, 'an answer without a request')
+      else socket.close(CLOSE_POLICY, 'an answer without a request')
     })
     socket.on('close', () => {
       this.#expect(false)

@@ -16,7 +16,7 @@ import {
   ShardProcesses,
   type StateStore,
 } from '@starling-grid/coordinator/shell'
-import { type ErrorCode, GridError, type JobId, type MemberId, type Sha256 } from '@starling-grid/protocol'
+import { type ErrorCode, GridError, type JobId, type MemberId, ROUTES, type Sha256 } from '@starling-grid/protocol'
 import type { Asked } from '@starling-grid/volunteer'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Dice } from './dice.ts'
@@ -76,7 +76,7 @@ export class CoordinatorProcess {
     this.clock = clock
     this.#sessions = new Sessions({
       clock,
-      signallingPath: '/signalling',
+      signallingPath: ROUTES.signalling,
       ice: { urls: [] },
       linkOpenMs: timing.linkOpenMs,
       run: () => this.runs.current(),

@@ -1,7 +1,7 @@
 // The network of a simulated grid: control sockets, and links between members. Bytes of one wire arrive in their order
 // and late; those of different wires in any order. A cut link holds what is on it until it is whole again or given up.
 import { EventEmitter } from 'node:events'
-import { GridError, LOW_WATER_BYTES, type MemberId } from '@starling-grid/protocol'
+import { CLOSE_BROKEN, GridError, LOW_WATER_BYTES, type MemberId } from '@starling-grid/protocol'
 import {
   type Channel,
   ChannelLink,
@@ -19,8 +19,6 @@ const MOST_MS = 40
 const LINK_BYTES_PER_MS = 200
 /** ms between looks at whether a member that is dialled answers */
 const LOOK_MS = 300
-/** RFC 6455: no close frame came */
-const BROKEN = 1006
 
 /** One direction: in order, late, and not at all once it is broken. */
 class Lane {
@@ -67,7 +65,7 @@ export class CoordinatorEnd extends EventEmitter {
   }
 
   terminate(): void {
-    this.wire.closedByCoordinator(BROKEN, '')
+    this.wire.closedByCoordinator(CLOSE_BROKEN, '')
   }
 }
 
@@ -130,7 +128,7 @@ export class ControlWire {
     this.#up.isBroken = true
     this.#down.isBroken = true
     this.member.timer(MOST_MS, () => this.#closedForMember('the connection broke'))
-    this.#upTimer(() => this.far.emit('close', BROKEN))
+    this.#upTimer(() => this.far.emit('close', CLOSE_BROKEN))
   }
 
   #upTimer(act: () => void): void {
