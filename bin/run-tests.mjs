@@ -12,10 +12,10 @@ import { compiled, sourceOf } from './compile.mjs'
 import { LATER, LONGEST_FIRST } from './test-choice.mjs'
 
 /**
- * One more than there are cores: grids wait most of their time, for silence, for links, for each other. Their promises
+ * Two more than there are cores: grids wait most of their time, for silence, for links, for each other. Their promises
  * hold on a machine of any speed.
  */
-const FILES_AT_ONCE = availableParallelism() + 1
+const FILES_AT_ONCE = availableParallelism() + 2
 /** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores. */
 const FILE_LIMIT_MS = 10 * 60_000
 /** Named at the end of a whole run, so that it is seen what makes it long. */
