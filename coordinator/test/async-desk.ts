@@ -1,5 +1,6 @@
 // A run in async mode at a desk (run-desk.ts): members ask, get grants, push. Used by the run-async*.test.ts files.
 import assert from 'node:assert/strict'
+import { own } from '@starling-grid/coordinator/run'
 import { type BlockId, memberId, type MessageTo, type Push } from '@starling-grid/protocol'
 import { Desk, type DeskOptions, hashOf } from './run-desk.ts'
 
@@ -15,7 +16,7 @@ export function asyncDesk(
   const desk = new Desk({ mode: 'async', minVolunteers: names.length, ...options })
   desk.join(...names)
   for (const name of names) desk.answer(name)
-  for (const name of names) desk.state.offRingNorms.set(memberId(name), [USUAL]) // each has pushed before
+  for (const name of names) own(desk.state, 'pushNorms').set(memberId(name), [USUAL]) // each has pushed before
   return { desk, grants: names.map((name) => ask(desk, name)) }
 }
 
@@ -35,7 +36,7 @@ export function push(
 ): string | undefined {
   if (norms === undefined)
     for (const id of desk.state.members.keys())
-      if (!desk.state.offRingNorms.has(id)) desk.state.offRingNorms.set(id, [USUAL])
+      if (!desk.state.pushNorms.has(id)) own(desk.state, 'pushNorms').set(id, [USUAL])
   const samples = leases.length
   desk.feed({
     type: 'push',

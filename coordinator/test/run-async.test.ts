@@ -2,7 +2,7 @@
 // (A2), what a crash costs (A4).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { DEFAULT_ASYNC } from '@starling-grid/coordinator/run'
+import { DEFAULT_ASYNC, own } from '@starling-grid/coordinator/run'
 import { type BlockId, epochOrder, memberId, type MessageTo, trainingBlock } from '@starling-grid/protocol'
 import { ask, asyncDesk, blocksOf, type Grant, push } from './async-desk.ts'
 import { Desk, hashOf } from './run-desk.ts'
@@ -532,7 +532,7 @@ test('threat 40: first pushes wait until two members agree on a norm; then an en
     desk,
     grants: [a, b],
   } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
-  desk.state.offRingNorms.clear()
+  own(desk.state, 'pushNorms').clear()
   assert.ok(a && b)
   assert.equal(push(desk, 'a', a, {}, { gradient: 1e37, statistics: 0 }), 'gradient-unproven')
   assert.equal(desk.state.chain.head.v, 0)
@@ -550,7 +550,7 @@ test('threat 45: pushes of zeros are no work, bound nothing and let no later pus
   assert.ok(a && b)
   assert.equal(push(desk, 'a', a, {}, { gradient: 0, statistics: 0 }), 'gradient-outlier')
   assert.equal(desk.state.chain.head.v, 0)
-  assert.deepEqual(desk.state.offRingNorms.get(memberId('a')), [{ gradient: 1, statistics: 1 }])
+  assert.deepEqual(desk.state.pushNorms.get(memberId('a')), [{ gradient: 1, statistics: 1 }])
   assert.equal(push(desk, 'b', b), 'received')
 })
 
@@ -559,7 +559,7 @@ test('a member alone is not compared with others that gave up, and works', () =>
     desk,
     grants: [a],
   } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
-  desk.state.offRingNorms.clear()
+  own(desk.state, 'pushNorms').clear()
   desk.say('b', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
   assert.equal(push(desk, 'a', a ?? assert.fail(), {}, { gradient: 3, statistics: 0 }), 'received')
 })

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type BlockId, memberId, type Push, type VersionRef } from '@starling-grid/protocol'
-import type { PushNorms } from '../src/run/ring/off-ring-norms.ts'
+import type { PushNorms } from '../src/run/async/push-norms.ts'
 import { Desk, hashOf } from './run-desk.ts'
 
 /** A ring of two with slow steps; the third member gave up twice and is out of it. */
@@ -219,7 +219,7 @@ test('a step that holds its blocks behind the planned ones is committed, and the
   for (const member of desk.members) desk.hold(member, record)
   assert.equal(desk.state.chain.head.v, 4)
   assert.ok(blocks.every((block) => desk.state.chain.isDone(block)))
-  assert.equal(desk.state.given, undefined)
+  assert.equal(desk.state.offRing.given, undefined)
   assert.ok(desk.effects.some((effect) => effect.type === 'off-ring-forget'))
 })
 
@@ -237,7 +237,7 @@ test('when the generation closes without it, its blocks are planned again', () =
   desk.answer('off-ring')
   desk.answer('a', [])
   desk.confirm('a')
-  assert.equal(desk.state.given, undefined)
+  assert.equal(desk.state.offRing.given, undefined)
   const { phase } = desk.state
   assert.ok(phase.type === 'ring')
   const planned = [...phase.planned.values()].flat()

@@ -80,7 +80,7 @@ function registerOffRingSums(app: FastifyInstance, access: Access): void {
     { onRequest: async (request) => void access.requireMember(request, request.params.id) },
     async (request, reply) => {
       const { member, run } = access.requireMember(request, request.params.id)
-      const { given } = run.state
+      const { given } = run.state.offRing
       const bytes =
         given?.to === member && String(given.id) === request.params.sum ? run.offRingSums.bytes(given.id) : undefined
       if (bytes === undefined)

@@ -3,7 +3,7 @@
 import type { ParameterLayout, PushedGradient } from '@starling-grid/model'
 import { addPush, type PushWeights } from '../parameter-server/add-push.ts'
 import { blockSquares, normOf } from '../parameter-server/ranges.ts'
-import type { PushNorms } from '../run/ring/off-ring-norms.ts'
+import type { PushNorms } from '../run/async/push-norms.ts'
 
 export class OffRingSums {
   readonly #layout: Pick<ParameterLayout, 'total' | 'trained'>

@@ -18,9 +18,10 @@ import {
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import type { JournalRow } from '../journal/state-store.ts'
+import { createRunState } from '../run/create.ts'
 import { writtenRun } from '../run/history/snapshot.ts'
 import { summary, validationBlocks } from '../run/history/validation.ts'
-import { applyEntry, createRunState } from '../run/journal-replay.ts'
+import { applyEntry } from '../run/journal-replay.ts'
 import type { JournalEntry, RunConfig, RunState } from '../run/state.ts'
 import { Curve } from './curve.ts'
 

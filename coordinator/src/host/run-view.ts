@@ -11,7 +11,8 @@ import {
   samplesIn,
 } from '@starling-grid/protocol'
 import type { Job } from '../jobs/jobs.ts'
-import { leaseMs, validationBlocks } from '../run/history/validation.ts'
+import { validationBlocks } from '../run/history/validation.ts'
+import { leaseMs } from '../run/queue/lease-table.ts'
 import { currentEpoch } from '../run/queue/scheduler.ts'
 import type { RunState } from '../run/state.ts'
 import { modelSize } from './model-size.ts'

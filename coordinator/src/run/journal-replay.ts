@@ -1,9 +1,7 @@
 // Durable state of a run from its journal: one function applies an entry, live and on replay alike, so that both agree.
 import { ALL_RULES_ON, type BlockId, PLAN_WINDOW, type StepRecord, type VersionRef } from '@starling-grid/protocol'
-import { emptySum } from './async/accumulator.ts'
 import { KEPT_CHECKPOINTS, RINGS_KEPT, VALIDATED_KEPT } from './history/kept.ts'
 import { readRun } from './history/snapshot.ts'
-import { ChainIndex } from './queue/chain-index.ts'
 import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResult } from './state.ts'
 
 /** Checkpoints that are remembered: as many again as are kept, so that the bytes of the older ones can be deleted. */
@@ -12,83 +10,6 @@ const CHECKPOINTS_REMEMBERED = 2 * KEPT_CHECKPOINTS
 /** Version 0, made from the seed: the checkpoint that is always there. */
 export function seedCheckpoint(config: RunConfig): Checkpoint {
   return { version: config.genesis, blob: undefined, bytes: 0, witnessed: true, agreeing: 0, members: 0, at: 0 }
-}
-
-export function createRunState(config: RunConfig): RunState {
-  return {
-    config,
-    fence: 0,
-    generation: 0,
-    chain: new ChainIndex(config.genesis, config.blocks),
-    checkpoints: [seedCheckpoint(config)],
-    mode: config.mode === 'auto' ? 'ring' : config.mode,
-    modeEpoch: 0,
-    modeReason: config.mode === 'auto' ? 'the ring is tried first' : 'asked for by the job',
-    leasesReserved: 0,
-    leaseEpoch: 0,
-    quarantined: new Set(),
-    restorations: 0,
-    validated: new Map(),
-    finished: undefined,
-    abandoned: [],
-    rings: new Map(),
-    lostGenerations: undefined,
-    forgottenGeneration: 0,
-    heardPromise: { fence: 0, generation: 0 },
-    jumps: [],
-    phase: { type: 'waiting' },
-    phaseReason: '',
-    parking: undefined,
-    members: new Map(),
-    leases: new Map(),
-    open: emptySum(),
-    given: undefined,
-    offRingSums: 0,
-    offRingNorms: new Map(),
-    workers: new Set(),
-    failures: new Map(),
-    asideByFew: new Map(),
-    damaged: new Map(),
-    asideBefore: new Set(),
-    lookedAt: Number.NEGATIVE_INFINITY,
-    validation: undefined,
-    provisional: undefined,
-    checkpointAsked: undefined,
-    digests: new Map(),
-    copies: new Map(),
-    heldBefore: new Map(),
-    secret: '',
-    saltsDrawn: 0,
-    health: {
-      consecutiveAborts: 0,
-      ballots: [],
-      linkFailures: [],
-      failedAdmissions: [],
-      aborts: [],
-      disturbedAt: 0,
-      fallbacks: 0,
-      leftAsyncAt: undefined,
-      pace: undefined,
-      recordMs: 0,
-      exchangeTimes: new Map(),
-      stepSamples: 0,
-      exchange: 'ring',
-      measured: {},
-      linkMs: new Map(),
-      directDoubtedAt: undefined,
-      formsForASecond: 0,
-    },
-    everPlanned: new Set(),
-  }
-}
-
-export function replay(
-  config: RunConfig,
-  entries: Iterable<{ readonly entry: JournalEntry; readonly at: number }>,
-): RunState {
-  const state = createRunState(config)
-  for (const { entry, at } of entries) applyEntry(state, entry, at)
-  return state
 }
 
 export function newestCheckpoint(state: RunState): Checkpoint {

@@ -21,6 +21,7 @@ import type {
 import type { PushWeights } from '../parameter-server/add-push.ts'
 import type { OpenSum } from './async/accumulator.ts'
 import type { AsyncPolicy } from './async/async-policy.ts'
+import type { PushNorms } from './async/push-norms.ts'
 import type { Dispute } from './ballot/dispute.ts'
 import type { ProofAsked } from './ballot/proofs.ts'
 // The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place; it
@@ -33,8 +34,6 @@ import type { GenerationHealth } from './policy/generation-health.ts'
 import type { ChainIndex } from './queue/chain-index.ts'
 import type { Tries } from './queue/quarantine.ts'
 import type { Learner } from './ring/learners.ts'
-import type { OffRingNorms, PushNorms } from './ring/off-ring-norms.ts'
-import type { OffRingSum } from './ring/off-ring.ts'
 import type { RebalanceRound } from './ring/rebalance.ts'
 import type { Inquiry } from './ring/stalls.ts'
 import type { Timing } from './timing.ts'
@@ -160,10 +159,6 @@ export interface Member extends MemberInfo {
   cannotUploadUntil: number
   /** did not answer the last ballot in time: asked again at the next, not waited for and no reason to open one */
   silent: boolean
-  /** ballot in which it was asked to be an off-ring member of the ring (A1) */
-  invitedGeneration: number
-  /** as an off-ring member it pushed more than counts: told once */
-  outlierNoted: boolean
   /** async: asked for work and got none yet */
   awaitingLease: boolean
   /** async: leases in a row that ended without a push: others are served first */
@@ -363,7 +358,30 @@ export type RunPhase =
   | { readonly type: 'lost'; readonly since: number; readonly goal: 'ring' | 'async' }
   | { readonly type: 'finished' }
 
-export interface RunState {
+/**
+ * What the aspects of a run remember beside the journal. Each declares its part in its own file, which alone changes it
+ * (`own`); a restart begins all of them anew.
+ */
+// eslint-disable-next-line typescript/no-empty-object-type
+export interface Slices {}
+
+type Shown = { readonly [K in keyof Slices]: DeepReadonly<Slices[K]> }
+
+/** As others see it. */
+export type DeepReadonly<T> = T extends string | number | boolean | bigint | symbol | null | undefined
+  ? T
+  : T extends ReadonlyMap<infer K, infer V>
+    ? ReadonlyMap<K, DeepReadonly<V>>
+    : T extends ReadonlySet<infer V>
+      ? ReadonlySet<V>
+      : { readonly [K in keyof T]: DeepReadonly<T[K]> }
+
+/** For the file that declares the slice, and for tests. */
+export function own<K extends keyof Slices>(state: RunState, slice: K): Slices[K] {
+  return (state as unknown as Slices)[slice]
+}
+
+export interface RunState extends Shown {
   /** replaced as a whole, when the owner ends the run early */
   config: RunConfig
   // ---- durable: rebuilt from the journal ----
@@ -402,18 +420,8 @@ export interface RunState {
   parking: { readonly since: number; readonly reason: string } | undefined
   readonly members: Map<MemberId, Member>
   readonly leases: Map<BlockId, Lease>
-  /**
-   * async mode: what is pushed and is no version yet; ring mode: what off-ring members pushed and no member was given
-   * yet
-   */
+  /** what is pushed and is no version yet; in ring mode: no member was given it yet */
   open: OpenSum
-  /**
-   * ring mode: what off-ring members computed and a member was given to contribute, and how many such sums there were
-   * (A1)
-   */
-  given: OffRingSum | undefined
-  offRingSums: number
-  readonly offRingNorms: OffRingNorms
   /** async mode: members whose last lease came back as a push */
   readonly workers: Set<MemberId>
   /** block → members that could not compute it */
@@ -441,8 +449,6 @@ export interface RunState {
   readonly health: GenerationHealth
   /** what members of the last ring said to hold beyond the committed chain, until the next ring starts (R5) */
   heldBefore: ReadonlyMap<number, { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> }>
-  /** for the simulation: rule R12-done off keeps what was ever planned */
-  readonly everPlanned: Set<BlockId>
 }
 
 export type RunInput =

@@ -77,6 +77,13 @@ export const DECISIONS: readonly Mutant[] = [
         'if (!state.phase.members.includes(member)) return\n  state.health.disturbedAt',
         'state.health.disturbedAt',
       ],
+    ],
+  ),
+  ...mutantsOf(
+    COMMIT,
+    'coordinator/src/run/ring/stalls.ts',
+    ['coordinator/test/run-ring', 'coordinator/test/run-stalls'],
+    [
       [
         'a ring that makes no progress is left alone',
         'if (working && now - phase.progressAt > stallMs)',
@@ -126,12 +133,12 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     COMMIT,
-    'coordinator/src/run/run.ts',
+    'coordinator/src/run/history/completion.ts',
     ['coordinator/test/run-ring', 'coordinator/test/run-ballot', 'coordinator/test/run-checkpoints'],
     [
       [
         'the run ends before its last version is written',
-        'if (newestCheckpoint(state).version.id !== head.id) return\n',
+        'if (newestCheckpoint(state).version.id !== head.id) return `trained; writing version ${head.v}`\n',
         '',
       ],
       [
@@ -211,7 +218,7 @@ export const DECISIONS: readonly Mutant[] = [
     'coordinator/src/run/queue/scheduler.ts',
     ['coordinator/test/run-ring', 'coordinator/test/run-quarantine', 'coordinator/test/run-async'],
     [
-      ['R12: a planned block is planned again', 'given.has(block) || leases.has(block) ||', 'leases.has(block) ||'],
+      ['R12: a planned block is planned again', 'given.has(block) || isTaken(block)', 'isTaken(block)'],
       [
         'a block that was set aside is planned',
         'state.chain.isDone(block) || state.quarantined.has(block)\n',
@@ -325,8 +332,8 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MODES,
-    'coordinator/src/run/ring/off-ring-norms.ts',
-    ['coordinator/test/off-ring-norms', 'coordinator/test/run-off-ring'],
+    'coordinator/src/run/async/push-norms.ts',
+    ['coordinator/test/push-norms', 'coordinator/test/run-off-ring'],
     [
       ['one off-ring member decides what is usual', 'opinions[(opinions.length - 1) >> 1]', 'opinions.at(-1)'],
       [

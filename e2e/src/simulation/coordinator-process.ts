@@ -198,12 +198,12 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     const before = {
       phase: this.state.phase.type,
       generation: this.state.generation,
-      given: this.state.given?.blocks ?? [],
+      given: this.state.offRing.given?.blocks ?? [],
     }
     const { effects } = decide(this.state, input, this.#context.agenda.now)
     if (before.phase === 'lost' && this.state.phase.type !== 'lost' && this.state.generation === before.generation)
       this.#context.counts.lateReturns++
-    if (this.state.given === undefined && before.given.every((block) => this.state.chain.isDone(block)))
+    if (this.state.offRing.given === undefined && before.given.every((block) => this.state.chain.isDone(block)))
       this.#context.counts.offRingBlocks += before.given.length
     for (const effect of effects)
       if (effect.type === 'journal') for (const entry of effect.entries) this.#records.watch(this, entry)

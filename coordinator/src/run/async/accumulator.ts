@@ -11,7 +11,7 @@ import {
 } from '@starling-grid/protocol'
 import { available, trainingIsOver } from '../queue/scheduler.ts'
 import type { RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
 
 export interface OpenSum {
   readonly pushes: readonly Push[]
@@ -23,6 +23,11 @@ export interface OpenSum {
 const EMPTY: OpenSum = { pushes: [], digests: [], blocks: new Set() }
 
 export const emptySum = (): OpenSum => EMPTY
+
+export const accumulator = {
+  advance: closeWhenDue,
+  plan: { isTaken },
+} satisfies Aspect
 
 /**
  * K: pushes that make a version. Counted over those whose last lease came back: who gives nothing is not waited for.
@@ -55,8 +60,9 @@ export function addToSum(transition: Transition, push: Push, gradDigest: Sha256)
 }
 
 /** A3: enough pushes, or no more to come before these are a version. */
-export function closeWhenDue(transition: Transition): void {
+function closeWhenDue(transition: Transition): void {
   const { state } = transition
+  if (state.phase.type !== 'async') return
   if (trainingIsOver(state)) return drop(state)
   const { pushes } = state.open
   if (pushes.length === 0) return

@@ -1,16 +1,20 @@
 // Async mode as a phase: entering it (A5), leaving it (A6), its checkpoints (A4).
 import type { Sha256, VersionRef } from '@starling-grid/protocol'
-import { checkpointDue } from '../history/checkpoints.ts'
+import { askServer, checkpointDue } from '../history/checkpoints.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { countFallback, nextMode } from '../policy/mode-policy.ts'
-import { forgetOffRing } from '../ring/off-ring.ts'
-import type { RunPhase, RunState } from '../state.ts'
-import type { Handed, Transition } from '../transition.ts'
+import type { RunInput, RunState } from '../state.ts'
+import type { Aspect, Handed, Transition } from '../transition.ts'
 import { closeSum, emptySum } from './accumulator.ts'
 import { expireLeases } from './leases.ts'
 
-/** ms for the server to write its state before it is asked again */
-const WRITE_MS = 20_000
+export const asyncMode = {
+  on: { 'server-checkpoint': onServerCheckpoint, 'server-lost': onServerLost },
+  tick: asyncTick,
+  memberLost: (transition) => {
+    if (transition.state.phase.type === 'async') transition.enqueue({ type: 'advance' })
+  },
+} satisfies Aspect
 
 /** A5: one append takes over the ring's version and opens the mode epoch; leases are granted only after it. */
 export function enterAsync(transition: Transition, handed: Handed | undefined): void {
@@ -25,9 +29,8 @@ export function enterAsync(transition: Transition, handed: Handed | undefined): 
   const { reason } = nextMode(now, state.health, state.mode, state.config)
   if (state.mode !== 'async') countFallback(now, state.health, state.config.timing)
   transition.journal({ type: 'mode', mode: 'async', modeEpoch: state.modeEpoch + 1, reason })
-  if (state.open.pushes.length > 0 || state.given !== undefined) forgetOffRing(transition)
+  transition.tell(({ rewound }) => rewound?.(transition, 'async'))
   forgetPushes(state)
-  state.checkpointAsked = undefined
   state.health.disturbedAt = now
   state.phase = { type: 'async', since: now, checkpointAskedAt: undefined }
   transition.effect({ type: 'server-load', checkpoint: newestCheckpoint(state) })
@@ -36,8 +39,11 @@ export function enterAsync(transition: Transition, handed: Handed | undefined): 
   transition.broadcast(state.members.keys(), { type: 'async', ...transition.ballot, modeEpoch: state.modeEpoch })
 }
 
-export function asyncTick(transition: Transition, phase: Extract<RunPhase, { type: 'async' }>): void {
+function asyncTick(transition: Transition): void {
   const { state, now } = transition
+  const { phase } = state
+  if (phase.type === 'settle') return settleTick(transition, phase.since)
+  if (phase.type !== 'async') return
   expireLeases(transition)
   if (checkpointDue(state, now)) askServer(transition, phase)
   const next = nextMode(now, state.health, 'async', state.config)
@@ -45,10 +51,9 @@ export function asyncTick(transition: Transition, phase: Extract<RunPhase, { typ
   transition.enqueue({ type: 'advance' })
 }
 
-export function askServer(transition: Transition, phase: Extract<RunPhase, { type: 'async' }>): void {
-  if (phase.checkpointAskedAt !== undefined && transition.now - phase.checkpointAskedAt < WRITE_MS) return
-  phase.checkpointAskedAt = transition.now
-  transition.effect({ type: 'server-checkpoint', version: transition.state.chain.head })
+function settleTick(transition: Transition, since: number): void {
+  if (transition.now - since < transition.state.config.timing.formMs) return
+  transition.enqueue({ type: 'ballot', reason: 'the change of mode took too long', trouble: true })
 }
 
 /** What a mode epoch leaves behind that no record holds. */
@@ -80,7 +85,7 @@ function leaveAsync(transition: Transition, reason: string): void {
   transition.effect({ type: 'server-checkpoint', version: state.chain.head })
 }
 
-export function onServerCheckpoint(
+function onServerCheckpoint(
   transition: Transition,
   written: {
     readonly version: VersionRef
@@ -120,7 +125,7 @@ function settle(transition: Transition): void {
  * A4: its threads died, or a defect stopped it. What it had since its last checkpoint is repeated: the ballot goes back
  * to it.
  */
-export function onServerLost(transition: Transition, why: string): void {
+function onServerLost(transition: Transition, { reason: why }: Extract<RunInput, { type: 'server-lost' }>): void {
   const { phase } = transition.state
   if (phase.type !== 'async' && phase.type !== 'settle') return
   transition.note('run', `the parameter server stopped: ${why}`)

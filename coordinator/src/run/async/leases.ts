@@ -1,16 +1,15 @@
 // Async mode: leases of training blocks, and which pushes are taken (A2–A4).
-import type { BlockId, ErrorCode, LeaseToken, MemberId, MessageFrom, Push } from '@starling-grid/protocol'
+import type { BlockId, ErrorCode, MemberId, MessageFrom, Push } from '@starling-grid/protocol'
 import type { PushWeights } from '../../parameter-server/add-push.ts'
-import { lease, leaseMs, rest } from '../history/validation.ts'
+import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, failed, ranOut, TRY_GAP_MS } from '../queue/quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
-import { onMemberLost, releaseAll } from '../ring/membership.ts'
-import { type PushNorms, weighPush } from '../ring/off-ring-norms.ts'
-import { onOffRingPush, isOffRing } from '../ring/off-ring.ts'
+import { onMemberLost } from '../ring/membership.ts'
 import type { Member, RunInput, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
+import { type PushNorms, weighed } from './push-norms.ts'
 
 /** Refused pushes in a row after which a member gets no work for a while, and after which its session ends. */
 const REFUSED_FOR_A_REST = 3
@@ -18,11 +17,41 @@ const REFUSED_FOR_THE_END = 6
 /** weight of the newest measurement in the moving average of push times */
 const NEWEST_WEIGHT = 0.3
 
-export function onLeaseRequest(
-  transition: Transition,
-  member: MemberId,
-  { modeEpoch }: MessageFrom<'lease-request'>,
-): void {
+export const leases = {
+  on: {
+    'coordinator-started': ({ state }) => {
+      state.leaseEpoch = state.leasesReserved
+    },
+    push: onPush,
+    'push-refused': onPushRefused,
+  },
+  hear: { 'lease-request': onLeaseRequest, 'gave-back': onGaveBack },
+  holds: grantTraining,
+  memberLost: ({ state }, { id }) => {
+    releaseAll(state.leases, id)
+    state.workers.delete(id)
+  },
+  frozen: ({ state }) => {
+    if (state.mode !== 'async') state.leases.clear() // off-ring members are asked anew
+  },
+} satisfies Aspect
+
+/**
+ * Left out of the ring for a while, and here. Rounds have no off-ring members: their assignments are no gradients (A7).
+ */
+export function isOffRing(state: RunState, id: MemberId, now: number): boolean {
+  const member = state.members.get(id)
+  return (
+    state.phase.type === 'ring' &&
+    state.mode === 'ring' &&
+    member !== undefined &&
+    member.excludedUntil > now &&
+    !member.leaving &&
+    !state.phase.members.includes(id)
+  )
+}
+
+function onLeaseRequest(transition: Transition, member: MemberId, { modeEpoch }: MessageFrom<'lease-request'>): void {
   const { state } = transition
   const here = state.members.get(member)
   if (here === undefined || (state.phase.type !== 'async' && !isOffRing(state, member, transition.now))) return
@@ -35,31 +64,13 @@ export function onLeaseRequest(
 }
 
 /** A member could not get what these blocks need: they are free at once, and the member is asked again later. */
-export function onGaveBack(
-  transition: Transition,
-  member: MemberId,
-  { leases, message }: MessageFrom<'gave-back'>,
-): void {
+function onGaveBack(transition: Transition, member: MemberId, { leases, message }: MessageFrom<'gave-back'>): void {
   const { state } = transition
-  const { validation } = state
-  const training = leases.filter((token) => takeBack(state.leases, member, token)).length
-  const measuring = validation?.leases.get(member)
-  const validating = leases.filter((token) => measuring !== undefined && takeBack(measuring, member, token)).length
-  if (measuring?.size === 0) validation?.leases.delete(member)
-  if (training + validating === 0) return
-  if (training > 0) gaveUp(state, member)
-  if (validation !== undefined && validating > 0) rest(transition, validation, member)
-  transition.note(
-    'member',
-    `${state.members.get(member)?.name ?? member} gave ${training + validating} blocks back: ${message}`,
-  )
+  const count = leases.filter((token) => takeBack(state.leases, member, token)).length
+  if (count === 0) return
+  gaveUp(state, member)
+  transition.note('member', `${state.members.get(member)?.name ?? member} gave ${count} blocks back: ${message}`)
   transition.enqueue({ type: 'advance' })
-}
-
-/** False: the lease is not this member's any more. */
-function takeBack(leases: RunState['leases'], member: MemberId, { block, leaseEpoch }: LeaseToken): boolean {
-  const held = leases.get(block)
-  return held?.holder === member && held.leaseEpoch === leaseEpoch && leases.delete(block)
 }
 
 /** Its next lease is longer, and no member waits for it until it pushes again. */
@@ -73,15 +84,15 @@ function gaveUp(state: RunState, id: MemberId): void {
  * One lease for each hungry member, as long as blocks of this epoch are free and no member gets too far behind; the
  * reliable first.
  */
-export function grantTraining(transition: Transition): void {
+function grantTraining(transition: Transition): string | undefined {
   const { state } = transition
-  if (trainingIsOver(state)) return
+  if (state.phase.type !== 'async') return undefined
+  if (trainingIsOver(state)) return state.phaseReason
   const awaitingLease = [...state.members.values()]
     .filter((member) => member.awaitingLease && member.noWorkUntil <= transition.now)
     .sort((a, b) => a.missedLeases - b.missedLeases)
   for (const member of awaitingLease) {
-    if (!mayRunAhead(state, stalenessBound(state)))
-      return transition.reason('parameter server: members wait for the slowest')
+    if (!mayRunAhead(state, stalenessBound(state))) return 'parameter server: members wait for the slowest'
     const blocks = nextLease(state, member.id, transition.now)
     if (blocks.length === 0) continue
     member.awaitingLease = false
@@ -96,9 +107,7 @@ export function grantTraining(transition: Transition): void {
     })
   }
   const pushes = pushesPerVersion(state)
-  transition.reason(
-    `parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`,
-  )
+  return `parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`
 }
 
 function stalenessBound({ config }: RunState): number {
@@ -134,14 +143,12 @@ function works({ workers, leases }: RunState, { id, awaitingLease, missedLeases 
 type PushInput = Extract<RunInput, { type: 'push' }>
 
 /** A2: a taken push joins the open sum, which becomes a version when it is due (A3). */
-export function onPush(transition: Transition, input: PushInput): void {
+function onPush(transition: Transition, input: PushInput): void {
   const { state } = transition
   const { push, gradDigest } = input
-  const refusal = refusePush(transition, push)
-  if (refusal !== undefined) return transition.effect({ type: 'push-verdict', ...refusal })
-  if (state.phase.type !== 'ring' && input.norms?.gradient === 0 && push.targets > 0) return noWork(transition, push)
+  if (state.phase.type === 'ring' || !acceptPush(transition, push)) return
+  if (input.norms?.gradient === 0 && push.targets > 0) return noWork(transition, push)
   measure(transition, push)
-  if (state.phase.type === 'ring') return onOffRingPush(transition, input)
   if (input.norms === undefined) throw new Error('internal: a push that was not measured')
   const weights = weigh(transition, push.incarnation, input.norms)
   if (weights === undefined) {
@@ -169,6 +176,13 @@ export function onPush(transition: Transition, input: PushInput): void {
   transition.enqueue({ type: 'advance' })
 }
 
+/** False: it was refused (A2). */
+export function acceptPush(transition: Transition, push: Push): boolean {
+  const refusal = refusePush(transition, push)
+  if (refusal !== undefined) transition.effect({ type: 'push-verdict', ...refusal })
+  return refusal === undefined
+}
+
 /** Zeros move nothing: they are no work, and a block that makes them with one member goes to another. */
 function noWork(transition: Transition, push: Push): void {
   const retry = isRetry(transition.state, push)
@@ -186,14 +200,13 @@ function noWork(transition: Transition, push: Push): void {
  * Not further than is usual, and what is usual no single member decides, from the first push on; undefined: nothing is
  * known yet.
  */
-function weigh({ state }: Transition, id: MemberId, norms: PushNorms): PushWeights | undefined {
-  const { offRingNorms, members, leases, workers } = state
-  for (const known of offRingNorms.keys()) if (!members.has(known)) offRingNorms.delete(known)
+function weigh(transition: Transition, id: MemberId, norms: PushNorms): PushWeights | undefined {
+  const { members, leases, workers } = transition.state
   const holders = new Set([...leases.values()].map(({ holder }) => holder))
   const active = [...members.values()].filter(
     (member) => member.id === id || (member.missedLeases === 0 && (workers.has(member.id) || holders.has(member.id))),
   )
-  return weighPush(offRingNorms, id, norms, active.length)
+  return weighed(transition, id, norms, active.length)
 }
 
 /** A2: mode epoch, lease epoch and holder match, nothing counted twice, the base on the chain and fresh enough. */
@@ -243,7 +256,8 @@ function release(state: RunState, block: BlockId): void {
   state.failures.delete(block)
 }
 
-function measure(transition: Transition, push: Push): void {
+/** How long its work takes; it brought a lease back. */
+export function measure(transition: Transition, push: Push): void {
   const member = transition.state.members.get(push.incarnation)
   const first = push.leases[0]
   const held = first === undefined ? undefined : transition.state.leases.get(first.block)
@@ -255,7 +269,7 @@ function measure(transition: Transition, push: Push): void {
 }
 
 /** Refused for what it holds (NaN, wrong length): the blocks go back, and a block that keeps failing is set aside. */
-export function onPushRefused(transition: Transition, push: Push, code: ErrorCode): void {
+function onPushRefused(transition: Transition, { push, code }: Extract<RunInput, { type: 'push-refused' }>): void {
   const { state } = transition
   const retry = isRetry(state, push)
   for (const { block, leaseEpoch } of push.leases)

@@ -1,6 +1,5 @@
 // From a disturbance to an agreed version: FREEZE → STATE → decision → FORM → CONFIRM → START (R2–R8).
 import {
-  type BlockId,
   type Claim,
   type Consumed,
   fold,
@@ -11,17 +10,15 @@ import {
   type StepRecord,
   type VersionRef,
 } from '@starling-grid/protocol'
-import { dropUnbegun } from '../history/checkpoints.ts'
 import { validationDue } from '../history/validation.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { arrangeRing } from '../links/generation-links.ts'
 import { nextMode } from '../policy/mode-policy.ts'
-import { planSteps } from '../queue/scheduler.ts'
 import { claimed, REPLAYED } from '../ring/learners.ts'
 import { exclude, ringCandidates, weightsOf } from '../ring/membership.ts'
-import { settleGiven } from '../ring/off-ring.ts'
+import { nextSteps } from '../ring/plan.ts'
 import type { Generation, RunPhase, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
 import { differed, lastWitnessed, latecomer, namesOf } from './agreement.ts'
 import { ballotWait } from './ballot-pace.ts'
 import { highest, implausible, validClaim, validClaims } from './claims.ts'
@@ -33,6 +30,40 @@ import { rewind } from './rewind.ts'
 
 type Form = Extract<RunPhase, { type: 'form' }>
 
+export const ballot = {
+  hear: { state: onState, confirm: onConfirm },
+  tick: ballotTick,
+  memberLost: (transition, { id }) => {
+    const { phase } = transition.state
+    if (phase.type !== 'freeze') return
+    phase.expected.delete(id)
+    phase.claims.delete(id)
+    transition.enqueue({ type: 'decide' })
+  },
+} satisfies Aspect
+
+function ballotTick(transition: Transition): void {
+  const { state, now } = transition
+  const { phase, members, config } = state
+  if (phase.type === 'freeze') return transition.enqueue({ type: 'decide' })
+  if (phase.type === 'lost' && now - phase.since >= config.timing.lostMs)
+    return rewind(transition, 'no member came back with a newer version')
+  if (phase.type === 'waiting' && members.size >= config.minVolunteers && members.size > 0)
+    transition.enqueue({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
+}
+
+/** The next ballot; after a trouble perhaps one that leads to the parameter server (R17). */
+export function callBallot(transition: Transition, reason: string, trouble: boolean): void {
+  const { state, now } = transition
+  if (state.phase.type === 'finished') return
+  if (trouble) state.health.consecutiveAborts++
+  const next = nextMode(now, state.health, state.mode, state.config)
+  const fallBack = next.mode === 'async' && !state.config.off.has('R17')
+  const goal = state.mode === 'async' || fallBack ? 'async' : 'ring'
+  if (goal === 'async' && state.mode !== 'async') state.modeReason = next.reason
+  openBallot(transition, goal, { reason })
+}
+
 /** R2. `wait`: members to hear before deciding, beyond those connected (a restart waits for the last generation). */
 export function openBallot(
   transition: Transition,
@@ -43,9 +74,7 @@ export function openBallot(
   const before = generationOf(state)
   if (state.phase.type === 'ring') state.heldBefore = state.phase.held
   transition.journal(...nextNumbers(transition))
-  state.validation?.leases.clear()
-  if (state.mode !== 'async') state.leases.clear() // off-ring members are asked anew
-  dropUnbegun(state)
+  transition.tell(({ frozen }) => frozen?.(transition))
   const wait = ballotWait(state, now)
   state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
   const expected = new Set([...worthWaitingFor(state), ...(options.wait ?? [])])
@@ -84,7 +113,7 @@ function worthWaitingFor(state: RunState): MemberId[] {
   return (awake.length > 0 ? awake : members).map((member) => member.id)
 }
 
-export function onState(transition: Transition, member: MemberId, { claim, consumed }: MessageFrom<'state'>): void {
+function onState(transition: Transition, member: MemberId, { claim, consumed }: MessageFrom<'state'>): void {
   const { state } = transition
   const here = state.members.get(member)
   if (here !== undefined) {
@@ -266,7 +295,7 @@ export function kindOf({ mode }: RunState): 'ring' | 'round' {
 }
 
 /** R7, R8: the generation starts when all its members hold the target whole. */
-export function onConfirm(transition: Transition, member: MemberId, { version, digest }: MessageFrom<'confirm'>): void {
+function onConfirm(transition: Transition, member: MemberId, { version, digest }: MessageFrom<'confirm'>): void {
   const { state } = transition
   const { phase } = state
   if (phase.type !== 'form' || !phase.members.includes(member)) return
@@ -348,7 +377,7 @@ function start(transition: Transition, phase: Form): void {
   const { members, target, records } = phase
   transition.journal({ type: 'start', generation: state.generation, members, records })
   for (const id of members) mended(state, id)
-  settleGiven(transition, true)
+  transition.tell(({ started }) => started?.(transition, members))
   const plan = keepLearned(enterRing(transition, phase), phase, kindOf(state))
   transition.note('generation', `generation ${state.generation} of ${members.length} starts at version ${target.v}`)
   transition.broadcast(members, { type: 'start', ...transition.ballot, after: target, plan })
@@ -387,15 +416,10 @@ export function enterRing(
 ): PlanStep[] {
   const { state, now } = transition
   const { v } = state.chain.head
-  const plan = validationDue(state) ? [] : planSteps(state, new Map(), { plannedTo: v, now })
+  const plan = validationDue(state) ? [] : nextSteps(transition, new Map(), v)
   const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
-  remember(state, planned)
   state.health.pace = undefined
   state.heldBefore = new Map()
-  for (const id of members) {
-    const member = state.members.get(id)
-    if (member !== undefined) member.learner = undefined
-  }
   state.phase = {
     type: 'ring',
     since: now,
@@ -420,10 +444,4 @@ export function enterRing(
   }
   transition.reason(`${exchange.type} of ${members.length}`)
   return plan
-}
-
-/** For the simulation: rule R12-done off treats what was once planned as done. */
-export function remember(state: RunState, planned: ReadonlyMap<number, readonly BlockId[]>): void {
-  if (!state.config.off.has('R12-done')) return
-  for (const blocks of planned.values()) for (const block of blocks) state.everPlanned.add(block)
 }

@@ -4,7 +4,7 @@ import { type MemberId, recordId, type StepRecord, type VersionId } from '@starl
 import { isRelayed } from '../links/generation-links.ts'
 import { noteFailure } from '../links/link-health.ts'
 import type { RunPhase } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
@@ -14,6 +14,8 @@ export interface Dispute {
   readonly since: number
   readonly records: Map<MemberId, StepRecord>
 }
+
+export const dispute = { tick: disputeTick } satisfies Aspect
 
 /** ms for the others to say what they hold: they applied the step at about the same time */
 const DISPUTE_MS = 1000
@@ -49,7 +51,9 @@ export function heardInDispute(transition: Transition, phase: Ring, member: Memb
   if (phase.dispute?.records.size === phase.members.length) settle(transition, phase)
 }
 
-export function disputeTick(transition: Transition, phase: Ring): void {
+function disputeTick(transition: Transition): void {
+  const { phase } = transition.state
+  if (phase.type !== 'ring') return
   if (phase.dispute !== undefined && transition.now - phase.dispute.since > DISPUTE_MS) settle(transition, phase)
 }
 

@@ -1,11 +1,11 @@
 // A5: ring → async. One holder of the decided version uploads it, the other holders say their digests of it, and only a
 // state that a second member vouches for becomes the parameter server's. A run of one member has no second (decision
 // 0003).
-import type { MemberId, Sha256, VersionRef } from '@starling-grid/protocol'
+import type { MemberId } from '@starling-grid/protocol'
 import { expectDigests, uploadMsOf, votesOn } from '../history/checkpoints.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
-import type { RunPhase, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { RunInput, RunPhase, RunState } from '../state.ts'
+import type { Aspect, Transition } from '../transition.ts'
 import { lastWitnessed, namesOf } from './agreement.ts'
 import type { ValidClaim } from './claims.ts'
 import { agreementOf } from './majority.ts'
@@ -19,6 +19,17 @@ const DIGESTS_MS = 5000
  * Rings that are formed, one after the other, so that a version gets a second holder before the run goes back instead.
  */
 const FORMS_FOR_A_SECOND = 2
+
+export const handover = {
+  on: { 'upload-begun': onHandoverBegun, uploaded: onHandedOver },
+  hear: { 'version-digest': considerHandover },
+  tick: handoverTick,
+  memberLost: (transition, { id, name }) => {
+    const { phase } = transition.state
+    if (phase.type === 'handover' && phase.source === id)
+      transition.enqueue({ type: 'ballot', reason: `${name} left while handing over`, trouble: false })
+  },
+} satisfies Aspect
 
 /**
  * A5: the server needs parameters and optimizer state of a version that at least two members hold. False: none of its
@@ -85,16 +96,13 @@ function withoutSecond(transition: Transition): boolean {
   return true
 }
 
-export function onHandoverBegun({ state, now }: Transition, member: MemberId): void {
+function onHandoverBegun({ state, now }: Transition, { member }: { readonly member: MemberId }): void {
   const { phase } = state
   if (phase.type === 'handover' && phase.source === member) phase.begunAt ??= now
 }
 
-export function onHandedOver(
-  transition: Transition,
-  member: MemberId,
-  upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number },
-): void {
+function onHandedOver(transition: Transition, upload: Extract<RunInput, { type: 'uploaded' }>): void {
+  const { member } = upload
   const { phase } = transition.state
   if (phase.type !== 'handover') return
   if (phase.source !== member || upload.version.id !== phase.target.id)
@@ -104,7 +112,7 @@ export function onHandedOver(
 }
 
 /** The upload and another holder agree: it is taken. Others that differ are heard first. */
-export function considerHandover(transition: Transition): void {
+function considerHandover(transition: Transition): void {
   const { state, now } = transition
   const { phase } = state
   if (phase.type !== 'handover' || phase.upload === undefined) return
@@ -146,8 +154,10 @@ function nextSource(transition: Transition, phase: Handover, why: string): void 
 }
 
 /** An upload that began may take as long as its bytes need. */
-export function handoverTick(transition: Transition, phase: Handover): void {
+function handoverTick(transition: Transition): void {
   const { state, now } = transition
+  const { phase } = state
+  if (phase.type !== 'handover') return
   if (phase.upload !== undefined) return considerHandover(transition)
   const { formMs } = state.config.timing
   const limit = phase.begunAt === undefined ? formMs : Math.max(formMs, uploadMsOf(state, phase.source))

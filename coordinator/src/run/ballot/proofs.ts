@@ -13,10 +13,20 @@ import {
 import { newestCheckpoint } from '../journal-replay.ts'
 import { noteFailure } from '../links/link-health.ts'
 import type { Member, RunPhase, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
 import { agreementOf } from './majority.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
+
+export const proofs = {
+  on: {
+    'coordinator-started': ({ state }, { secret }) => {
+      state.secret = secret
+    },
+    'checkpoint-digested': checkpointDigested,
+  },
+  hear: { proof: proofTold },
+} satisfies Aspect
 
 /** What a newcomer was asked to prove, in the generation `generation`. */
 export interface ProofAsked {
@@ -89,7 +99,7 @@ export function askProof(
   transition.send(member.id, { type: 'prove', ...transition.ballot, v, salt, peers: [...peers] })
 }
 
-export function proofTold(transition: Transition, id: MemberId, { salt, digest, linked }: MessageFrom<'proof'>): void {
+function proofTold(transition: Transition, id: MemberId, { salt, digest, linked }: MessageFrom<'proof'>): void {
   const member = transition.state.members.get(id)
   if (member?.proof?.salt !== salt || member.proof.answer !== undefined) return
   member.proof.answer = { digest, at: transition.now }
@@ -112,7 +122,10 @@ function noteUnopened({ state, now }: Transition, id: MemberId, peer: MemberId):
 }
 
 /** The coordinator digested its own bytes. */
-export function checkpointDigested(transition: Transition, salt: Sha256, found: Sha256): void {
+function checkpointDigested(
+  transition: Transition,
+  { salt, digest: found }: { readonly salt: Sha256; readonly digest: Sha256 },
+): void {
   for (const member of transition.state.members.values())
     if (member.proof?.salt === salt && member.proof.checkpoint !== undefined) {
       member.proof.known = found

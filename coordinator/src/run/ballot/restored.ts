@@ -3,7 +3,7 @@
 // members hold.
 import type { MemberId, MessageFrom, StepRecord } from '@starling-grid/protocol'
 import type { JournalEntry, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
 import { isLost, isWholeRing, passesThrough, type ValidClaim } from './claims.ts'
 
 /**
@@ -18,8 +18,10 @@ const MINUTE_MS = 60_000
 /** Why a ballot opens for it. */
 export const AHEAD = 'members promised later ballots than the journal knows'
 
+export const promises = { hear: { promised: onPromised } } satisfies Aspect
+
 /** R3: a member heard of later ballots. The next one goes above them, once all had time to say so. */
-export function onPromised(transition: Transition, member: MemberId, { seen }: MessageFrom<'promised'>): void {
+function onPromised(transition: Transition, member: MemberId, { seen }: MessageFrom<'promised'>): void {
   const { state, now } = transition
   if (seen.generation > state.generation + BALLOTS_AHEAD || seen.fence > state.fence + OWNERS_AHEAD)
     return transition.refuse(

@@ -1,6 +1,5 @@
 import { newestCheckpoint } from '../journal-replay.ts'
 // Back to a checkpoint (R6): what followed it is cut off the chain and computed again.
-import { forgetOffRing } from '../ring/off-ring.ts'
 import type { Checkpoint } from '../state.ts'
 import type { Transition } from '../transition.ts'
 
@@ -26,8 +25,7 @@ export function rewind(
     to: version,
     ...(final ? { final: true as const, generation: state.generation } : {}),
   })
-  if (state.mode !== 'async') forgetOffRing(transition)
-  if ((state.checkpointAsked?.v ?? 0) > version.v) state.checkpointAsked = undefined
+  transition.tell(({ rewound }) => rewound?.(transition, 'rewind'))
   if (state.config.off.has('R16')) transition.journal({ type: 'ballot', generation: 1 })
   transition.enqueue({ type: 'ballot', reason: `went back to version ${version.v}`, trouble: false })
 }

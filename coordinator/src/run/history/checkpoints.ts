@@ -5,10 +5,11 @@ import { type Agreement, agreementOf } from '../ballot/majority.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { trainingIsOver } from '../queue/scheduler.ts'
 import { exclude } from '../ring/membership.ts'
-import type { CheckpointAsked, Provisional, RunPhase, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { CheckpointAsked, Provisional, RunInput, RunPhase, RunState } from '../state.ts'
+import type { Aspect, Transition } from '../transition.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
+type Async = Extract<RunPhase, { type: 'async' }>
 
 /**
  * Steps ahead of C that a checkpoint is asked for at least, and ms: no member may have passed it when the message
@@ -35,6 +36,28 @@ const UNMEASURED_RATE = 1000
 const PATIENCE = 3
 /** ms: an upload that takes longer is worth less than a try of another member */
 const UPLOAD_MOST_MS = 900_000
+
+/** ms for the server to write its state before it is asked again */
+const WRITE_MS = 20_000
+
+/** Which upload an input is about. */
+interface UploadOf {
+  readonly member: MemberId
+  readonly version: VersionRef
+}
+
+export const checkpoints = {
+  on: { 'upload-begun': onUploadBegun, 'upload-failed': onUploadFailed, uploaded: onUploaded },
+  hear: { 'version-digest': onVersionDigest },
+  advance: considerUpload,
+  frozen: dropUnbegun,
+  memberLost: ({ state }, { id }) => {
+    if (state.checkpointAsked?.uploader === id) state.checkpointAsked = undefined
+  },
+  rewound: ({ state }, why) => {
+    if (why === 'async' || (state.checkpointAsked?.v ?? 0) > state.chain.head.v) state.checkpointAsked = undefined
+  },
+} satisfies Aspect
 
 /** Enough steps or enough time since the newest checkpoint. */
 export function checkpointDue(state: RunState, now: number): boolean {
@@ -67,6 +90,20 @@ export function askCheckpoint(transition: Transition, phase: Ring, v: number): v
   transition.broadcast(phase.members, { type: 'checkpoint-at', ...transition.ballot, v, uploader })
 }
 
+export function askServer(transition: Transition, phase: Async): void {
+  if (phase.checkpointAskedAt !== undefined && transition.now - phase.checkpointAskedAt < WRITE_MS) return
+  phase.checkpointAskedAt = transition.now
+  transition.effect({ type: 'server-checkpoint', version: transition.state.chain.head })
+}
+
+/** A checkpoint of the head, from any holder. */
+export function askForHead(transition: Transition): void {
+  const { phase, chain } = transition.state
+  if (newestCheckpoint(transition.state).version.id === chain.head.id) return
+  if (phase.type === 'ring') askCheckpoint(transition, phase, chain.head.v)
+  if (phase.type === 'async') askServer(transition, phase)
+}
+
 /** Not a checkpoint yet, and within its time: until its version is on the chain only the ring's own deadlines count. */
 function isUnderWay({ state, now }: Transition, asked: CheckpointAsked): boolean {
   if (asked.failed || asked.v <= newestCheckpoint(state).version.v) return false
@@ -86,7 +123,7 @@ export function uploadMsOf({ members, config }: RunState, uploader: MemberId): n
 }
 
 /** Members that are no part of a ring with the asked version begin no upload any more. */
-export function dropUnbegun(state: RunState): void {
+export function dropUnbegun({ state }: Pick<Transition, 'state'>): void {
   if (state.checkpointAsked?.begunAt === undefined) state.checkpointAsked = undefined
 }
 
@@ -97,18 +134,16 @@ export function nextCheckpointVersion(state: RunState, phase: Ring): number {
   return Math.min(phase.plannedTo, state.chain.head.v + Math.max(AHEAD_STEPS, steps))
 }
 
-export function onUploadBegun({ state, now }: Transition, member: MemberId, version: VersionRef): void {
+function onUploadBegun({ state, now }: Transition, { member, version }: UploadOf): void {
   const { checkpointAsked: asked } = state
   if (asked?.uploader === member && asked.v === version.v) asked.begunAt ??= now
 }
 
-export function onUploaded(
-  transition: Transition,
-  member: MemberId,
-  upload: { readonly version: VersionRef; readonly blob: Sha256; readonly bytes: number },
-): void {
+function onUploaded(transition: Transition, upload: Extract<RunInput, { type: 'uploaded' }>): void {
   const { state } = transition
+  const { member } = upload
   const { phase } = state
+  if (phase.type === 'handover') return // of that version (A5)
   measureUpload(transition, member, upload)
   if (state.mode === 'async' || !state.members.has(member))
     return transition.note('refusal', `an upload of version ${upload.version.v} came too late`)
@@ -145,7 +180,7 @@ function measureLate({ state, now }: Transition, { v, uploader, begunAt, failed 
 }
 
 /** Another member is asked at once; what this one held is known to it alone. */
-export function onUploadFailed({ state }: Transition, member: MemberId, version: VersionRef): void {
+function onUploadFailed({ state }: Transition, { member, version }: UploadOf): void {
   const { checkpointAsked: asked } = state
   if (asked?.uploader === member && asked.v === version.v) asked.failed = true
 }
@@ -156,7 +191,7 @@ export function expectDigests({ digests }: RunState, v: number): void {
   for (const old of digests.keys()) if (digests.size > VERSIONS_REMEMBERED) digests.delete(old)
 }
 
-export function onVersionDigest(
+function onVersionDigest(
   transition: Transition,
   member: MemberId,
   { version, digest }: MessageFrom<'version-digest'>,
@@ -187,7 +222,7 @@ export function votesOn(
  * R15: on the chain at v ≤ C, and another member's digest for that id agrees (a ring of one has no other: decision
  * 0003). The last version of a run wants the digests of all. Where members differ, all are heard and the few are named.
  */
-export function considerUpload(transition: Transition): void {
+function considerUpload(transition: Transition): void {
   const { state, now } = transition
   const { checkpointAsked: asked, provisional: upload } = state
   if (asked !== undefined && state.chain.head.v >= asked.v) asked.committedAt ??= now

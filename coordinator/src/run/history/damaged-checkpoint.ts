@@ -2,7 +2,9 @@
 // the seed. A member that holds the damaged version, or a later one, still brings it back (R6).
 import type { VersionRef } from '@starling-grid/protocol'
 import { newestCheckpoint } from '../journal-replay.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
+
+export const damagedCheckpoint = { on: { 'checkpoint-damaged': onCheckpointDamaged } } satisfies Aspect
 
 export interface DamagedCheckpoint {
   readonly version: VersionRef
@@ -12,7 +14,7 @@ export interface DamagedCheckpoint {
   readonly neededBy: 'server' | 'reader'
 }
 
-export function onCheckpointDamaged(transition: Transition, { version, problem, neededBy }: DamagedCheckpoint): void {
+function onCheckpointDamaged(transition: Transition, { version, problem, neededBy }: DamagedCheckpoint): void {
   const { state } = transition
   const isKnown = state.checkpoints.some((one) => one.version.id === version.id && one.blob !== undefined)
   if (!isKnown) return

@@ -2,22 +2,42 @@
 // block is not enough: two measure it.
 import {
   type BlockId,
-  type LeaseToken,
   type MemberId,
   type MessageFrom,
   validationBlock,
   type VersionRef,
 } from '@starling-grid/protocol'
-import { resultsOf } from '../journal-replay.ts'
-import { currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
+import { newestCheckpoint, resultsOf } from '../journal-replay.ts'
+import { lease, takeBack } from '../queue/lease-table.ts'
+import { currentEpoch, isIdle, trainingIsOver } from '../queue/scheduler.ts'
 import type { Lease, RunState, ValidationRun } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
+import { askForHead } from './checkpoints.ts'
 import { ENOUGH_VOICES, MOST_VOICES, verdictOf } from './validation-voices.ts'
 
 /** Blocks in one lease: small enough that a departed member's part is soon done by others. */
 const BLOCKS_PER_LEASE = 16
 /** Rests of a member that others wait for, rather than count without it. */
 const RESTS_AWAITED = 2
+
+export const validation = {
+  hear: { validated: onValidated, 'gave-back': onGaveBack },
+  holds: validate,
+  memberLost: ({ state }, { id }) => void state.validation?.leases.delete(id),
+  frozen: ({ state }) => state.validation?.leases.clear(),
+} satisfies Aspect
+
+/** Training rests at the version that is validated. */
+function validate(transition: Transition): string | undefined {
+  const { state } = transition
+  const { phase } = state
+  if (!isIdle(state) || !validationDue(state)) return undefined
+  if (phase.type !== 'ring') return grantValidation(transition, [...state.members.keys()])
+  askForHead(transition)
+  // Members of the ring have the version at hand; others get it from its checkpoint.
+  const isSaved = newestCheckpoint(state).version.id === state.chain.head.id
+  return grantValidation(transition, phase.members, isSaved ? [...state.members.keys()] : [])
+}
 
 /** Every n-th epoch's end, and always the end of the run. */
 export function validationDue(state: RunState): boolean {
@@ -41,11 +61,7 @@ export function validationBlocks({ config, quarantined }: RunState): number {
  * Grants what is left to these members, round and round, and renews what is overdue; to others, too, where fewer than
  * two of these answer. Each block goes to two members, and to a third where those differ.
  */
-export function grantValidation(
-  transition: Transition,
-  first: readonly MemberId[],
-  others: readonly MemberId[] = [],
-): void {
+function grantValidation(transition: Transition, first: readonly MemberId[], others: readonly MemberId[] = []): string {
   const { state } = transition
   const run = validationRun(transition)
   dropOverdue(transition, run)
@@ -69,7 +85,7 @@ export function grantValidation(
     transition.send(member, { type: 'validate', version: run.version, leases: granted })
   }
   const done = resultsOf(state, run.version.id).size
-  transition.reason(`validating version ${run.version.v}: ${done} of ${validationBlocks(state)} blocks`)
+  return `validating version ${run.version.v}: ${done} of ${validationBlocks(state)} blocks`
 }
 
 function validationRun({ state }: Transition): ValidationRun {
@@ -210,43 +226,7 @@ function outvoted(transition: Transition, run: ValidationRun, id: MemberId, bloc
   )
 }
 
-/**
- * Numbers of leases that one journal row reserves: a member that asks for work again and again writes next to nothing.
- */
-const LEASES_RESERVED = 1000
-
-/**
- * A lease has a number above all before it: an older holder's answer is stale. That it is used is durable before it is
- * sent.
- */
-export function lease(
-  transition: Transition,
-  holder: MemberId,
-  blocks: readonly BlockId[],
-  leases: Map<BlockId, Lease>,
-): LeaseToken[] {
-  const { state, now } = transition
-  const leaseEpoch = ++state.leaseEpoch
-  if (leaseEpoch > state.leasesReserved) transition.journal({ type: 'lease', reserved: leaseEpoch + LEASES_RESERVED })
-  const deadline = now + leaseMs(state, holder)
-  for (const block of blocks)
-    leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
-  return blocks.map((block) => ({ block, leaseEpoch }))
-}
-
-/** Times as long a lease for a hidden tab: browsers slow those down without a word. */
-const HIDDEN_LEASE = 2
-
-/** 3 × the volunteer's moving average, doubled for each consecutive lease that it missed, clamped. */
-export function leaseMs(state: RunState, holder: MemberId): number {
-  const { leaseMinMs, leaseMaxMs } = state.config.timing
-  const member = state.members.get(holder)
-  const measured = member?.pushMs ?? 0
-  const expected = Math.ceil(measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (member?.missedLeases ?? 0)
-  return Math.min(leaseMaxMs, Math.max(leaseMinMs, expected) * (member?.hidden === true ? HIDDEN_LEASE : 1))
-}
-
-export function onValidated(transition: Transition, member: MemberId, message: MessageFrom<'validated'>): void {
+function onValidated(transition: Transition, member: MemberId, message: MessageFrom<'validated'>): void {
   const { state } = transition
   const { version, lease: token, samples, targets, correct, lossSum } = message
   const run = state.validation?.version.id === version.id ? state.validation : undefined
@@ -268,8 +248,20 @@ export function onValidated(transition: Transition, member: MemberId, message: M
 const REST_MS = 1000
 const LONGEST_REST_MS = 60_000
 
+function onGaveBack(transition: Transition, id: MemberId, { leases, message }: MessageFrom<'gave-back'>): void {
+  const { validation, members } = transition.state
+  const own = validation?.leases.get(id)
+  if (validation === undefined || own === undefined) return
+  const count = leases.filter((token) => takeBack(own, id, token)).length
+  if (own.size === 0) validation.leases.delete(id)
+  if (count === 0) return
+  rest(transition, validation, id)
+  transition.note('member', `${members.get(id)?.name ?? id} gave ${count} blocks back: ${message}`)
+  transition.enqueue({ type: 'advance' })
+}
+
 /** What it needs for them could not be had there: others are asked, and it rests. */
-export function rest({ now }: Transition, { resting }: ValidationRun, member: MemberId): void {
+function rest({ now }: Transition, { resting }: ValidationRun, member: MemberId): void {
   const times = (resting.get(member)?.times ?? 0) + 1
   resting.set(member, { times, until: now + Math.min(LONGEST_REST_MS, REST_MS * 2 ** (times - 1)) })
 }

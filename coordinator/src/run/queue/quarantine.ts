@@ -11,8 +11,8 @@ import {
   validationBlock,
 } from '@starling-grid/protocol'
 import type { DamagedShard, RunInput, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
-import { currentEpoch, isMostlySetAside } from './scheduler.ts'
+import type { Aspect, Transition } from '../transition.ts'
+import { currentEpoch, isIdle, isMostlySetAside } from './scheduler.ts'
 
 /** Different members that a block must fail with. */
 const ACCUSERS = 3
@@ -24,6 +24,22 @@ export const TRY_GAP_MS = 5000
 const NEXT_TRY_MS = 60_000
 /** ms between looks at shards that were found damaged: an owner may have put the file back */
 const LOOK_AGAIN_MS = 30_000
+
+export const quarantine = {
+  on: {
+    'coordinator-started': ({ state }) => {
+      for (const block of state.quarantined) state.asideBefore.add(block)
+    },
+    'shard-checked': onShardChecked,
+  },
+  hear: { unreadable: onUnreadable },
+  advance: lookAround,
+} satisfies Aspect
+
+/** The run rests, once its version is validated and it is not over. */
+export const pause = {
+  holds: ({ state }) => (isIdle(state) ? pausedBecause(state) : undefined),
+} satisfies Aspect
 
 /** What a block did with one member. */
 export interface Tries {
@@ -121,11 +137,7 @@ function comeBack(transition: Transition, block: BlockId, by: Map<MemberId, Trie
 }
 
 /** A member cannot get these blocks: the coordinator looks at its own copy. */
-export function onUnreadable(
-  transition: Transition,
-  member: MemberId,
-  { blocks, message }: MessageFrom<'unreadable'>,
-): void {
+function onUnreadable(transition: Transition, member: MemberId, { blocks, message }: MessageFrom<'unreadable'>): void {
   const { state } = transition
   if (!state.members.has(member)) return
   const open = blocks.filter(
@@ -152,7 +164,7 @@ function exists({ config }: RunState, block: BlockId): boolean {
 }
 
 /** What the coordinator found on its own disk settles it at once, for all blocks of the shard. */
-export function onShardChecked(
+function onShardChecked(
   transition: Transition,
   { split, indexes, file, problem }: Extract<RunInput, { type: 'shard-checked' }>,
 ): void {
@@ -228,7 +240,7 @@ function planAnew(transition: Transition): void {
 }
 
 /** Shards that were found damaged are so in every epoch; now and then they are looked at again. */
-export function quarantineTick(transition: Transition): void {
+function lookAround(transition: Transition): void {
   const { state, now } = transition
   tryAgain(transition)
   lookAtAsideBefore(transition)
@@ -257,7 +269,7 @@ function lookAtAsideBefore(transition: Transition): void {
 }
 
 /** Why the run rests: most of its epoch is set aside, and an end without it would be a lie. */
-export function pausedBecause(state: RunState): string | undefined {
+function pausedBecause(state: RunState): string | undefined {
   const epoch = currentEpoch(state)
   if (epoch >= state.config.epochs || !isMostlySetAside(state, epoch)) return undefined
   const files = [...state.damaged.keys()]

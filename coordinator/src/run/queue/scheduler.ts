@@ -29,6 +29,11 @@ export function isMostlySetAside(state: RunState, epoch: number): boolean {
   return 2 * setAsideIn(state, epoch) > state.config.blocks
 }
 
+/** Nothing is under way: no planned step, no lease. */
+export function isIdle({ phase, chain, leases }: RunState): boolean {
+  return phase.type === 'ring' ? phase.plannedTo === chain.head.v : leases.size === 0
+}
+
 /** No step may follow: the last epoch is on the chain, or maxSteps is reached. */
 export function trainingIsOver(state: RunState): boolean {
   const { epochs, maxSteps } = state.config
@@ -79,45 +84,29 @@ const PLAN_MS = 60_000
 const FIRST_STEPS = 16
 const LEAST_STEPS = 4
 
-/** Steps planned at least where off-ring members wait for blocks: enough to put what they bring into one. */
-const LEAST_STEPS_BESIDE_OFF_RING = 8
-/**
- * Of what is left of an epoch, what a plan may take while off-ring members wait for blocks: a slow ring would take all
- * of it at once.
- */
-const PART_BESIDE_OFF_RING = 0.5
-
-/** Steps to plan ahead of C. `now`: ms since the epoch. */
-export function planWindow(state: RunState, now: number): number {
-  const { pace } = state.health
-  const window =
-    pace === undefined
-      ? FIRST_STEPS
-      : Math.min(PLAN_WINDOW, Math.max(LEAST_STEPS, Math.ceil(PLAN_MS / Math.max(pace.recordMs, 1))))
-  const offRingMembers =
-    state.mode === 'ring' &&
-    [...state.members.values()].some(({ excludedUntil, leaving }) => excludedUntil > now && !leaving)
-  if (!offRingMembers) return window
-  const left = remaining(state, currentEpoch(state)) / state.config.batchBlocks
-  return Math.min(window, Math.max(LEAST_STEPS_BESIDE_OFF_RING, Math.floor(PART_BESIDE_OFF_RING * left)))
+/** Steps to plan ahead of C, as far as their duration says. */
+export function planWindow({ health: { pace } }: RunState): number {
+  return pace === undefined
+    ? FIRST_STEPS
+    : Math.min(PLAN_WINDOW, Math.max(LEAST_STEPS, Math.ceil(PLAN_MS / Math.max(pace.recordMs, 1))))
 }
 
-/** plan(g, s) for the steps after `plannedTo`, up to planWindow ahead of C (R12): only of the current epoch (R13). */
+/** plan(g, s) for the steps after `plannedTo`, up to `window` ahead of C (R12): only of the current epoch (R13). */
 export function planSteps(
   state: RunState,
   planned: ReadonlyMap<number, readonly BlockId[]>,
-  { plannedTo, now }: { readonly plannedTo: number; readonly now: number },
+  {
+    plannedTo,
+    window,
+    isTaken,
+  }: { readonly plannedTo: number; readonly window: number; readonly isTaken: (block: BlockId) => boolean },
 ): PlanStep[] {
   const { maxSteps, off } = state.config
   const batchBlocks = state.config.batchBlocks * (state.mode === 'local' ? state.config.roundSteps : 1)
-  if (trainingIsOver(state) || state.parking !== undefined) return []
+  if (trainingIsOver(state)) return []
   const given = new Set<BlockId>(off.has('R12') ? [] : [...planned.values()].flat())
-  if (off.has('R12-done')) for (const block of state.everPlanned) given.add(block)
-  const last = Math.min(state.chain.head.v + planWindow(state, now), maxSteps ?? Number.POSITIVE_INFINITY)
-  // A1: nor what off-ring members have
-  const { leases, open, given: lent } = state
-  const taken = (block: BlockId): boolean =>
-    given.has(block) || leases.has(block) || open.blocks.has(block) || (lent?.blocks.includes(block) ?? false)
+  const last = Math.min(state.chain.head.v + window, maxSteps ?? Number.POSITIVE_INFINITY)
+  const taken = (block: BlockId): boolean => given.has(block) || isTaken(block)
   const free = available(state, taken, Math.max(0, last - plannedTo) * batchBlocks)
   const steps: PlanStep[] = []
   for (let step = plannedTo + 1, i = 0; step <= last && i < free.length; step++, i += batchBlocks)

@@ -16,9 +16,21 @@ import {
 import { newestCheckpoint } from '../journal-replay.ts'
 import type { ChainIndex } from '../queue/chain-index.ts'
 import type { Member, RunPhase, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
+
+export const learners = {
+  hear: { copied: onCopied, prefetched: onPrefetched },
+  tick: learnersTick,
+  memberLost: ({ state }, { id }) => void state.copies.delete(id),
+  started: ({ state }, members) => {
+    for (const id of members) {
+      const member = state.members.get(id)
+      if (member !== undefined) member.learner = undefined
+    }
+  },
+} satisfies Aspect
 
 /** What a newcomer is on its way to. */
 export interface Learner {
@@ -128,14 +140,15 @@ function catchUpMs(learner: Learner, behind: number): number {
   return behind > REPLAYED ? fetchMs : Math.min(fetchMs, behind * stepMs)
 }
 
-export function learnersTick(transition: Transition, phase: Ring): void {
+function learnersTick(transition: Transition): void {
   const { state, now } = transition
+  const { phase } = state
+  if (phase.type !== 'ring') return
   const outside = [...state.members.values()].filter(
     (member) => member.excludedUntil <= now && !phase.members.includes(member.id),
   )
   for (const member of outside)
     if (member.learner === undefined && !isProven(state, member)) beginLearning(transition, member, undefined)
-  for (const member of outside) if (member.invitedGeneration === state.generation) recall(transition, member)
   const learners = outside.filter((member) => member.learner !== undefined)
   for (const member of learners) if (member.learner !== undefined) followOn(transition, phase, member, member.learner)
   proofsTick(transition)
@@ -149,14 +162,9 @@ export function learnersTick(transition: Transition, phase: Ring): void {
   for (const member of waiting) if (member.learner !== undefined) offer(transition, phase, member, member.learner)
 }
 
-/**
- * It was an off-ring member while it was left out: an off-ring member learns nothing, so it answers this ballot again
- * (R3).
- */
-function recall(transition: Transition, member: Member): void {
-  member.invitedGeneration = 0
-  if (member.learner !== undefined) member.learner.generation = 0
-  transition.send(member.id, { type: 'freeze', ...transition.ballot, committed: transition.state.chain.head.v })
+/** It was away from this ballot: it is told everything again. */
+export function learnAgain({ learner }: Member): void {
+  if (learner !== undefined) learner.generation = 0
 }
 
 /** A version to fetch, and to prove unless that is done. */
@@ -282,7 +290,7 @@ function askForCopy(transition: Transition, phase: Ring, provers: readonly Membe
   }
 }
 
-export function onCopied(transition: Transition, member: MemberId, { version, digest }: MessageFrom<'copied'>): void {
+function onCopied(transition: Transition, member: MemberId, { version, digest }: MessageFrom<'copied'>): void {
   const { state, now } = transition
   const { phase } = state
   if (phase.type !== 'ring' || !phase.members.includes(member) || phase.copyAsked?.v !== version.v) return
@@ -293,7 +301,7 @@ export function onCopied(transition: Transition, member: MemberId, { version, di
 }
 
 /** What is not on the chain is nothing: its state comes at FORM, as that of one that could not fetch any. */
-export function onPrefetched(transition: Transition, member: MemberId, { version }: MessageFrom<'prefetched'>): void {
+function onPrefetched(transition: Transition, member: MemberId, { version }: MessageFrom<'prefetched'>): void {
   const { state, now } = transition
   const here = state.members.get(member)
   const { learner } = here ?? {}

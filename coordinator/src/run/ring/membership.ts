@@ -4,11 +4,19 @@ import { isProven } from '../ballot/proofs.ts'
 import { forgetMember } from '../links/link-health.ts'
 import { exchangeOf } from '../policy/exchange-now.ts'
 import { bestSize, type RingChoice } from '../policy/ring-size.ts'
-import type { Member, MemberInfo, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Member, RunInput, RunState } from '../state.ts'
+import type { Aspect, Transition } from '../transition.ts'
 import { mayBeAdmitted } from './admissions.ts'
 import { beginLearning, isLearning } from './learners.ts'
 import { countedSpeeds } from './speed-trust.ts'
+
+export const membership = {
+  on: {
+    'member-joined': onMemberJoined,
+    'member-lost': (transition, input) => onMemberLost(transition, input.member, input),
+    speed: onSpeed,
+  },
+} satisfies Aspect
 
 const MINUTE_MS = 60_000
 /** A change of members costs a ballot: another ring must be this much faster. */
@@ -18,10 +26,9 @@ const LONGEST_EXCLUSION = 16
 /** Times excludeMs of good conduct after which it counts as the first time again. */
 const FORGIVEN_AFTER = 10
 
-export function onMemberJoined(
+function onMemberJoined(
   transition: Transition,
-  info: MemberInfo,
-  { samplesPerSecond, holds }: { readonly samplesPerSecond: number; readonly holds?: VersionRef },
+  { member: info, samplesPerSecond, holds }: Extract<RunInput, { type: 'member-joined' }>,
 ): void {
   const { state, now } = transition
   // A new socket of the same incarnation may come before the end of the old one was noticed: what was under way is
@@ -45,8 +52,6 @@ export function onMemberJoined(
     exclusions: 0,
     cannotUploadUntil: 0,
     silent: false,
-    invitedGeneration: 0,
-    outlierNoted: false,
     awaitingLease: false,
     missedLeases: 0,
     pushMs: 0,
@@ -100,58 +105,26 @@ function welcomeInto(transition: Transition, member: Member, holds: VersionRef |
   }
 }
 
+function onSpeed({ state }: Transition, input: Extract<RunInput, { type: 'speed' }>): void {
+  const member = state.members.get(input.member)
+  if (member === undefined) return
+  member.samplesPerSecond = input.samplesPerSecond
+  member.hidden = input.hidden ?? member.hidden
+  if (input.linkMs !== undefined) state.health.linkMs.set(input.member, input.linkMs)
+}
+
 /** A socket closed, or fell silent. Its leases return at once. */
 export function onMemberLost(transition: Transition, id: MemberId, why: { readonly reason: string }): void {
   const { state } = transition
   const member = state.members.get(id)
   if (member === undefined) return
   state.members.delete(id)
-  if (state.checkpointAsked?.uploader === id) state.checkpointAsked = undefined
-  state.copies.delete(id)
   state.health.disturbedAt = transition.now
   state.health.aborts = state.health.aborts.filter(({ blamed }) => blamed !== id)
   state.health.linkFailures = forgetMember(state.health.linkFailures, id)
   state.health.linkMs.delete(id)
-  releaseAll(state.leases, id)
-  state.validation?.leases.delete(id)
-  state.workers.delete(id)
   transition.note('member', `${member.name} left: ${why.reason}`)
-  afterLoss(transition, id, member)
-}
-
-/** Returns whether it held any. */
-export function releaseAll(leases: RunState['leases'], holder: MemberId): boolean {
-  const own = [...leases].filter(([, lease]) => lease.holder === holder)
-  for (const [block] of own) leases.delete(block)
-  return own.length > 0
-}
-
-function afterLoss(transition: Transition, id: MemberId, member: Member): void {
-  const { phase } = transition.state
-  switch (phase.type) {
-    case 'freeze':
-      phase.expected.delete(id)
-      phase.claims.delete(id)
-      return transition.enqueue({ type: 'decide' })
-    case 'form':
-    case 'ring':
-      if (phase.members.includes(id))
-        transition.enqueue({ type: 'ballot', reason: `${member.name} left the ring`, trouble: false })
-      return
-    case 'handover':
-      if (phase.source === id)
-        transition.enqueue({ type: 'ballot', reason: `${member.name} left while handing over`, trouble: false })
-      return
-    case 'async':
-      return transition.enqueue({ type: 'advance' })
-    case 'waiting':
-    case 'settle':
-    case 'lost':
-    case 'finished':
-      return
-    default:
-      phase satisfies never
-  }
+  transition.tell(({ memberLost }) => memberLost?.(transition, member))
 }
 
 /** What a hidden tab gets of what its speed would give it: the others wait for the rest if its browser suspends it. */

@@ -13,18 +13,36 @@ import {
 import type { PushWeights } from '../../parameter-server/add-push.ts'
 import { addToSum, emptySum, isTaken } from '../async/accumulator.ts'
 import { dampingOf } from '../async/async-policy.ts'
+import { acceptPush, isOffRing, measure } from '../async/leases.ts'
+import { PUSH_BOUND, type PushNorms, weighed } from '../async/push-norms.ts'
 import { askCheckpoint, nextCheckpointVersion } from '../history/checkpoints.ts'
-import { lease, leaseMs } from '../history/validation.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
-import { available } from '../queue/scheduler.ts'
-import type { Member, RunInput, RunPhase, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
-import { OFF_RING_BOUND, type PushNorms, weighPush } from './off-ring-norms.ts'
+import { lease, leaseMs } from '../queue/lease-table.ts'
+import { available, currentEpoch, remaining } from '../queue/scheduler.ts'
+import { type Member, own, type RunInput, type RunPhase, type RunState } from '../state.ts'
+import type { Aspect, PlanLimits, Transition } from '../transition.ts'
+import { learnAgain } from './learners.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
+declare module '../state.ts' {
+  interface Slices {
+    offRing: OffRing
+  }
+}
+
+export interface OffRing {
+  /** what off-ring members computed and a member was given to contribute, and how many such sums there were (A1) */
+  given: OffRingSum | undefined
+  sums: number
+  /** member → the generation in which it was asked to be an off-ring member */
+  readonly invited: Map<MemberId, number>
+  /** pushed more than counts: told once */
+  readonly outliers: Set<MemberId>
+}
+
 /** What a member of the ring was given to contribute. */
-export interface OffRingSum {
+interface OffRingSum {
   readonly id: number
   readonly blocks: readonly BlockId[]
   readonly to: MemberId
@@ -48,26 +66,43 @@ const FRESH_FRACTION = 0.5
 const BATCHES_LEFT = 4
 /** Planned steps that must be left for the member that is given a sum to put it into one. */
 const STEPS_LEFT = 4
-
+/** Steps planned at least where off-ring members wait for blocks: enough to put what they bring into one. */
+const LEAST_STEPS = 8
 /**
- * Left out of the ring for a while, and here. Rounds have no off-ring members: their assignments are no gradients (A7).
+ * Of what is left of an epoch, what a plan may take while off-ring members wait for blocks: a slow ring would take all
+ * of it at once.
  */
-export function isOffRing(state: RunState, id: MemberId, now: number): boolean {
-  const member = state.members.get(id)
-  return (
-    state.phase.type === 'ring' &&
-    state.mode === 'ring' &&
-    member !== undefined &&
-    member.excludedUntil > now &&
-    !member.leaving &&
-    !state.phase.members.includes(id)
-  )
+const PLANNED_FRACTION = 0.5
+
+const limits: PlanLimits = {
+  isTaken: ({ offRing: { given } }, block) => given?.blocks.includes(block) ?? false,
+  window: planWindow,
+  beyond: ({ offRing: { given } }) => given?.blocks ?? [],
+  recall: recallOffRing,
 }
 
-export function guestsTick(transition: Transition, phase: Ring): void {
+export const offRing = {
+  initial: () => ({ offRing: { given: undefined, sums: 0, invited: new Map(), outliers: new Set() } }),
+  on: { push: onOffRingPush },
+  hear: { 'off-ring-known': onOffRingKnown },
+  tick: offRingTick,
+  memberLost: ({ state }, { id }) => {
+    own(state, 'offRing').invited.delete(id)
+    own(state, 'offRing').outliers.delete(id)
+  },
+  started: (transition) => settleGiven(transition, true),
+  committed: (transition) => settleGiven(transition, false),
+  rewound: forgetOffRing,
+  plan: limits,
+} satisfies Aspect
+
+function offRingTick(transition: Transition): void {
   const { state, now } = transition
+  const { phase } = state
+  if (phase.type !== 'ring') return
   for (const [block, { deadline }] of state.leases) if (deadline < now) state.leases.delete(block)
   const offRingMembers = [...state.members.values()].filter((member) => isOffRing(state, member.id, now))
+  for (const member of state.members.values()) recall(transition, phase, member)
   for (const member of offRingMembers) invite(transition, member)
   if (offRingMembers.length > 0 && isSlow(state))
     grant(
@@ -78,11 +113,26 @@ export function guestsTick(transition: Transition, phase: Ring): void {
   give(transition, phase)
 }
 
+/** Was it asked to be an off-ring member of this generation? */
+function isInvited({ offRing, generation }: RunState, id: MemberId): boolean {
+  return offRing.invited.get(id) === generation
+}
+
+/** It is left out no more. An off-ring member learns nothing, so it answers this ballot again (R3). */
+function recall(transition: Transition, phase: Ring, member: Member): void {
+  const { state, now } = transition
+  const { id } = member
+  if (!isInvited(state, id) || member.excludedUntil > now || phase.members.includes(id)) return
+  own(state, 'offRing').invited.delete(id)
+  learnAgain(member)
+  transition.send(id, { type: 'freeze', ...transition.ballot, committed: state.chain.head.v })
+}
+
 /** Once in each generation: from then on it asks for leases, as in async mode. */
 function invite(transition: Transition, member: Member): void {
   const { state } = transition
-  if (member.invitedGeneration === state.generation) return
-  member.invitedGeneration = state.generation
+  if (isInvited(state, member.id)) return
+  own(state, 'offRing').invited.set(member.id, state.generation)
   member.awaitingLease = false
   transition.send(member.id, { type: 'async', ...transition.ballot, modeEpoch: state.modeEpoch })
 }
@@ -132,16 +182,24 @@ function nextLease(state: RunState, phase: Ring): BlockId[] {
 }
 
 /** R12: with an off-ring member, or on its way into a step: no plan has it, and it is not leased again. */
-export function isOffRingBlock(state: RunState, block: BlockId): boolean {
-  return isTaken(state, block) || (!state.config.off.has('A1') && (state.given?.blocks.includes(block) ?? false))
+function isOffRingBlock(state: RunState, block: BlockId): boolean {
+  const { given } = state.offRing
+  return isTaken(state, block) || (!state.config.off.has('A1') && (given?.blocks.includes(block) ?? false))
 }
 
-/** A2 held. One by one, pushes are weighed against what is usual, and join what waits for the ring. */
-export function onOffRingPush(
-  transition: Transition,
-  { push, gradDigest, norms }: Extract<RunInput, { type: 'push' }>,
-): void {
+/** While off-ring members wait for blocks. */
+function planWindow(state: RunState, window: number, now: number): number {
+  const isWaiting = ({ excludedUntil, leaving }: Member): boolean => excludedUntil > now && !leaving
+  if (state.mode !== 'ring' || ![...state.members.values()].some(isWaiting)) return window
+  const left = remaining(state, currentEpoch(state)) / state.config.batchBlocks
+  return Math.min(window, Math.max(LEAST_STEPS, Math.floor(PLANNED_FRACTION * left)))
+}
+
+/** A2 held (leases.ts). One by one, pushes are weighed against what is usual, and join what waits for the ring. */
+function onOffRingPush(transition: Transition, { push, gradDigest, norms }: Extract<RunInput, { type: 'push' }>): void {
   const { state } = transition
+  if (state.phase.type !== 'ring' || !acceptPush(transition, push)) return
+  measure(transition, push)
   if (norms === undefined) throw new Error('internal: the push of an off-ring member has no measured norms')
   const verdict = (code: 'received' | ErrorCode, message: string): void =>
     transition.effect({ type: 'push-verdict', verdict: code, message })
@@ -161,22 +219,21 @@ export function onOffRingPush(
 }
 
 function weigh(transition: Transition, author: MemberId, norms: PushNorms): PushWeights | undefined {
-  const { offRingNorms, members } = transition.state
-  for (const id of offRingNorms.keys()) if (!members.has(id)) offRingNorms.delete(id)
+  const { members, offRing } = transition.state
   const offRingMembers = [...members.keys()].filter((id) => isOffRing(transition.state, id, transition.now)).length
-  const weights = weighPush(offRingNorms, author, norms, offRingMembers)
+  const weights = weighed(transition, author, norms, offRingMembers)
   const member = members.get(author)
   if (
     member === undefined ||
     weights === undefined ||
     Math.min(weights.gradient, weights.statistics) === 1 ||
-    member.outlierNoted
+    offRing.outliers.has(author)
   )
     return weights
-  member.outlierNoted = true
+  own(transition.state, 'offRing').outliers.add(author)
   transition.note(
     'refusal',
-    `${member.name}, an off-ring member, pushes more than others: what is above ${OFF_RING_BOUND} times the usual does not count`,
+    `${member.name}, an off-ring member, pushes more than others: what is above ${PUSH_BOUND} times the usual does not count`,
   )
   return weights
 }
@@ -185,9 +242,10 @@ function weigh(transition: Transition, author: MemberId, norms: PushNorms): Push
 function give(transition: Transition, phase: Ring): void {
   const { state } = transition
   const { pushes, blocks } = state.open
-  if (state.given !== undefined || pushes.length === 0 || phase.plannedTo - state.chain.head.v < STEPS_LEFT) return
+  const offRing = own(state, 'offRing')
+  if (offRing.given !== undefined || pushes.length === 0 || phase.plannedTo - state.chain.head.v < STEPS_LEFT) return
   const total = (of: (push: Push) => number): number => pushes.reduce((sum, push) => sum + of(push), 0)
-  const id = ++state.offRingSums
+  const id = ++offRing.sums
   const rank = id % phase.members.length
   const to = phase.members[rank]
   if (to === undefined) return
@@ -199,14 +257,15 @@ function give(transition: Transition, phase: Ring): void {
     lossSum: total((p) => p.lossSum),
     correct: total((p) => p.correct),
   }
-  state.given = { id, blocks: sum.blocks, to, known: new Set() }
+  offRing.given = { id, blocks: sum.blocks, to, known: new Set() }
   state.open = emptySum()
   transition.effect({ type: 'off-ring-give', id })
   transition.broadcast(phase.members, { type: 'off-ring', ...transition.ballot, ...sum, rank })
 }
 
-export function onOffRingKnown(transition: Transition, member: MemberId, { id }: MessageFrom<'off-ring-known'>): void {
-  const { phase, given } = transition.state
+function onOffRingKnown(transition: Transition, member: MemberId, { id }: MessageFrom<'off-ring-known'>): void {
+  const { given } = own(transition.state, 'offRing')
+  const { phase } = transition.state
   if (phase.type !== 'ring' || given?.id !== id || !phase.members.includes(member) || given.known.has(member)) return
   given.known.add(member)
   if (given.known.size === phase.members.length)
@@ -216,28 +275,23 @@ export function onOffRingKnown(transition: Transition, member: MemberId, { id }:
 /**
  * The step that holds it is on the chain, or the generation closed without it: then its blocks are to be done again.
  */
-export function settleGiven(transition: Transition, closed: boolean): void {
+function settleGiven(transition: Transition, closed: boolean): void {
   const { state } = transition
-  const [first] = state.given?.blocks ?? []
+  const [first] = state.offRing.given?.blocks ?? []
   if (first === undefined || !(closed || state.chain.isDone(first))) return
-  state.given = undefined
+  own(state, 'offRing').given = undefined
   transition.effect({ type: 'off-ring-forget', open: false })
-}
-
-/** Blocks that a record of the running generation may hold beyond its planned ones: all of these or none. */
-export function givenBlocks({ given }: RunState): readonly BlockId[] {
-  return given?.blocks ?? []
 }
 
 /**
  * Nothing is left to plan but what off-ring members have: it goes back. What a member was given already ends with the
  * generation.
  */
-export function recallOffRing(transition: Transition): boolean {
+function recallOffRing(transition: Transition): boolean {
   const { state } = transition
-  if (state.leases.size + state.open.blocks.size === 0 && state.given === undefined) return false
-  const wasGiven = state.given !== undefined
-  forgetOffRing(transition)
+  const wasGiven = state.offRing.given !== undefined
+  if (state.leases.size + state.open.blocks.size === 0 && !wasGiven) return false
+  forget(transition)
   if (wasGiven)
     transition.enqueue({
       type: 'ballot',
@@ -247,10 +301,16 @@ export function recallOffRing(transition: Transition): boolean {
   return !wasGiven
 }
 
-export function forgetOffRing(transition: Transition): void {
+/** The ring's version goes back, or the parameter server takes over: what came from beside the ring is void. */
+function forgetOffRing(transition: Transition, why: 'rewind' | 'async'): void {
+  const { mode, open, offRing } = transition.state
+  if (why === 'rewind' ? mode !== 'async' : open.pushes.length > 0 || offRing.given !== undefined) forget(transition)
+}
+
+function forget(transition: Transition): void {
   const { state } = transition
   state.leases.clear()
   state.open = emptySum()
-  state.given = undefined
+  own(state, 'offRing').given = undefined
   transition.effect({ type: 'off-ring-forget', open: true })
 }

@@ -2,11 +2,10 @@
 // nothing that they trained is repeated later. For a bounded time; then they go anyway, and the run says what that
 // costs.
 import { closeSum } from '../async/accumulator.ts'
-import { askServer } from '../async/async.ts'
-import { askCheckpoint, dropUnbegun } from '../history/checkpoints.ts'
+import { askCheckpoint, askServer, dropUnbegun } from '../history/checkpoints.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import type { RunPhase, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
 import { drain } from './ring.ts'
 
 type Working = Extract<RunPhase, { type: 'ring' | 'async' }>
@@ -14,7 +13,14 @@ type Working = Extract<RunPhase, { type: 'ring' | 'async' }>
 /** ms for leased blocks to come back before the open sum is closed without them */
 const LEASES_MS = 5000
 
-export function park(transition: Transition, reason: string): void {
+export const parking = {
+  on: { park: (transition, { reason }) => park(transition, reason) },
+  tick: parkingTick,
+  holds,
+  plan: { window: ({ parking }, window) => (parking === undefined ? window : 0) },
+} satisfies Aspect
+
+function park(transition: Transition, reason: string): void {
   const { state, now } = transition
   if (state.parking !== undefined) return
   state.parking = { since: now, reason }
@@ -27,7 +33,7 @@ export function park(transition: Transition, reason: string): void {
  * Outside of a ring and the parameter server nothing is under way that a checkpoint could save. The server needs no
  * member to write one.
  */
-export function parkingTick(transition: Transition): void {
+function parkingTick(transition: Transition): void {
   const { state, now } = transition
   const { parking, phase, members, config } = state
   if (parking === undefined) return
@@ -37,16 +43,24 @@ export function parkingTick(transition: Transition): void {
 }
 
 /** What the run does instead of planning on. */
-export function advanceParking(transition: Transition, phase: Working): void {
+function holds(transition: Transition): string | undefined {
+  const { phase, parking } = transition.state
+  if (parking === undefined || (phase.type !== 'ring' && phase.type !== 'async')) return undefined
+  writeAndRest(transition, phase)
+  return transition.state.parking === undefined
+    ? transition.state.phaseReason
+    : `${parking.reason}; writing version ${transition.state.chain.head.v}`
+}
+
+function writeAndRest(transition: Transition, phase: Working): void {
   const { state } = transition
-  transition.reason(`${state.parking?.reason ?? ''}; writing version ${state.chain.head.v}`)
   if (phase.type === 'ring' && !isRingResting(state, phase))
     return drain(transition, phase, 'another job gets the volunteers')
   if (phase.type === 'async' && areLeasesOut(transition)) return
   if (phase.type === 'async' && state.open.pushes.length > 0) closeSum(transition)
   if (unsaved(state) === 0) return parked(transition)
   if (phase.type === 'async') return askServer(transition, phase)
-  if ((state.checkpointAsked?.v ?? 0) > state.chain.head.v) dropUnbegun(state) // its version comes after the pause
+  if ((state.checkpointAsked?.v ?? 0) > state.chain.head.v) dropUnbegun(transition) // its version comes after the pause
   askCheckpoint(transition, phase, state.chain.head.v)
 }
 

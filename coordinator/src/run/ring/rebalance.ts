@@ -12,7 +12,7 @@ import {
   splitBlocks,
 } from '@starling-grid/protocol'
 import type { RunPhase } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
@@ -48,8 +48,13 @@ const ANSWER_MS = 600
 /** Rounds of one step: a member that gets slower and slower must not keep the others asking. */
 const MAX_ROUNDS = 8
 
+export const rebalance = {
+  hear: { behind: onBehind, progress: onProgress, released: onReleased },
+  tick: movesTick,
+} satisfies Aspect
+
 /** A member expects to need much longer than planned. */
-export function onBehind(transition: Transition, member: MemberId, { step }: MessageFrom<'behind'>): void {
+function onBehind(transition: Transition, member: MemberId, { step }: MessageFrom<'behind'>): void {
   const { phase, chain } = transition.state
   if (transition.state.mode === 'local') return // a round is long, and what inner steps learned from stays with them (A7)
   if (phase.type !== 'ring' || phase.members.length < 2 || !phase.members.includes(member)) return
@@ -69,7 +74,7 @@ export function onBehind(transition: Transition, member: MemberId, { step }: Mes
   transition.broadcast(phase.members, { type: 'hold', ...transition.ballot, step, round: phase.round })
 }
 
-export function onProgress(
+function onProgress(
   transition: Transition,
   member: MemberId,
   { step, round, open, left, blockMs }: MessageFrom<'progress'>,
@@ -88,7 +93,9 @@ export function onProgress(
 }
 
 /** Who did not answer in time neither gives nor gets, and is let go with the others. */
-export function movesTick(transition: Transition, phase: Ring): void {
+function movesTick(transition: Transition): void {
+  const { phase } = transition.state
+  if (phase.type !== 'ring') return
   const { moving } = phase
   if (moving === undefined) return
   if (moving.step <= transition.state.chain.head.v) phase.moving = undefined
@@ -112,11 +119,7 @@ function donors(transfers: readonly Transfer[]): number[] {
   return [...new Set(transfers.map(({ from }) => from))]
 }
 
-export function onReleased(
-  transition: Transition,
-  member: MemberId,
-  { step, round, blocks }: MessageFrom<'released'>,
-): void {
+function onReleased(transition: Transition, member: MemberId, { step, round, blocks }: MessageFrom<'released'>): void {
   const { phase } = transition.state
   const moving = roundOf(transition, { step, round })
   if (phase.type !== 'ring' || moving?.transfers === undefined) return

@@ -1,10 +1,10 @@
 // A running generation: HELD messages commit steps (R10, R11), plans are topped up (R12), aborts and stalls end it
 // (R2).
 import { extend, isErrorCode, type MemberId, type MessageFrom, type StepRecord } from '@starling-grid/protocol'
-import { kindOf, remember } from '../ballot/ballot.ts'
-import { beginDispute, disputeTick, heardInDispute, sameRecord } from '../ballot/dispute.ts'
+import { kindOf } from '../ballot/ballot.ts'
+import { beginDispute, heardInDispute, sameRecord } from '../ballot/dispute.ts'
 import { AHEAD, mayGoAbove } from '../ballot/restored.ts'
-import { validationDue } from '../history/validation.ts'
+import { askCheckpoint, checkpointDue, nextCheckpointVersion } from '../history/checkpoints.ts'
 import { accuse, areLinked, believesIn, isRelayed } from '../links/generation-links.ts'
 import { noteFailure } from '../links/link-health.ts'
 import { asInRing, GENERATION_MS, measuredNow } from '../policy/exchange-choice.ts'
@@ -12,16 +12,12 @@ import { measure } from '../policy/exchange-cost.ts'
 import { exchangeLatency, exchangeOf } from '../policy/exchange-now.ts'
 import { nextMode } from '../policy/mode-policy.ts'
 import { remember as rememberExchange } from '../policy/ring-size.ts'
-import { planSteps, planWindow, trainingIsOver } from '../queue/scheduler.ts'
 import type { RunPhase, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
 import { noteFailedAdmission } from './admissions.ts'
-import { learnersTick } from './learners.ts'
 import { countAbort, exclude, ringWouldChange, weightsOf, speedsOf } from './membership.ts'
-import { givenBlocks, guestsTick, settleGiven } from './off-ring.ts'
-import { movesTick } from './rebalance.ts'
+import { nextSteps, windowOf } from './plan.ts'
 import { shownNow } from './speed-trust.ts'
-import { contributeMs, stallTick } from './stalls.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 type Form = Extract<RunPhase, { type: 'form' }>
@@ -30,8 +26,6 @@ type Form = Extract<RunPhase, { type: 'form' }>
 const DRAIN_STEPS = 2
 /** ms for these steps; then the change costs the step that is under way */
 const DRAIN_MS = 3000
-/** Times the wait before members are asked who holds a step up, after which a ballot opens without a culprit. */
-const STALLS = 4
 /** Times admitMs that newcomers wait at most for the others: where many come and go it is never calm. */
 const ADMIT_PATIENCE = 5
 /**
@@ -45,11 +39,11 @@ const ACK_EVERY = 8
 /** Members whose records of a step must agree before it is committed, where the ring has as many. */
 const SAYING_THE_SAME = 2
 
-export function onHeld(transition: Transition, member: MemberId, { record }: MessageFrom<'held'>): void {
+function onHeld(transition: Transition, member: MemberId, { record }: MessageFrom<'held'>): void {
   const { state } = transition
   const { phase } = state
   if (phase.type !== 'ring' || !phase.members.includes(member) || record.v <= state.chain.head.v) return
-  const problem = implausible(state, phase, record)
+  const problem = implausible(transition, phase, record)
   if (problem !== undefined) return transition.refuse(member, 'message-unexpected', problem)
   if (phase.dispute?.v === record.v) return heardInDispute(transition, phase, member, record)
   const entry = phase.held.get(record.v) ?? { record, by: new Set<MemberId>() }
@@ -59,14 +53,26 @@ export function onHeld(transition: Transition, member: MemberId, { record }: Mes
   commitHeld(transition, phase)
 }
 
+export const ring = {
+  on: { 'member-leaving': onMemberLeaving },
+  hear: { held: onHeld, abort: onAbort, 'link-restored': onLinkRestored },
+  tick: ringTick,
+  memberLost: (transition, { id, name }) => {
+    const { phase } = transition.state
+    if ((phase.type === 'form' || phase.type === 'ring') && phase.members.includes(id))
+      transition.enqueue({ type: 'ballot', reason: `${name} left the ring`, trouble: false })
+  },
+} satisfies Aspect
+
 /** What no honest member of this generation can hold. */
-function implausible(state: RunState, phase: Ring, record: StepRecord): string | undefined {
+function implausible({ state, aspects }: Transition, phase: Ring, record: StepRecord): string | undefined {
   const planned = phase.planned.get(record.v)
   if (planned === undefined) return `version ${record.v} is not planned in generation ${state.generation}`
   if (record.generation !== state.generation || record.modeEpoch !== state.modeEpoch || record.kind !== kindOf(state))
     return `the record of version ${record.v} names another generation or mode`
   const blocks = record.blocks.join()
-  if (blocks !== planned.join() && blocks !== [...planned, ...givenBlocks(state)].join())
+  const beyond = aspects.flatMap(({ plan }) => plan?.beyond?.(state) ?? [])
+  if (blocks !== planned.join() && blocks !== [...planned, ...beyond].join())
     return `the record of version ${record.v} does not hold its planned blocks`
   return undefined
 }
@@ -94,7 +100,7 @@ function commitHeld(transition: Transition, phase: Ring): void {
   if (records.length === 0) return
   if (records.length === 1) measureStep(transition, phase, records[0]?.samples ?? 0)
   transition.journal({ type: 'commit', records })
-  settleGiven(transition, false)
+  transition.tell(({ committed }) => committed?.(transition))
   phase.progressAt = now
   state.health.consecutiveAborts = 0
   state.health.aborts = []
@@ -140,18 +146,15 @@ function measureStep({ state, now }: Transition, phase: Ring, samples: number): 
 }
 
 /** After a commit: the next plan when half of the window is used up, and an ACK now and then. */
-export function topUp(transition: Transition, phase: Ring): void {
+function topUp(transition: Transition, phase: Ring): void {
   const { state } = transition
   const { head } = state.chain
   const steps =
-    phase.plannedTo - head.v > planWindow(state, transition.now) / 2
-      ? []
-      : planSteps(state, phase.planned, { plannedTo: phase.plannedTo, now: transition.now })
+    phase.plannedTo - head.v > windowOf(transition) / 2 ? [] : nextSteps(transition, phase.planned, phase.plannedTo)
   if (head.v % ACK_EVERY === 0 || steps.length > 0 || phase.plannedTo === head.v)
     transition.broadcast(phase.members, { type: 'ack', ...transition.ballot, committed: head })
   if (steps.length === 0) return
   for (const { step, blocks } of steps) phase.planned.set(step, blocks)
-  remember(state, phase.planned)
   phase.plannedTo += steps.length
   phase.progressAt = transition.now
   const weights = newWeights(state, phase)
@@ -169,8 +172,21 @@ function newWeights(state: RunState, { members, weights: old }: Ring): number[] 
   return weights.some((_, i) => Math.abs(part(weights, i) / part(old, i) - 1) > WORTH_NEW_WEIGHTS) ? weights : undefined
 }
 
+/** The next steps, unless members change now, and a checkpoint now and then. */
+export function planOn(transition: Transition): void {
+  const { state, aspects } = transition
+  const { phase } = state
+  if (phase.type !== 'ring') return
+  if (phase.until !== undefined && state.chain.head.v >= phase.until.step) return change(transition, phase)
+  topUp(transition, phase)
+  if (phase.plannedTo === state.chain.head.v && aspects.some(({ plan }) => plan?.recall?.(transition)))
+    topUp(transition, phase)
+  if (checkpointDue(state, transition.now)) askCheckpoint(transition, phase, nextCheckpointVersion(state, phase))
+  transition.reason(`${phase.exchange.type} of ${phase.members.length}`)
+}
+
 /** R2: any member may end the generation; late aborts of older ones never get here. */
-export function onAbort(transition: Transition, member: MemberId, abort: MessageFrom<'abort'>): void {
+function onAbort(transition: Transition, member: MemberId, abort: MessageFrom<'abort'>): void {
   const { state } = transition
   const { blamed, code, message, step } = abort
   if (state.phase.type !== 'ring' && state.phase.type !== 'form') return
@@ -197,7 +213,7 @@ export function abortedBefore(transition: Transition, member: MemberId, abort: M
 }
 
 /** Two members whose frames are relayed reach each other again: the next ring has their direct link. */
-export function onLinkRestored(transition: Transition, member: MemberId, { peer }: MessageFrom<'link-restored'>): void {
+function onLinkRestored(transition: Transition, member: MemberId, { peer }: MessageFrom<'link-restored'>): void {
   const { phase, members } = transition.state
   if (phase.type !== 'ring' || !isRelayed(phase, member, peer) || !believesIn(transition, member, peer)) return
   transition.note(
@@ -208,7 +224,7 @@ export function onLinkRestored(transition: Transition, member: MemberId, { peer 
 }
 
 /** R17: a member that did not confirm in time is out of this ballot; a newcomer for which all others wait, sooner. */
-export function formTimedOut(transition: Transition, phase: Form): void {
+function formTimedOut(transition: Transition, phase: Form): void {
   const { state, now } = transition
   const { formMs, newcomerMs } = state.config.timing
   const late = phase.members.filter((id) => !phase.confirmed.has(id))
@@ -239,22 +255,12 @@ function noteUnopened({ state, now }: Transition, phase: Form, id: MemberId): vo
     )
 }
 
-export function ringTick(transition: Transition, phase: Ring): void {
+function ringTick(transition: Transition): void {
+  const { phase } = transition.state
+  if (phase.type === 'form') return formTimedOut(transition, phase)
+  if (phase.type !== 'ring') return
   const { state, now } = transition
-  const { timing, roundSteps } = state.config
-  const stallMs = Math.max(
-    timing.stallMs * (state.mode === 'local' ? roundSteps : 1),
-    STALLS * contributeMs(state, phase),
-  )
-  const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
-  if (working && now - phase.progressAt > stallMs)
-    return transition.enqueue({ type: 'ballot', reason: `no progress for ${stallMs / 1000} s`, trouble: true })
-  stallTick(transition, phase)
-  if (state.phase !== phase || transition.followUps.length > 0) return
-  disputeTick(transition, phase)
-  movesTick(transition, phase)
-  learnersTick(transition, phase)
-  guestsTick(transition, phase)
+  const { timing } = state.config
   const isParking = state.parking !== undefined && phase.until !== undefined && state.chain.head.v >= phase.until.step
   if (phase.until !== undefined && now - phase.until.at > DRAIN_MS && !isParking) return change(transition, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
@@ -283,7 +289,7 @@ export function drain(transition: Transition, phase: Ring, reason: string): void
 }
 
 /** The step is committed, or took too long: those who asked may go, those who wait may come. */
-export function change(transition: Transition, phase: Ring): void {
+function change(transition: Transition, phase: Ring): void {
   const { state } = transition
   const leaving = phase.members.filter((id) => state.members.get(id)?.leaving)
   for (const member of leaving) transition.effect({ type: 'dismiss', member })
@@ -292,7 +298,7 @@ export function change(transition: Transition, phase: Ring): void {
 }
 
 /** Leaves between two steps when it is in the ring, and at once when no member depends on it. */
-export function onMemberLeaving(transition: Transition, id: MemberId): void {
+function onMemberLeaving(transition: Transition, { member: id }: { readonly member: MemberId }): void {
   const { state } = transition
   const member = state.members.get(id)
   if (member === undefined) return

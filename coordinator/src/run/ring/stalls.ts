@@ -3,10 +3,12 @@
 // says of another proves nothing of either: the pair is kept apart or relayed, as a bad link is, and a member in such
 // pairs with two others is out.
 import type { MemberId, MessageFrom } from '@starling-grid/protocol'
+import { validationDue } from '../history/validation.ts'
 import { isRelayed } from '../links/generation-links.ts'
 import { noteFailure } from '../links/link-health.ts'
+import { trainingIsOver } from '../queue/scheduler.ts'
 import type { RunPhase, RunState } from '../state.ts'
-import type { Transition } from '../transition.ts'
+import type { Aspect, Transition } from '../transition.ts'
 import { exclude, speedsOf } from './membership.ts'
 import { muteDonors } from './rebalance.ts'
 
@@ -34,9 +36,13 @@ const MOST_PATIENCE = 4
 const ANSWER_MS = 4000
 /** ms between two looks at frames that should move: one frame of 60 KiB at 150 kbit/s */
 const FRAMES_MS = 3500
+/** Times the wait before members are asked who holds a step up, after which a ballot opens without a culprit. */
+const STALLS = 4
+
+export const stalls = { hear: { standing: onStanding }, tick: stallTick } satisfies Aspect
 
 /** ms without a commit after which members are asked who holds the step up. */
-export function contributeMs(state: RunState, phase: Ring): number {
+function contributeMs(state: RunState, phase: Ring): number {
   const blocks = phase.planned.get(state.chain.head.v + 1)?.length ?? 0
   const speed = speedsOf(state, phase.members).reduce((sum, one) => sum + one, 0)
   const plannedMs = speed > 0 ? (1000 * blocks * state.config.blockSamples) / speed : 0
@@ -44,7 +50,22 @@ export function contributeMs(state: RunState, phase: Ring): number {
   return phase.patience * Math.max(state.config.timing.contributeMs, PATIENCE * Math.max(plannedMs, measuredMs))
 }
 
-export function stallTick(transition: Transition, phase: Ring): void {
+function stallTick(transition: Transition): void {
+  const { state, now } = transition
+  const { phase } = state
+  if (phase.type !== 'ring') return
+  const { timing, roundSteps } = state.config
+  const stallMs = Math.max(
+    timing.stallMs * (state.mode === 'local' ? roundSteps : 1),
+    STALLS * contributeMs(state, phase),
+  )
+  const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
+  if (working && now - phase.progressAt > stallMs)
+    return transition.enqueue({ type: 'ballot', reason: `no progress for ${stallMs / 1000} s`, trouble: true })
+  inquire(transition, phase)
+}
+
+function inquire(transition: Transition, phase: Ring): void {
   const { state, now } = transition
   const step = state.chain.head.v + 1
   if (phase.inquiry !== undefined && phase.inquiry.step !== step) {
@@ -66,7 +87,7 @@ export function stallTick(transition: Transition, phase: Ring): void {
   transition.broadcast(phase.members, { type: 'inquire', ...transition.ballot, step })
 }
 
-export function onStanding(
+function onStanding(
   transition: Transition,
   member: MemberId,
   { step, stage, received, waitsFor }: MessageFrom<'standing'>,

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId } from '@starling-grid/protocol'
-import { type OffRingNorms, weighPush } from '../src/run/ring/off-ring-norms.ts'
+import { type KnownNorms, weighPush } from '../src/run/async/push-norms.ts'
 
 const [a, b, liar] = ['a', 'b', 'liar'].map(memberId)
 const norms = (gradient: number, statistics = 0) => ({ gradient, statistics })
 
 function weigh(
-  known: OffRingNorms,
+  known: KnownNorms,
   author: ReturnType<typeof memberId> | undefined,
   gradient: number,
   offRingMembers = 3,
@@ -17,12 +17,12 @@ function weigh(
 }
 
 /** The norm that an enormous push still has after weighing. */
-function enormous(known: OffRingNorms): number {
+function enormous(known: KnownNorms): number {
   return 1e6 * (weigh(known, liar, 1e6) ?? 0)
 }
 
 test('pushes of honest off-ring members count whole, though they differ by a factor of two', () => {
-  const known: OffRingNorms = new Map()
+  const known: KnownNorms = new Map()
   for (const author of [a, b]) weigh(known, author, 1)
   for (let i = 0; i < 50; i++)
     for (const [author, norm] of [
@@ -34,7 +34,7 @@ test('pushes of honest off-ring members count whole, though they differ by a fac
 })
 
 test('one liar of three moves the ring no further than four times the usual, from its first push to its last', () => {
-  const known: OffRingNorms = new Map()
+  const known: KnownNorms = new Map()
   assert.equal(weigh(known, liar, 1e6), undefined, 'nothing to compare it with')
   assert.equal(weigh(known, liar, 1e6), undefined, 'nor with itself')
   for (let i = 0; i < 100; i++) {
@@ -46,7 +46,7 @@ test('one liar of three moves the ring no further than four times the usual, fro
 })
 
 test('nor does it make the pushes of the others count less by pushing next to nothing', () => {
-  const known: OffRingNorms = new Map()
+  const known: KnownNorms = new Map()
   for (const author of [a, b]) weigh(known, author, 1)
   for (let i = 0; i < 100; i++) {
     weigh(known, liar, i % 2 === 0 ? 1e-9 : 0)
@@ -56,7 +56,7 @@ test('nor does it make the pushes of the others count less by pushing next to no
 })
 
 test('running statistics have a bound of their own', () => {
-  const known: OffRingNorms = new Map()
+  const known: KnownNorms = new Map()
   for (const author of [a, b]) weighPush(known, author ?? assert.fail(), norms(1, 5), 3)
   const weights = weighPush(known, liar ?? assert.fail(), norms(1, 1e9), 3)
   assert.equal(weights?.gradient, 1)
@@ -64,13 +64,13 @@ test('running statistics have a bound of their own', () => {
 })
 
 test('an off-ring member alone is compared with itself', () => {
-  const known: OffRingNorms = new Map()
+  const known: KnownNorms = new Map()
   for (let i = 0; i < 5; i++) assert.equal(weigh(known, a, 1, 1), 1)
   assert.ok(1e6 * (weigh(known, a, 1e6, 1) ?? 1) <= 4)
 })
 
 test('an off-ring member that pushes ever more raises its own bound step by step, never at once', () => {
-  const known: OffRingNorms = new Map()
+  const known: KnownNorms = new Map()
   for (let i = 0; i < 5; i++) weigh(known, a, 1, 1)
   for (let i = 0; i < 8; i++) assert.ok(1e6 * (weigh(known, a, 1e6, 1) ?? 1) <= 16.01, `push ${i}`)
 })

@@ -1,0 +1,64 @@
+// What a run is made of. A feature is a row: its part of the state, what it hears, what it does with time, and why the
+// ring must wait for it. The order of the rows is their priority.
+import { accumulator } from './async/accumulator.ts'
+import { asyncMode } from './async/async.ts'
+import { leases } from './async/leases.ts'
+import { pushNorms } from './async/push-norms.ts'
+import { ballot } from './ballot/ballot.ts'
+import { dispute } from './ballot/dispute.ts'
+import { handover } from './ballot/handover.ts'
+import { proofs } from './ballot/proofs.ts'
+import { promises } from './ballot/restored.ts'
+import { checkpoints } from './history/checkpoints.ts'
+import { completion } from './history/completion.ts'
+import { damagedCheckpoint } from './history/damaged-checkpoint.ts'
+import { validation } from './history/validation.ts'
+import { pause, quarantine } from './queue/quarantine.ts'
+import { learners } from './ring/learners.ts'
+import { membership } from './ring/membership.ts'
+import { offRing } from './ring/off-ring.ts'
+import { parking } from './ring/parking.ts'
+import { plan } from './ring/plan.ts'
+import { rebalance } from './ring/rebalance.ts'
+import { ring } from './ring/ring.ts'
+import { stalls } from './ring/stalls.ts'
+import type { RunState, Slices } from './state.ts'
+import type { Aspect } from './transition.ts'
+
+const ROWS = [
+  quarantine,
+  parking,
+  membership,
+  ballot,
+  promises,
+  accumulator,
+  checkpoints,
+  damagedCheckpoint,
+  handover,
+  stalls,
+  dispute,
+  rebalance,
+  offRing,
+  learners,
+  proofs,
+  pushNorms,
+  plan,
+  validation,
+  completion,
+  pause,
+  leases,
+  asyncMode,
+  ring,
+] as const
+
+export const ASPECTS: readonly Aspect[] = ROWS
+
+type Initial = Extract<(typeof ROWS)[number], { readonly initial: unknown }>['initial']
+type All<T> = (T extends unknown ? (one: T) => void : never) extends (all: infer A) => void ? A : never
+/** A slice without a row does not compile. */
+type Made = All<ReturnType<Initial>>
+
+export function initialSlices(): Pick<RunState, keyof Slices> {
+  const made: Made = Object.assign({}, ...ROWS.map((row: Aspect) => row.initial?.() ?? {}))
+  return made satisfies Slices
+}

@@ -1,0 +1,80 @@
+// A run's state before anything happened, and what its journal makes of it.
+import { initialSlices } from './aspects.ts'
+import { emptySum } from './async/accumulator.ts'
+import { applyEntry, seedCheckpoint } from './journal-replay.ts'
+import { ChainIndex } from './queue/chain-index.ts'
+import type { JournalEntry, RunConfig, RunState } from './state.ts'
+
+export function createRunState(config: RunConfig): RunState {
+  return {
+    ...initialSlices(),
+    config,
+    fence: 0,
+    generation: 0,
+    chain: new ChainIndex(config.genesis, config.blocks),
+    checkpoints: [seedCheckpoint(config)],
+    mode: config.mode === 'auto' ? 'ring' : config.mode,
+    modeEpoch: 0,
+    modeReason: config.mode === 'auto' ? 'the ring is tried first' : 'asked for by the job',
+    leasesReserved: 0,
+    leaseEpoch: 0,
+    quarantined: new Set(),
+    restorations: 0,
+    validated: new Map(),
+    finished: undefined,
+    abandoned: [],
+    rings: new Map(),
+    lostGenerations: undefined,
+    forgottenGeneration: 0,
+    heardPromise: { fence: 0, generation: 0 },
+    jumps: [],
+    phase: { type: 'waiting' },
+    phaseReason: '',
+    parking: undefined,
+    members: new Map(),
+    leases: new Map(),
+    open: emptySum(),
+    workers: new Set(),
+    failures: new Map(),
+    asideByFew: new Map(),
+    damaged: new Map(),
+    asideBefore: new Set(),
+    lookedAt: Number.NEGATIVE_INFINITY,
+    validation: undefined,
+    provisional: undefined,
+    checkpointAsked: undefined,
+    digests: new Map(),
+    copies: new Map(),
+    heldBefore: new Map(),
+    secret: '',
+    saltsDrawn: 0,
+    health: {
+      consecutiveAborts: 0,
+      ballots: [],
+      linkFailures: [],
+      failedAdmissions: [],
+      aborts: [],
+      disturbedAt: 0,
+      fallbacks: 0,
+      leftAsyncAt: undefined,
+      pace: undefined,
+      recordMs: 0,
+      exchangeTimes: new Map(),
+      stepSamples: 0,
+      exchange: 'ring',
+      measured: {},
+      linkMs: new Map(),
+      directDoubtedAt: undefined,
+      formsForASecond: 0,
+    },
+  }
+}
+
+export function replay(
+  config: RunConfig,
+  entries: Iterable<{ readonly entry: JournalEntry; readonly at: number }>,
+): RunState {
+  const state = createRunState(config)
+  for (const { entry, at } of entries) applyEntry(state, entry, at)
+  return state
+}

@@ -1,0 +1,34 @@
+// The end of a run: its last version is durable, and all hear of it.
+import { newestCheckpoint } from '../journal-replay.ts'
+import { currentEpoch, isIdle, trainingIsOver } from '../queue/scheduler.ts'
+import type { Aspect, Transition } from '../transition.ts'
+import { askForHead } from './checkpoints.ts'
+
+export const completion = { on: { 'end-with-epoch': endWithEpoch }, holds: finish } satisfies Aspect
+
+/** The run is over when its last version is durable. */
+function finish(transition: Transition): string | undefined {
+  const { state } = transition
+  const { head } = state.chain
+  if (!isIdle(state) || !trainingIsOver(state)) return undefined
+  askForHead(transition)
+  if (newestCheckpoint(state).version.id !== head.id) return `trained; writing version ${head.v}`
+  const reason =
+    state.config.maxSteps === head.v ? `${head.v} steps are trained` : `all ${state.config.epochs} epochs are trained`
+  transition.journal({ type: 'finished', reason })
+  state.phase = { type: 'finished' }
+  transition.note('run', reason)
+  transition.broadcast(state.members.keys(), { type: 'finished', version: head, reason })
+  transition.effect({ type: 'ended' })
+  return reason
+}
+
+/** What is begun is finished: R13 keeps plans inside an epoch, so no block is left half way and none is lost. */
+function endWithEpoch(transition: Transition): void {
+  const { state } = transition
+  const epochs = currentEpoch(state) + 1
+  if (state.finished !== undefined || epochs >= state.config.epochs) return
+  transition.journal({ type: 'epochs', epochs })
+  transition.note('run', `the owner ends the run with epoch ${epochs}`)
+  transition.enqueue({ type: 'advance' })
+}

@@ -1,0 +1,55 @@
+// Who computes which block, until when: leases of training and of validation.
+import type { BlockId, LeaseToken, MemberId } from '@starling-grid/protocol'
+import type { Lease, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
+
+type Leases = Map<BlockId, Lease>
+
+/**
+ * Numbers of leases that one journal row reserves: a member that asks for work again and again writes next to nothing.
+ */
+const LEASES_RESERVED = 1000
+
+/**
+ * A lease has a number above all before it: an older holder's answer is stale. That it is used is durable before it is
+ * sent.
+ */
+export function lease(
+  transition: Transition,
+  holder: MemberId,
+  blocks: readonly BlockId[],
+  leases: Map<BlockId, Lease>,
+): LeaseToken[] {
+  const { state, now } = transition
+  const leaseEpoch = ++state.leaseEpoch
+  if (leaseEpoch > state.leasesReserved) transition.journal({ type: 'lease', reserved: leaseEpoch + LEASES_RESERVED })
+  const deadline = now + leaseMs(state, holder)
+  for (const block of blocks)
+    leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
+  return blocks.map((block) => ({ block, leaseEpoch }))
+}
+
+/** Times as long a lease for a hidden tab: browsers slow those down without a word. */
+const HIDDEN_LEASE = 2
+
+/** 3 × the volunteer's moving average, doubled for each consecutive lease that it missed, clamped. */
+export function leaseMs(state: RunState, holder: MemberId): number {
+  const { leaseMinMs, leaseMaxMs } = state.config.timing
+  const member = state.members.get(holder)
+  const measured = member?.pushMs ?? 0
+  const expected = Math.ceil(measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (member?.missedLeases ?? 0)
+  return Math.min(leaseMaxMs, Math.max(leaseMinMs, expected) * (member?.hidden === true ? HIDDEN_LEASE : 1))
+}
+
+/** Returns whether it held any. */
+export function releaseAll(leases: Leases, holder: MemberId): boolean {
+  const own = [...leases].filter(([, lease]) => lease.holder === holder)
+  for (const [block] of own) leases.delete(block)
+  return own.length > 0
+}
+
+/** False: the lease is not this member's any more. */
+export function takeBack(leases: Leases, member: MemberId, { block, leaseEpoch }: LeaseToken): boolean {
+  const held = leases.get(block)
+  return held?.holder === member && held.leaseEpoch === leaseEpoch && leases.delete(block)
+}
