@@ -17,7 +17,8 @@ import { encoded } from '../src/host/encoding.ts'
 import { KeptFiles } from '../src/host/kept-files.ts'
 import { Versions } from '../src/host/versions.ts'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
-import { createRunState, newestCheckpoint } from '../src/run/journal-replay.ts'
+import { createRunState } from '../src/run/create.ts'
+import { newestCheckpoint } from '../src/run/journal-replay.ts'
 import { smallJob, startCoordinator, submit } from './fixture.ts'
 
 const SEED = 3
