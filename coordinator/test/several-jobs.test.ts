@@ -66,6 +66,18 @@ test('the end of a run reaches volunteers that only prepared for it, and those w
   assert.deepEqual((await runOf(url, id)).phase, 'finished')
 })
 
+test('what a member said before it heard of the end of its run is ignored, and no refusal', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ epochs: 1 }))
+  const [member, other] = [volunteer(url), volunteer(url)]
+  await Promise.all([member.heard('finished'), other.heard('finished')])
+  const late = { fence: 1, generation: 1, step: 99, blamed: null, links: [], code: 'link-lost', message: 'late' }
+  member.raw({ type: 'abort', job: id, why: 'own', ...late })
+  member.raw({ type: 'lease-request', job: 'never-submitted', modeEpoch: 0 })
+  assert.match((await member.heard('refused')).message, /never-submitted/, 'what was said before it is taken by now')
+  assert.equal(member.messages.filter(({ type }) => type === 'refused').length, 1)
+})
+
 test(
   'a new job waits until the older one wrote its head; when the new one ends the older goes on, and repeats nothing',
   { timeout: 240_000 },

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { addCounts, noCounts } from '../src/world/counts.ts'
-import { GRID_FAULTS } from '../src/world/faults.ts'
+import { FAULTS } from '../src/world/faults/faults.ts'
 import { type GridOutcome, simulateGrid } from '../src/world/world.ts'
 
 const SEEDS = 100
@@ -22,7 +22,7 @@ test('under kills, cut sockets and links, failing disks and takeovers each epoch
     for (const fault of outcome.faults) struck.add(fault)
   }
   assert.deepEqual(
-    GRID_FAULTS.filter((fault) => !struck.has(fault)),
+    FAULTS.filter((fault) => !struck.has(fault)),
     [],
     'faults that no seed drew',
   )

@@ -80,19 +80,20 @@ export class Runs {
       throw new GridError('rate-exceeded', 'another job is being imported; submit again when it is done')
     this.#importing++
     try {
-      const stored = await importJob(spec, {
-        blobs: this.#parts.blobs,
-        dataRoot: this.#parts.dataRoot,
-        submittedAt: this.#parts.clock.awake(),
-      })
-      await this.#parts.store.createJob(stored)
-      const host = await this.#take(stored)
-      host.start()
-      this.#switchTo(host)
-      return host
+      const { blobs, dataRoot, clock } = this.#parts
+      return await this.begin(await importJob(spec, { blobs, dataRoot, submittedAt: clock.awake() }))
     } finally {
       this.#importing--
     }
+  }
+
+  /** An imported job. Durable when it resolves; volunteers hear of it. @throws GridError 'disk-failed' */
+  async begin(imported: StoredJob): Promise<RunHost> {
+    await this.#parts.store.createJob(imported)
+    const host = await this.#take(imported)
+    host.start()
+    this.#switchTo(host)
+    return host
   }
 
   /** The run that volunteers are given: the newest that is not finished, once the one before has paused. */

@@ -306,15 +306,17 @@ export class VolunteerSession {
   }
 
   /**
-   * A message of another job crossed the offer of the present one. @throws GridError when no honest volunteer sends it
+   * A message of another job crossed the offer of the present one, or one of this job its end. @throws GridError when no
+   * honest volunteer sends it
    */
   #ignoreStale({ type, job }: { readonly type: string; readonly job: JobId }): void {
-    if (this.#desk.find(job) === undefined)
+    const run = this.#desk.find(job)
+    if (run === undefined)
       throw new GridError(
         'message-unexpected',
         `expected ${type} of a job of this coordinator, got job ${job}; join again`,
       )
-    if (this.#run === undefined && this.#offered?.id === job)
+    if (this.#run === undefined && this.#offered?.id === job && !run.finished)
       throw new GridError('message-unexpected', `${type} comes after ready`)
   }
 

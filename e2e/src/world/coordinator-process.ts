@@ -1,51 +1,26 @@
 // A coordinator of a simulated grid: production's sessions, runs and member routes on a virtual clock, over a disk that
-// outlives the process. A process that is killed writes nothing more, and no request of it is answered.
+// outlives the process (disk.ts). A process that is killed writes nothing more, and no request of it is answered.
 import type { Timing } from '@starling-grid/coordinator/run'
 import {
   Access,
-  type BlobStore,
-  type JournalRow,
   KeptFiles,
-  memoryBlobs,
-  memoryState,
   registerBodies,
   registerErrors,
   registerMemberRoutes,
   Runs,
   Sessions,
   ShardProcesses,
-  type StateStore,
 } from '@starling-grid/coordinator/shell'
-import { type ErrorCode, GridError, type JobId, type MemberId, ROUTES, type Sha256 } from '@starling-grid/protocol'
+import { type ErrorCode, GridError, type MemberId, ROUTES } from '@starling-grid/protocol'
 import type { Asked } from '@starling-grid/volunteer'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Dice } from './dice.ts'
+import type { Disk, DiskUser } from './disk.ts'
 import type { VirtualProcess, VirtualTime } from './virtual-time.ts'
 import type { CoordinatorEnd } from './wires.ts'
 
 /** host and port under which members know it */
 export const NAME = 'grid.test'
-
-/** What outlives a coordinator. */
-export class Disk {
-  readonly store: StateStore = memoryState()
-  readonly kept = new Map<Sha256, Uint8Array>()
-  readonly blobs: BlobStore = memoryBlobs(this.kept)
-  /** ms that an append takes at most */
-  readonly mostMs: number
-  /** ms until which nothing can be written */
-  failsUntil = 0
-  /** told of every durable row, in their order */
-  onRows: (rows: readonly JournalRow[]) => void = () => undefined
-
-  constructor(mostMs: number) {
-    this.mostMs = mostMs
-  }
-
-  fails(now: number): boolean {
-    return now < this.failsUntil
-  }
-}
 
 export interface CoordinatorParts {
   readonly time: VirtualTime
@@ -57,9 +32,11 @@ export interface CoordinatorParts {
   onTrouble(text: string): void
   /** another coordinator has the journal, and this one has ended */
   onDeposed(): void
+  /** it is about to write rows, or has: it may die here */
+  onWrite(): void
 }
 
-export class CoordinatorProcess {
+export class CoordinatorProcess implements DiskUser {
   readonly clock: VirtualProcess
   readonly runs: Runs
   readonly #parts: CoordinatorParts
@@ -89,7 +66,7 @@ export class CoordinatorProcess {
     const { blobs } = parts.disk
     this.runs = new Runs({
       clock,
-      store: this.#store(),
+      store: parts.disk.seenBy(this, parts.dice),
       blobs,
       dataRoot: '.',
       files: KeptFiles.inMemory(),
@@ -117,9 +94,14 @@ export class CoordinatorProcess {
 
   /** SIGKILL: sockets are the world's to break. */
   kill(): void {
+    if (this.clock.isDead) return
     this.isOpen = false
     this.clock.kill()
     for (const fail of [...this.#waiting]) fail(new GridError('coordinator-lost', 'the connection broke'))
+  }
+
+  onWrite(): void {
+    this.#parts.onWrite()
   }
 
   admit(socket: CoordinatorEnd): void {
@@ -168,31 +150,5 @@ export class CoordinatorProcess {
     this.isOpen = false
     this.#sessions.stop('another coordinator took over')
     void this.runs.stop().then(() => this.#parts.onDeposed())
-  }
-
-  /** The disk as this process sees it: late, failing for a while, and never again once the process is dead. */
-  #store(): StateStore {
-    const { disk, dice } = this.#parts
-    const { store } = disk
-    const takes = async (): Promise<void> => {
-      if (this.clock.isDead) return new Promise(() => undefined)
-      if (disk.mostMs > 0) await this.clock.sleep(dice.below(disk.mostMs))
-      if (disk.fails(this.clock.now())) throw new GridError('disk-failed', 'nothing can be written')
-    }
-    return {
-      ...store,
-      takeOver: async (job, at, read) => {
-        await takes()
-        const result = await store.takeOver(job, at, read)
-        disk.onRows((await store.load(job)).slice(-1)) // the owner's
-        return result
-      },
-      append: async (job: JobId, owner, rows) => {
-        await takes()
-        await store.append(job, owner, rows)
-        disk.onRows(rows)
-        await takes().catch(() => undefined) // durable; what waits for it hears of it later
-      },
-    }
   }
 }

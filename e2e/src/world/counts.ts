@@ -1,7 +1,43 @@
 // What happened in a simulated grid: tests ask whether the rare states were reached.
 import { CHRONICLED } from './chronicle.ts'
 
-const COUNTED = [...CHRONICLED] as const
+const COUNTED = [
+  ...CHRONICLED,
+  /** a holder came back while the coordinator waited for all (R6) */
+  'lateReturns',
+  /** a member answered a ballot that it had answered before */
+  'equalBallots',
+  /** whole states that members took over; states that the coordinator served; steps that followed without a ring (R7) */
+  'stateFetches',
+  'coordinatorFetches',
+  'catchUps',
+  /** newcomers fetched a version while the ring ran without them; newcomers proved what they hold (R2) */
+  'prefetches',
+  'proofs',
+  /** blocks that another member took over from one that was behind (R12) */
+  'movedBlocks',
+  /** a member carried its plan out to the end while no coordinator was there (R14) */
+  'plansExhausted',
+  'pushesTaken',
+  'pushesRefused',
+  /** leases that members gave back, and reports of files */
+  'gaveBack',
+  'unreadable',
+  /** an append with an old fence failed; appends that a disk refused; rows that died with their process (R1) */
+  'fencedAppends',
+  'slowAppends',
+  'lostDecisions',
+  /** an answer over HTTP was lost although its request arrived */
+  'lostAnswers',
+  /** members came back with a state that they had kept */
+  'warmStarts',
+  /** whole states that members uploaded */
+  'uploads',
+  /** a coordinator began with a run in async mode */
+  'serverRestarts',
+  /** further jobs that owners submitted */
+  'jobs',
+] as const
 export type Counted = (typeof COUNTED)[number]
 export type Counts = Record<Counted, number>
 

@@ -3,7 +3,6 @@
 import type { StoredJob } from '@starling-grid/coordinator/shell'
 import { modelHash, parseModelSpec, parameterLayout, type VersionForm } from '@starling-grid/model'
 import {
-  type Clock,
   genesis,
   jobId,
   type JobSpec,
@@ -13,7 +12,8 @@ import {
   writeSafetensors,
 } from '@starling-grid/protocol'
 import type { Batch, BatchSums, Executor } from '@starling-grid/volunteer'
-import type { Dice } from './dice.ts'
+import type { VolunteerProcess } from './volunteer-process.ts'
+import type { World } from './world.ts'
 
 /** bytes of a sample: the number of its block, and one that is always 0 */
 const SAMPLE_BYTES = 2
@@ -30,6 +30,8 @@ const MODEL = {
 }
 
 export interface GridJob {
+  /** of an epoch */
+  readonly blocks: number
   readonly stored: StoredJob
   readonly spec: JobSpec
   readonly form: VersionForm
@@ -38,11 +40,14 @@ export interface GridJob {
   readonly shards: ReadonlyMap<Sha256, Uint8Array>
 }
 
-export type JobShape = Pick<JobSpec, 'seed' | 'epochs' | 'batchBlocks' | 'mode' | 'minVolunteers' | 'exchange'> & {
+export type JobShape = Pick<
+  JobSpec,
+  'seed' | 'epochs' | 'batchBlocks' | 'mode' | 'minVolunteers' | 'exchange' | 'async'
+> & {
   readonly blocks: number
 }
 
-export function gridJob({ blocks, ...shape }: JobShape): GridJob {
+export function gridJob({ blocks, ...shape }: JobShape, id = 'simulated'): GridJob {
   if (blocks > MOST_BLOCKS) throw new Error(`internal: the model has parameters for ${MOST_BLOCKS} blocks`)
   const spec: JobSpec = {
     name: 'counts',
@@ -75,7 +80,8 @@ export function gridJob({ blocks, ...shape }: JobShape): GridJob {
   }
   const model = parseModelSpec(MODEL)
   return {
-    stored: { id: jobId('simulated'), description: JSON.stringify({ spec, manifest, submittedAt: 0 }) },
+    blocks,
+    stored: { id: jobId(id), description: JSON.stringify({ spec, manifest, submittedAt: 0 }) },
     spec,
     form: { spec: model, layout: parameterLayout(model), optimizer: spec.optimizer },
     lr: LEARNING_RATE,
@@ -96,33 +102,36 @@ function shardOf(first: number, samples: number): Uint8Array {
   )
 }
 
-/** Adds one to the parameter of each sample's block. A share takes up to `mostMs`. */
+interface Counting {
+  readonly volunteer: VolunteerProcess
+  readonly world: World
+}
+
+/** Adds one to the parameter of each sample's block; sometimes late, and sometimes what is no number. */
 export class CountingExecutor implements Executor {
   readonly adapter = { name: 'counts blocks', vendor: 'starling', software: true, executor: 'reference' } as const
-  readonly #clock: Clock
-  readonly #dice: Dice
-  readonly #mostMs: number
+  readonly #volunteer: VolunteerProcess
+  readonly #world: World
 
-  constructor(clock: Clock, dice: Dice, mostMs: number) {
-    this.#clock = clock
-    this.#dice = dice
-    this.#mostMs = mostMs
+  constructor({ volunteer, world }: Counting) {
+    this.#volunteer = volunteer
+    this.#world = world
   }
 
   loadParameters(): void {}
 
   async gradient({ samples, x }: Batch, into: Float32Array): Promise<BatchSums> {
-    await this.#clock.sleep(this.#dice.between(1, this.#mostMs))
+    await this.#computes()
     into.fill(0)
     for (let i = 0; i < samples; i++) {
       const block = x[i * SAMPLE_BYTES] ?? 0
-      into[block] = (into[block] ?? 0) + 1
+      into[block] = (into[block] ?? 0) + (this.#world.faults.isPoisoned(block) ? Number.NaN : 1)
     }
     return { lossSum: samples, targets: samples, correct: 0 }
   }
 
   async evaluate({ samples }: Batch): Promise<BatchSums> {
-    await this.#clock.sleep(this.#dice.between(1, this.#mostMs))
+    await this.#computes()
     return { lossSum: samples, targets: samples, correct: 0 }
   }
 
@@ -131,4 +140,11 @@ export class CountingExecutor implements Executor {
   }
 
   destroy(): void {}
+
+  async #computes(): Promise<void> {
+    const { clock } = this.#volunteer
+    const { dice, scenario } = this.#world
+    await clock.sleep(dice.between(1, scenario.computeMs))
+    while (clock.now() < this.#volunteer.stuckUntil) await clock.sleep(this.#volunteer.stuckUntil - clock.now())
+  }
 }

@@ -16,9 +16,9 @@ export class Ledger extends History {
   /** version id → its parameters; of other kinds than ring as they were first seen */
   readonly #parameters = new Map<string, Float32Array>()
 
-  constructor(job: GridJob, blocks: number, violations: Violations) {
+  constructor(job: GridJob, violations: Violations) {
     const first = genesisOf(job)
-    super(first, { blocks, epochs: job.spec.epochs }, violations)
+    super(first, { blocks: job.blocks, epochs: job.spec.epochs }, violations)
     this.job = job
     this.#violations = violations
     this.#parameters.set(first.id, initialVersionState(job.form.spec, job.form.optimizer, job.spec.seed).parameters)
@@ -33,6 +33,10 @@ export class Ledger extends History {
     for (const [i, count] of sum.entries())
       parameters[i] = (parameters[i] ?? 0) - (this.job.lr * count) / Math.max(1, record.targets)
     this.#parameters.set(version.id, parameters)
+  }
+
+  parametersOf({ id }: VersionRef): Float32Array | undefined {
+    return this.#parameters.get(id)
   }
 
   /** I1, I4: the sum that makes a step of a ring holds each block of its record once, and nothing else. */

@@ -1,6 +1,7 @@
 // What one seed is: the job, its members, how slow everything is, and how much goes wrong.
 import { DEFAULT_TIMING, type Timing } from '@starling-grid/coordinator/run'
 import type { JobSpec } from '@starling-grid/protocol'
+import { type Defect, DEFECTS } from './defects.ts'
 import type { Dice } from './dice.ts'
 import type { JobShape } from './job.ts'
 
@@ -26,6 +27,9 @@ const TIMING: Timing = {
   excludeMs: 10_000,
 }
 
+/** ms, below uploadMs of the timing */
+const SLOW_UPLOAD_MS = 4000
+
 /** epochs, blocks in each, blocks in a batch */
 const SHAPES = [
   [2, 6, 3],
@@ -34,6 +38,17 @@ const SHAPES = [
   [2, 10, 5],
   [2, 16, 4],
 ] as const
+
+/** when pushes become a version, and which members wait */
+const POLICIES: readonly JobSpec['async'][] = [
+  undefined,
+  { maxStaleness: 1, whenStale: 'wait' },
+  { update: 'proportion' },
+  { update: 'all', whenStale: 'wait' },
+]
+
+/** one seed in eight has one */
+const SOME_DEFECTS = [...DEFECTS, ...new Array<undefined>(7 * DEFECTS.length)]
 
 export interface GridOptions {
   readonly mode?: JobSpec['mode']
@@ -51,6 +66,15 @@ export interface GridScenario {
   readonly diskMs: number
   /** of the answers over HTTP, how many are lost although the request arrived */
   readonly lostAnswers: number
+  /** ms that an upload takes at most, and the answer to any other request */
+  readonly uploadMs: number
+  readonly transferMs: number
+  /** ms between raising the fence and the first decision of a coordinator, at most: it reads its journal in between */
+  readonly gapMs: number
+  /** members keep their state for the next visit, and bring it along (R4, R6) */
+  readonly warm: boolean
+  /** of the member at the first seat */
+  readonly defect: Defect | undefined
   readonly faults: number
   /** ms between faults, about */
   readonly faultEveryMs: number
@@ -69,13 +93,28 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       mode,
       minVolunteers: dice.between(1, 2),
       exchange: dice.pick(['ring', 'ring', 'direct'] as const) ?? 'ring',
+      ...asyncOf(dice.pick(POLICIES)),
     },
     timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3 },
     seats: dice.between(2, 4),
     computeMs: dice.pick([50, 500, 2000]) ?? 500,
     diskMs: dice.pick([0, 20, 200]) ?? 0,
     lostAnswers: dice.pick([0, 0, 0.1]) ?? 0,
-    faults: options.faults ?? dice.between(1, 6),
+    uploadMs: dice.pick([60, 60, 60, SLOW_UPLOAD_MS]) ?? 60,
+    transferMs: dice.pick([60, 60, 3000]) ?? 60,
+    gapMs: dice.pick([0, 20, 300]) ?? 0,
+    warm: dice.chance(0.5),
+    defect: dice.pick(SOME_DEFECTS),
+    faults: options.faults ?? faultsOf(dice),
     faultEveryMs: dice.pick([1000, 3000]) ?? 1000,
   }
+}
+
+function asyncOf(async: JobSpec['async']): Pick<JobSpec, 'async'> {
+  return async === undefined ? {} : { async }
+}
+
+/** One seed in ten has many. */
+function faultsOf(dice: Dice): number {
+  return dice.chance(0.1) ? dice.between(12, 20) : dice.between(1, 7)
 }

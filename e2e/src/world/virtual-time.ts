@@ -20,6 +20,8 @@ export class VirtualTime {
   events = 0
   /** requests that are between their caller and their answer inside this process */
   inFlight = 0
+  /** told when all that followed an event has happened */
+  afterEach: () => void = () => undefined
   #order = 0
   /** a binary heap, the earliest first */
   readonly #heap: Event[] = []
@@ -53,6 +55,7 @@ export class VirtualTime {
       this.events++
       event.act()
       await this.#settle()
+      this.afterEach()
     }
   }
 

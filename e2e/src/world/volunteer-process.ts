@@ -1,7 +1,20 @@
 // A volunteer of a simulated grid: production's volunteer on a virtual clock, in a host whose network, cache and
 // executor are the world's. What it applies and takes over is compared with what its version must hold.
 import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from 'node:crypto'
-import { extend, GridError, type MemberId, sameVersion, type Signer, type VersionRef } from '@starling-grid/protocol'
+import {
+  encode,
+  extend,
+  GridError,
+  type JobId,
+  type MemberId,
+  sameVersion,
+  type Signer,
+  type StepRecord,
+  type ToCoordinator,
+  type ToVolunteer,
+  type VersionRef,
+  type OnWire,
+} from '@starling-grid/protocol'
 import {
   createVolunteer,
   type SendRequest,
@@ -11,9 +24,11 @@ import {
   type VolunteerHost,
 } from '@starling-grid/volunteer'
 import { type CoordinatorProcess, NAME } from './coordinator-process.ts'
-import { CountingExecutor, genesisOf } from './job.ts'
+import { answersNothing } from './defects.ts'
+import { CountingExecutor } from './job.ts'
 import type { VirtualProcess } from './virtual-time.ts'
-import { ControlWire } from './wires.ts'
+import type { WatchedRun } from './watched-run.ts'
+import { ControlWire, type Tap } from './wires.ts'
 import type { World } from './world.ts'
 
 /** ms that a request or its answer takes at most */
@@ -23,6 +38,9 @@ const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex')
 
 /** DER of SubjectPublicKeyInfo up to the key's 32 bytes (RFC 8410) */
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
+
+/** of the connections while a coordinator does not know that it was replaced: how many reach it */
+const STALE = 0.3
 
 const signers = new Map<number, Signer>()
 
@@ -53,29 +71,52 @@ function publicBytes(key: KeyObject): Uint8Array<ArrayBuffer> {
   return new Uint8Array(Buffer.from(x, 'base64url'))
 }
 
+/**
+ * mute: it answers ballots and nothing else; wrong: it holds another state than it says; unreachable: it opens no link;
+ * liar: it comes back with a step that it made up
+ */
+export type Temper = 'honest' | 'mute' | 'wrong' | 'unreachable' | 'liar'
+
+export interface Seat {
+  readonly seat: number
+  /** what the process before it kept */
+  readonly cache: Map<string, Uint8Array>
+  readonly temper: Temper
+}
+
 export class VolunteerProcess {
   readonly seat: number
+  readonly temper: Temper
   readonly clock: VirtualProcess
+  readonly cache: Map<string, Uint8Array>
   readonly #world: World
   readonly #volunteer: Volunteer
   #wire: ControlWire | undefined
+  /** that its newest socket leads to */
+  coordinator: CoordinatorProcess | undefined
   /** of its network; undefined before the first WELCOME */
   member: MemberId | undefined
-  held: VersionRef | undefined
+  /** by job */
+  readonly #held = new Map<JobId, VersionRef>()
   hasEnded = false
+  /** ms: its computations end then at the earliest; its requests for files fail until then */
+  stuckUntil = 0
+  cutOffUntil = 0
 
-  constructor(world: World, seat: number) {
+  constructor(world: World, { seat, cache, temper }: Seat) {
     this.#world = world
     this.seat = seat
+    this.temper = temper
+    this.cache = cache
     this.clock = world.time.process()
-    this.#volunteer = createVolunteer(this.#host(), { name: `seat ${seat}`, once: true, onStatus: () => undefined })
+    this.#volunteer = createVolunteer(this.#host(), { name: `seat ${seat}`, onStatus: () => undefined })
   }
 
   start(): void {
     this.#volunteer.run().then(
       () => this.#ended(),
       (error: unknown) => {
-        if (!this.clock.isDead) this.#world.violations.report('refusal', `${this.name} ends: ${String(error)}`)
+        if (!this.clock.isDead) this.#world.observer.failed(this, error)
         this.#ended()
       },
     )
@@ -85,12 +126,30 @@ export class VolunteerProcess {
     return `seat ${this.seat}`
   }
 
+  get isHonest(): boolean {
+    return this.temper === 'honest' || this.temper === 'unreachable'
+  }
+
   get isAlive(): boolean {
     return !this.clock.isDead && !this.hasEnded
   }
 
   get isConnected(): boolean {
     return this.#wire?.isOpen === true
+  }
+
+  get wire(): ControlWire | undefined {
+    return this.#wire
+  }
+
+  heldOf(job: JobId): VersionRef | undefined {
+    return this.#held.get(job)
+  }
+
+  /** It says so itself: a session that begins anew may hold less than the one before. */
+  holds(job: JobId, version: VersionRef | undefined): void {
+    if (version === undefined) this.#held.delete(job)
+    else this.#held.set(job, version)
   }
 
   loseSocket(): void {
@@ -107,10 +166,17 @@ export class VolunteerProcess {
     void this.#volunteer.stop()
   }
 
+  /** The coordinator gets this as if this volunteer had sent it. */
+  forge(message: OnWire<ToCoordinator>): void {
+    if (this.isConnected) this.#wire?.forge(encode(message))
+  }
+
   #ended(): void {
+    if (this.hasEnded || this.clock.isDead) return
     this.hasEnded = true
     this.clock.kill()
     if (this.member !== undefined) this.#world.air.leave(this.member)
+    this.#world.ended(this)
   }
 
   #host(): VolunteerHost {
@@ -121,75 +187,117 @@ export class VolunteerProcess {
       clock,
       coordinatorUrl: `http://${NAME}`,
       signer: async () => signerOf(this.seat),
-      createExecutor: async () => new CountingExecutor(clock, dice, scenario.computeMs),
+      createExecutor: async () => new CountingExecutor({ volunteer: this, world: this.#world }),
       sendRequest: this.#sendRequest,
       dialCoordinator: async () => this.#dial(),
       openPeerNetwork: async (access) => {
         this.member = access.self
-        return this.#world.air.join(access.self, clock, access.linkOpenMs ?? scenario.timing.linkOpenMs)
+        return this.#world.air.join(access.self, clock, {
+          linkOpenMs: access.linkOpenMs ?? scenario.timing.linkOpenMs,
+          isMute: this.temper === 'unreachable',
+        })
       },
       dialRelay: async () => {
+        await clock.sleep(dice.between(1, MOST_MS))
         throw new GridError('coordinator-lost', 'nothing is relayed here')
       },
-      shards: memoryCache(),
-      witness: () => this.#witness(),
+      shards: cacheIn(this.cache),
+      witness: ({ id }) => this.#witness(this.#world.run(id)),
     }
   }
 
   async #dial(): Promise<ControlWire['near']> {
     const coordinator = await this.#reach()
-    const wire = new ControlWire(this.clock, coordinator.clock, this.#world.dice)
+    if (this.#world.time.now < this.#world.noNetworkUntil)
+      throw new GridError('coordinator-lost', 'there is no network')
+    const wire = new ControlWire({
+      member: this.clock,
+      coordinator: coordinator.clock,
+      dice: this.#world.dice,
+      tap: this.#tap(coordinator),
+    })
     this.#wire = wire
+    this.coordinator = coordinator
     coordinator.admit(wire.far)
     return wire.near
   }
 
-  /** @throws GridError 'coordinator-lost' */
+  #tap(coordinator: CoordinatorProcess): Tap {
+    const { observer } = this.#world
+    return {
+      sent: (text) => observer.sent(coordinator, this, JSON.parse(text) as OnWire<ToVolunteer>),
+      heard: (text) => observer.heard(this, JSON.parse(text) as OnWire<ToVolunteer>),
+      said: (text) => {
+        const message = JSON.parse(text) as OnWire<ToCoordinator>
+        const leaving = observer.said(this, message)
+        return leaving === message ? text : leaving && encode(leaving)
+      },
+    }
+  }
+
+  /** The newest coordinator; now and then one that was replaced and does not know it yet. @throws GridError 'coordinator-lost' */
   async #reach(): Promise<CoordinatorProcess> {
-    await this.clock.sleep(this.#world.dice.between(1, MOST_MS))
-    const { coordinator } = this.#world
-    if (coordinator?.isOpen !== true) throw new GridError('coordinator-lost', 'no coordinator answers')
+    const { dice } = this.#world
+    await this.clock.sleep(dice.between(1, MOST_MS))
+    const { answering } = this.#world
+    const coordinator = answering.length > 1 && dice.chance(STALE) ? answering[0] : answering.at(-1)
+    if (coordinator === undefined) throw new GridError('coordinator-lost', 'no coordinator answers')
     return coordinator
   }
 
   #sendRequest: SendRequest = async (url, asked) => {
-    const { dice, scenario } = this.#world
+    const { dice, scenario, counts, time } = this.#world
+    const path = url.slice(`http://${NAME}`.length)
     const coordinator = await this.#reach()
+    const isUpload = asked.method === 'PUT'
+    if (isUpload) await this.clock.sleep(dice.between(0, scenario.uploadMs))
     asked.signal.throwIfAborted()
-    const answer = await coordinator.request(url.slice(`http://${NAME}`.length), asked)
-    await this.clock.sleep(dice.between(1, MOST_MS))
+    if (
+      answersNothing(this, asked.method ?? 'GET', path, scenario) ||
+      time.now < Math.max(this.cutOffUntil, this.#world.noNetworkUntil)
+    )
+      throw new GridError('coordinator-lost', 'the request was lost')
+    const answer = await coordinator.request(path, asked)
+    this.#world.observer.answered(this, asked.method ?? 'GET', path, answer)
+    await this.clock.sleep(dice.between(1, isUpload ? MOST_MS : scenario.transferMs))
     asked.signal.throwIfAborted()
-    if (dice.chance(scenario.lostAnswers)) throw new GridError('coordinator-lost', 'the answer was lost')
-    return answer
+    if (!dice.chance(scenario.lostAnswers)) return answer
+    counts.lostAnswers++
+    throw new GridError('coordinator-lost', 'the answer was lost')
   }
 
-  #witness(): StepWitness {
-    const { ledger, violations } = this.#world
+  #witness(run: WatchedRun): StepWitness {
+    const { violations, observer } = this.#world
+    const { ledger, genesis } = run
+    const { id } = run.job.stored
+    const applied = (record: StepRecord, sum: Float32Array): void => {
+      if (!this.isAlive) return
+      const parent = record.v === 1 ? genesis : (this.#held.get(id) ?? genesis) // version 0 comes from the seed
+      if (record.v !== parent.v + 1)
+        return violations.report('I6', `${this.name} applies version ${record.v} and holds ${parent.v}`)
+      ledger.checkSum(this.name, record, sum)
+      const version = extend(parent, record)
+      this.#held.set(id, version)
+      ledger.record(parent, record, version)
+      run.agree(this.name, record, version)
+      observer.applied(this, run, record)
+    }
     return {
-      applied: (record, sum) => {
-        if (!this.isAlive) return
-        const first = genesisOf(this.#world.job)
-        const parent = record.v === 1 ? first : (this.held ?? first) // version 0 comes from the seed: no state is taken over
-        if (record.v !== parent.v + 1)
-          return violations.report('I6', `${this.name} applies version ${record.v} and holds ${parent.v}`)
-        ledger.checkSum(this.name, record, sum)
-        this.held = extend(parent, record)
-        ledger.record(parent, record, this.held)
-        this.#world.agree(this, record, this.held)
-      },
+      applied,
       adopted: (version, state) => {
         if (!this.isAlive) return
         if (ledger.counts(version) === undefined)
           return violations.report('I6', `${this.name} takes over version ${version.v}, which no member made`)
         ledger.checkState(this.name, state(), version)
-        if (this.held === undefined || !sameVersion(this.held, version)) this.held = version
+        observer.adopted(this, run, version)
+        const held = this.#held.get(id)
+        if (held === undefined || !sameVersion(held, version)) this.#held.set(id, version)
       },
     }
   }
 }
 
-/** Forgets all when its process ends. */
-function memoryCache(): ShardCache {
-  const kept = new Map<string, Uint8Array>()
+/** What a process keeps for the next one at its seat. */
+export function cacheIn(kept: Map<string, Uint8Array>): ShardCache {
   return { get: async (name) => kept.get(name), put: async (name, bytes) => void kept.set(name, bytes.slice()) }
 }

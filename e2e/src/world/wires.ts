@@ -26,6 +26,8 @@ class Lane {
   readonly #dice: Dice
   #lastAt = 0
   isBroken = false
+  /** ms: nothing arrives before */
+  heldUntil = 0
 
   constructor(to: VirtualProcess, dice: Dice) {
     this.#to = to
@@ -35,7 +37,7 @@ class Lane {
   /** `notBefore`: ms, when what holds it back is over */
   carry(act: () => void, notBefore = 0): void {
     const now = this.#to.now()
-    this.#lastAt = Math.max(this.#lastAt, notBefore, now + this.#dice.between(LEAST_MS, MOST_MS))
+    this.#lastAt = Math.max(this.#lastAt, this.heldUntil, notBefore, now + this.#dice.between(LEAST_MS, MOST_MS))
     this.#to.timer(this.#lastAt - now, () => this.isBroken || act())
   }
 }
@@ -69,22 +71,41 @@ export class CoordinatorEnd extends EventEmitter {
   }
 }
 
+interface WireParts {
+  readonly member: VirtualProcess
+  readonly coordinator: VirtualProcess
+  readonly dice: Dice
+  readonly tap: Tap
+}
+
+/** Hears what passes a control socket, before it does. What it answers false or undefined to is lost. */
+export interface Tap {
+  /** the coordinator sends it */
+  sent(text: string): boolean
+  /** it reaches the volunteer */
+  heard(text: string): boolean
+  /** the volunteer sends it; what leaves in its place */
+  said(text: string): string | undefined
+}
+
 export class ControlWire {
   readonly near: CoordinatorSocket
   readonly far = new CoordinatorEnd(this)
   readonly member: VirtualProcess
   readonly #up: Lane
   readonly #down: Lane
+  readonly #tap: Tap
   #isOpen = true
 
-  constructor(member: VirtualProcess, coordinator: VirtualProcess, dice: Dice) {
+  constructor({ member, coordinator, dice, tap }: WireParts) {
     this.member = member
+    this.#tap = tap
     this.#up = new Lane(coordinator, dice)
     this.#down = new Lane(member, dice)
     this.near = {
       onMessage: undefined,
       onClose: undefined,
-      send: (text) => this.#isOpen && this.#up.carry(() => this.far.emit('message', Buffer.from(text), false)),
+      send: (text) => this.#toCoordinator(text),
       close: () => this.#endOfMember(1000),
     }
   }
@@ -93,8 +114,26 @@ export class ControlWire {
     return this.#isOpen
   }
 
+  /** As if the volunteer had sent it. */
+  #toCoordinator(text: string): void {
+    const leaving = this.#isOpen ? this.#tap.said(text) : undefined
+    if (leaving !== undefined && this.isOpen) this.forge(leaving)
+  }
+
+  /** The coordinator gets this as if the volunteer had sent it. */
+  forge(text: string): void {
+    this.#up.carry(() => this.far.emit('message', Buffer.from(text), false))
+  }
+
+  /** Nothing passes before, ms. */
+  stall(until: number): void {
+    this.#up.heldUntil = until
+    this.#down.heldUntil = until
+  }
+
   toVolunteer(text: string): void {
-    this.#down.carry(() => this.near.onMessage?.(text))
+    if (!this.#tap.sent(text)) return
+    this.#down.carry(() => this.#tap.heard(text) && this.near.onMessage?.(text))
   }
 
   ping(): void {
@@ -157,8 +196,8 @@ export class Air {
     this.mayTalk = mayTalk
   }
 
-  join(self: MemberId, process: VirtualProcess, linkOpenMs: number): PeerNetwork {
-    const network = new AirNetwork({ self, process, air: this, linkOpenMs })
+  join(self: MemberId, process: VirtualProcess, { linkOpenMs, isMute }: Joining): PeerNetwork {
+    const network = new AirNetwork({ self, process, air: this, linkOpenMs, isMute })
     this.#networks.set(self, network)
     return network
   }
@@ -177,6 +216,17 @@ export class Air {
     this.#cuts.set(pairOf(a, b), until)
   }
 
+  /** All its links are as if cut, ms. */
+  isolate(member: MemberId, until: number): void {
+    for (const other of this.#networks.keys()) if (other !== member) this.cut(member, other, until)
+  }
+
+  /** What is open between them closes, and may open again at once. */
+  breakLink(a: MemberId, b: MemberId): void {
+    this.find(a)?.brokeTo(b)
+    this.find(b)?.brokeTo(a)
+  }
+
   /** ms: nothing passes between them before. */
   openAt(a: MemberId, b: MemberId): number {
     return this.#cuts.get(pairOf(a, b)) ?? 0
@@ -191,12 +241,17 @@ function pairOf(a: MemberId, b: MemberId): string {
   return a < b ? `${a} ${b}` : `${b} ${a}`
 }
 
-interface NetworkParts {
+interface Joining {
+  /** ms */
+  readonly linkOpenMs: number
+  /** no link to it ever opens */
+  readonly isMute: boolean
+}
+
+interface NetworkParts extends Joining {
   readonly self: MemberId
   readonly process: VirtualProcess
   readonly air: Air
-  /** ms */
-  readonly linkOpenMs: number
 }
 
 class AirNetwork implements PeerNetwork {
@@ -204,7 +259,7 @@ class AirNetwork implements PeerNetwork {
   readonly process: VirtualProcess
   readonly #parts: NetworkParts
   #expected: ReadonlySet<MemberId> = new Set()
-  readonly #channels = new Set<AirChannel>()
+  readonly #channels = new Map<AirChannel, MemberId>()
 
   constructor(parts: NetworkParts) {
     this.#parts = parts
@@ -219,7 +274,13 @@ class AirNetwork implements PeerNetwork {
       await process.sleep(2 * air.dice.between(LEAST_MS, MOST_MS), signal)
       signal.throwIfAborted()
       const other = air.find(peer)
-      if (other?.isOpenTo(self) !== true || !air.mayTalk(self, peer) || air.openAt(self, peer) > process.now()) continue
+      if (
+        this.#parts.isMute ||
+        other?.isOpenTo(self) !== true ||
+        !air.mayTalk(self, peer) ||
+        air.openAt(self, peer) > process.now()
+      )
+        continue
       return this.#link(other, peer)
     }
     throw new GridError('link-timeout', `no link to ${peer} within ${linkOpenMs} ms`)
@@ -233,14 +294,14 @@ class AirNetwork implements PeerNetwork {
     const [near, far] = [new ChannelLink(peer, there), new ChannelLink(self, back)]
     there.connect(near, far)
     back.connect(far, near)
-    this.#channels.add(there)
-    other.#channels.add(back)
+    this.#channels.set(there, peer)
+    other.#channels.set(back, self)
     other.process.timer(0, () => other.onLink?.(far))
     return near
   }
 
   isOpenTo(member: MemberId): boolean {
-    return this.onLink !== undefined && this.#expected.has(member)
+    return !this.#parts.isMute && this.onLink !== undefined && this.#expected.has(member)
   }
 
   expect(members: readonly MemberId[]): void {
@@ -251,7 +312,11 @@ class AirNetwork implements PeerNetwork {
 
   /** The far ends learn of it. */
   broke(reason: string): void {
-    for (const channel of this.#channels) channel.close(reason)
+    for (const channel of this.#channels.keys()) channel.close(reason)
+  }
+
+  brokeTo(peer: MemberId): void {
+    for (const [channel, other] of this.#channels) if (other === peer) channel.close('the link broke')
   }
 
   stop(): void {

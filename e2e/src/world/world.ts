@@ -1,50 +1,45 @@
-// START HERE: one seed, one grid of production's own shells on virtual time: a coordinator over its journal, and
+// START HERE: one seed, one grid of production's own shells on virtual time: coordinators over a data folder, and
 // volunteers, with faults between and in them. The invariants are those of docs/RULES.md.
-import { createHash } from 'node:crypto'
-import type { JournalRow } from '@starling-grid/coordinator/shell'
-import { decodeVersionState } from '@starling-grid/model'
-import { type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
-import { Chronicle } from './chronicle.ts'
-import { CoordinatorProcess, Disk } from './coordinator-process.ts'
+import type { JobId, StepRecord } from '@starling-grid/protocol'
+import { CoordinatorProcess } from './coordinator-process.ts'
 import { type Counts, noCounts } from './counts.ts'
 import { Dice } from './dice.ts'
-import { gridFault, type GridFault } from './faults.ts'
-import type { Replica } from './history.ts'
-import { genesisOf, type GridJob, gridJob } from './job.ts'
-import { Ledger } from './ledger.ts'
+import { Disk } from './disk.ts'
+import { type Fault, Faults } from './faults/faults.ts'
+import { gridJob, type JobShape } from './job.ts'
+import { Observer } from './observer.ts'
 import { checkReplay } from './replay.ts'
 import { gridScenario, type GridScenario, type GridOptions } from './scenario.ts'
 import { seeded } from './seeded.ts'
 import { type Violation, Violations } from './violations.ts'
 import { VirtualTime } from './virtual-time.ts'
-import { VolunteerProcess } from './volunteer-process.ts'
+import { type Temper, VolunteerProcess } from './volunteer-process.ts'
+import { WatchedRun } from './watched-run.ts'
 import { Air } from './wires.ts'
 
 /** I9: ms that a grid may take after its last fault */
 const CALM_MS = 900_000
 /** ms between looks at whether the run is over */
 const LOOK_MS = 500
-/** Codes that honest members are never answered with. */
-const NEVER: ReadonlySet<string> = new Set([
-  'message-malformed',
-  'message-unexpected',
-  'message-too-large',
-  'identity-unproven',
-  'model-hash',
-  'rate-exceeded',
-])
+/** ms until the supervisor of a process that ended by itself starts another */
+const RESTART_MS = 3000
+/** ms until the supervisor of a coordinator that died starts another */
+const MIN_RESTART_MS = 100
+const COORDINATOR_RESTART_MS = 8000
 
 export interface GridOutcome {
   readonly scenario: GridScenario
   readonly violation: Violation | undefined
   readonly counts: Counts
+  /** of the first run */
   readonly records: readonly StepRecord[]
   /** virtual ms */
   readonly ms: number
   readonly events: number
-  readonly faults: readonly GridFault[]
+  readonly faults: readonly Fault[]
   /** SHA-256 of every durable row: equal for equal seeds */
   readonly fingerprint: string
+  readonly story: readonly string[]
 }
 
 export class World {
@@ -52,67 +47,133 @@ export class World {
   readonly time = new VirtualTime()
   readonly dice: Dice
   readonly violations = new Violations(new Set())
-  readonly job: GridJob
-  readonly ledger: Ledger
+  readonly runs = new Map<JobId, WatchedRun>()
   readonly air: Air
   readonly disk: Disk
   readonly counts = noCounts()
-  readonly faults: GridFault[] = []
-  readonly #chronicle: Chronicle
+  readonly observer: Observer
+  readonly faults: Faults
   readonly #outside = this.time.process()
+  readonly #coordinators: CoordinatorProcess[] = []
   readonly #volunteers = new Map<number, VolunteerProcess>()
-  /** generation and version → its id */
-  readonly #made = new Map<string, VersionRef>()
-  readonly #fingerprint = createHash('sha256')
-  coordinator: CoordinatorProcess | undefined
+  /** seat → what its cache holds when its process ended */
+  readonly #caches = new Map<number, Map<string, Uint8Array>>()
+  readonly #story: ((line: () => string) => void) | undefined
+  readonly #lines: string[] = []
+  /** ms: no socket opens before */
+  noNetworkUntil = 0
 
-  constructor(scenario: GridScenario, dice: Dice) {
+  constructor(scenario: GridScenario, dice: Dice, isTold = false) {
     this.scenario = scenario
     this.dice = dice
-    this.job = gridJob(scenario.shape)
-    this.ledger = new Ledger(this.job, scenario.shape.blocks, this.violations)
-    this.disk = new Disk(scenario.diskMs)
-    this.air = new Air(dice, (a, b) => this.coordinator?.mayTalk(a, b) ?? false)
-    const config = { blocks: scenario.shape.blocks, epochs: scenario.shape.epochs, mode: scenario.shape.mode }
-    this.#chronicle = new Chronicle(
-      { ...config, genesis: genesisOf(this.job) },
-      {
-        history: this.ledger,
-        violations: this.violations,
-        counts: this.counts,
-        replicaOf: (blob) => this.#replicaOf(blob),
-      },
-    )
-    this.disk.onRows = (rows) => this.#durable(rows)
+    this.disk = new Disk(scenario, this.counts)
+    this.air = new Air(dice, (a, b) => this.#coordinators.some((coordinator) => coordinator.mayTalk(a, b)))
+    this.observer = new Observer(this)
+    this.faults = new Faults(this)
+    if (isTold) this.#story = (line) => this.#lines.push(`${(this.time.now / 1000).toFixed(3)} s  ${line()}`)
+    this.disk.onRows = (job, rows) => {
+      const run = this.run(job)
+      for (const row of rows) {
+        this.tell(() => `journal of ${job}: ${JSON.stringify(row.entry).slice(0, 240)}`)
+        this.observer.written(run, row)
+        run.durable([row])
+      }
+    }
   }
 
-  async run(): Promise<void> {
-    await this.disk.store.createJob(this.job.stored)
-    for (const bytes of this.job.shards.values()) await this.disk.blobs.put(bytes)
+  async live(): Promise<void> {
+    await this.#prepare(this.scenario.shape)
     this.startCoordinator()
     for (let seat = 0; seat < this.scenario.seats; seat++)
       this.#outside.timer(this.dice.between(0, 4000), () => this.arrive(seat))
-    this.#outside.timer(this.scenario.faultEveryMs, () => this.#strike())
-    await this.time.run(() => this.#isOver, this.scenario.faults * this.scenario.faultEveryMs * 2 + CALM_MS)
-    if (!this.#isOver) this.violations.report('I9', `not finished ${CALM_MS / 1000} s after the last fault`)
+    this.faults.begin()
+    this.time.afterEach = () => this.observer.look()
+    await this.time.run(() => this.isOver, this.faults.longestMs + CALM_MS)
+    if (!this.isOver) this.violations.report('I9', `not finished ${CALM_MS / 1000} s after the last fault`)
     await this.#checkReplay()
     for (const volunteer of this.#volunteers.values()) volunteer.kill()
-    this.coordinator?.kill()
+    for (const coordinator of this.#coordinators) coordinator.kill()
   }
 
-  get #isOver(): boolean {
-    return this.violations.first !== undefined || this.#chronicle.finished
+  /** Its dataset is there, and its rows are watched. */
+  async #prepare(shape: JobShape, id = 'simulated'): Promise<WatchedRun> {
+    const run = new WatchedRun(gridJob(shape, id), this)
+    this.runs.set(run.job.stored.id, run)
+    for (const bytes of run.job.shards.values()) await this.disk.blobs.put(bytes)
+    if (this.runs.size === 1) await this.disk.createJob(run.job.stored)
+    return run
   }
+
+  /** An owner hands another job in; its members work on it first. False: no coordinator takes it. */
+  async submit(shape: JobShape): Promise<boolean> {
+    const { coordinator } = this
+    if (coordinator?.isOpen !== true || this.disk.fails(this.time.now)) return false
+    const run = await this.#prepare(shape, `simulated-${this.runs.size}`)
+    this.counts.jobs++
+    await coordinator.runs.begin(run.job.stored).catch((error: unknown) => {
+      this.tell(() => `the job waits in the folder: ${String(error)}`)
+    })
+    return true
+  }
+
+  get isOver(): boolean {
+    return this.violations.first !== undefined || [...this.runs.values()].every(({ finished }) => finished)
+  }
+
+  /** @throws Error when there is no such job */
+  run(job: JobId): WatchedRun {
+    const run = this.runs.get(job)
+    if (run === undefined) throw new Error(`internal: rows of job ${job}, which was never submitted`)
+    return run
+  }
+
+  tell(line: () => string): void {
+    this.#story?.(line)
+  }
+
+  // ---- volunteers ----
 
   get volunteers(): readonly VolunteerProcess[] {
     return [...this.#volunteers.values()].filter(({ isAlive }) => isAlive)
   }
 
-  arrive(seat: number): void {
-    if (this.#chronicle.finished) return
-    const volunteer = new VolunteerProcess(this, seat)
+  /** Also of those that are gone. */
+  volunteerAt(seat: number): VolunteerProcess | undefined {
+    return this.#volunteers.get(seat)
+  }
+
+  /** A process begins at this seat; where members come back warm it finds what the one before it kept. */
+  arrive(seat: number, temper: Temper = 'honest'): VolunteerProcess | undefined {
+    if (this.isOver) return undefined
+    const isWarm = temper !== 'honest' || (this.scenario.warm && this.#volunteers.get(seat)?.temper !== 'liar')
+    const cache = (isWarm ? this.#caches.get(seat) : undefined) ?? new Map<string, Uint8Array>()
+    this.#caches.set(seat, cache)
+    const volunteer = new VolunteerProcess(this, { seat, cache, temper })
     this.#volunteers.set(seat, volunteer)
     volunteer.start()
+    return volunteer
+  }
+
+  /** Unless another one came before. */
+  arriveInPlaceOf(volunteer: VolunteerProcess, temper?: Temper): void {
+    if (this.#volunteers.get(volunteer.seat) === volunteer && !volunteer.isAlive) this.arrive(volunteer.seat, temper)
+  }
+
+  /** Its process ended by itself; another one comes. */
+  ended(volunteer: VolunteerProcess): void {
+    this.later(this.dice.between(LOOK_MS, RESTART_MS), () => this.arriveInPlaceOf(volunteer))
+  }
+
+  // ---- coordinators ----
+
+  /** The newest. */
+  get coordinator(): CoordinatorProcess | undefined {
+    return this.#coordinators.at(-1)
+  }
+
+  /** Those that answer: the newest, and one that does not know yet that it was replaced. */
+  get answering(): readonly CoordinatorProcess[] {
+    return this.#coordinators.filter(({ isOpen }) => isOpen)
   }
 
   /** In the place of one that died, or against one that lives. */
@@ -122,23 +183,47 @@ export class World {
       disk: this.disk,
       dice: this.dice,
       timing: this.scenario.timing,
-      onRefused: (code, what) => {
-        if (NEVER.has(code)) this.violations.report('refusal', `${code}: ${what}`)
-      },
-      onTrouble: (text) => {
-        if (/defect|cannot be opened|internal/.test(text)) this.violations.report('replay', text)
-      },
-      onDeposed: () => this.later(LOOK_MS, () => this.coordinator === coordinator && this.startCoordinator()),
+      onRefused: (code, what) => this.observer.refused(code, what),
+      onTrouble: (text) => this.observer.troubled(text),
+      onDeposed: () => this.#restartUnlessReplaced(coordinator),
+      onWrite: () => this.faults.onMoment(coordinator),
     })
-    this.coordinator = coordinator
-    coordinator.start().catch((error: unknown) => this.#failedToStart(coordinator, error))
+    this.#coordinators.push(coordinator)
+    this.tell(() => `coordinator ${this.#coordinators.length} starts`)
+    coordinator.start().then(
+      () => this.observer.opened(coordinator),
+      (error: unknown) => this.#failedToStart(coordinator, error),
+    )
+  }
+
+  /** All of them, for good. */
+  killCoordinators(): void {
+    for (const coordinator of this.#coordinators) this.#kill(coordinator)
+  }
+
+  /** Its supervisor starts another one. */
+  crashCoordinator(coordinator: CoordinatorProcess): void {
+    this.#kill(coordinator)
+    this.later(this.dice.between(MIN_RESTART_MS, COORDINATOR_RESTART_MS), () => {
+      if (this.coordinator === coordinator) this.startCoordinator()
+    })
+  }
+
+  /** Its sockets break. */
+  #kill(coordinator: CoordinatorProcess): void {
+    coordinator.kill()
+    for (const volunteer of this.volunteers) if (volunteer.coordinator === coordinator) volunteer.loseSocket()
   }
 
   /** Its disk failed: it is started again by hand. */
   #failedToStart(coordinator: CoordinatorProcess, error: unknown): void {
-    if (!this.disk.fails(this.time.now))
+    if (!this.disk.fails(this.time.now) && !String(error).includes('nothing can be written'))
       this.violations.report('replay', `a coordinator cannot start: ${String(error)}`)
     coordinator.kill()
+    this.#restartUnlessReplaced(coordinator)
+  }
+
+  #restartUnlessReplaced(coordinator: CoordinatorProcess): void {
     this.later(LOOK_MS, () => this.coordinator === coordinator && this.startCoordinator())
   }
 
@@ -146,64 +231,35 @@ export class World {
     this.#outside.timer(ms, act)
   }
 
-  #strike(): void {
-    if (this.faults.length >= this.scenario.faults || this.#isOver) return
-    this.faults.push(gridFault(this))
-    this.#outside.timer(this.dice.between(1, 2 * this.scenario.faultEveryMs), () => this.#strike())
-  }
-
-  /** I2: members of one generation that hold the same step hold the same version. */
-  agree({ name }: VolunteerProcess, { generation, v }: StepRecord, version: VersionRef): void {
-    const known = this.#made.get(`${generation} ${v}`)
-    this.#made.set(`${generation} ${v}`, version)
-    if (known !== undefined && known.id !== version.id)
-      this.violations.report('I2', `${name} makes another version ${v} in generation ${generation} than others`)
-  }
-
-  #durable(rows: readonly JournalRow[]): void {
-    for (const { entry } of rows) {
-      this.#fingerprint.update(JSON.stringify(entry))
-      this.#chronicle.observe(entry)
-    }
-  }
-
-  #replicaOf(blob: Sha256): Replica | undefined {
-    const bytes = this.disk.kept.get(blob)
-    if (bytes === undefined) return undefined
-    const { version, parameters } = decodeVersionState(bytes, this.job.form)
-    const counts = this.ledger.counts(version)
-    const isTrue = counts !== undefined && this.ledger.holds(version, parameters)
-    return { version, counts: isTrue ? counts : new Float32Array(this.ledger.length).fill(Number.NaN) }
-  }
-
   /** R1: when nothing waits for the disk, its rows make what the coordinator knows. */
   async #checkReplay(): Promise<void> {
-    const run = this.coordinator?.runs.shown()
-    if (run === undefined || this.violations.first !== undefined) return
-    const rows = await this.disk.store.load(this.job.stored.id)
-    checkReplay(this, { state: run.state }, rows)
+    if (this.violations.first !== undefined) return
+    for (const host of this.coordinator?.runs.list().filter(({ history }) => !history.isReleased) ?? [])
+      checkReplay(this, host, await this.disk.load(host.job.id))
   }
 
   outcome(): GridOutcome {
+    const [first] = this.runs.values()
     return {
       scenario: this.scenario,
       violation: this.violations.first,
       counts: this.counts,
-      records: this.#chronicle.records,
+      records: first?.chronicle.records ?? [],
       ms: this.time.now,
       events: this.time.events,
-      faults: this.faults,
-      fingerprint: this.#fingerprint.digest('hex'),
+      faults: this.faults.struck,
+      fingerprint: [...this.runs.values()].map(({ fingerprint }) => fingerprint).join(' '),
+      story: this.#lines,
     }
   }
 }
 
-/** The whole life of one grid. */
-export async function simulateGrid(seed: number, options: GridOptions = {}): Promise<GridOutcome> {
+/** The whole life of one grid. `isTold`: with a line for all that happens. */
+export async function simulateGrid(seed: number, options: GridOptions = {}, isTold = false): Promise<GridOutcome> {
   const dice = new Dice(Math.imul(seed, 0x9e3779b1) ^ 0x5eed)
   return seeded(dice, async () => {
-    const world = new World(gridScenario(seed, dice, options), dice)
-    await world.run()
+    const world = new World(gridScenario(seed, dice, options), dice, isTold)
+    await world.live()
     return world.outcome()
   })
 }

@@ -1,0 +1,31 @@
+// What a member that is connected can fail to do for the whole run; the others must finish without it.
+import type { ToVolunteer } from '@starling-grid/protocol'
+import type { GridScenario } from './scenario.ts'
+import type { VolunteerProcess } from './volunteer-process.ts'
+
+export const DEFECTS = ['deaf', 'no-uploads', 'no-downloads', 'no-validation'] as const
+export type Defect = (typeof DEFECTS)[number]
+
+/** Of the first seat. */
+function has(defect: Defect, { seat }: VolunteerProcess, scenario: GridScenario): boolean {
+  return seat === 0 && scenario.defect === defect
+}
+
+/** Its request never gets an answer. */
+export function answersNothing(
+  volunteer: VolunteerProcess,
+  method: string,
+  path: string,
+  scenario: GridScenario,
+): boolean {
+  if (method === 'PUT') return has('no-uploads', volunteer, scenario)
+  return method === 'GET' && path.includes('/versions/') && has('no-downloads', volunteer, scenario)
+}
+
+/** It joins, and hears nothing of what the run says. */
+const GREETINGS: ReadonlySet<string> = new Set<ToVolunteer['type']>(['challenge', 'welcome', 'job', 'ice-servers'])
+
+export function hears(volunteer: VolunteerProcess, type: ToVolunteer['type'], scenario: GridScenario): boolean {
+  if (has('deaf', volunteer, scenario)) return GREETINGS.has(type)
+  return type !== 'validate' || !has('no-validation', volunteer, scenario)
+}
