@@ -219,7 +219,7 @@ test('threat 58: no terms, view, record or exported model holds an owner token, 
       assert.equal(text.includes(secret), false, secret)
 })
 
-test('an exported model is encoded once, and every reader gets the same bytes', async () => {
+test('an exported model is encoded once, HEAD tells its length before, and every reader gets the same bytes', async () => {
   const blobs = memoryBlobs()
   const read: string[] = []
   const counted: BlobStore = {
@@ -245,6 +245,8 @@ test('an exported model is encoded once, and every reader gets the same bytes', 
   )
   assert.equal(encodings(), before + 1, 'three who ask at once wait for one encoding')
   assert.deepEqual(bodies[1], bodies[0])
+  const told = new Set(heads.map(({ headers }) => Number(headers.get('content-length'))))
+  assert.deepEqual(told, new Set([bodies[0]?.byteLength]), 'its length, before the first encoding')
   const again = await fetch(path, { method: 'HEAD', headers: OWNER })
   assert.equal(Number(again.headers.get('content-length')), bodies[0]?.byteLength)
   const etag = again.headers.get('etag') ?? assert.fail()

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import {
   decodeVersionState,
   encodeVersionState,
+  exportBytes,
   exportModel,
   initialVersionState,
   maxVersionBytes,
@@ -125,7 +126,9 @@ test('parameters alone come back, and an export carries what torch expects and w
     spec: JSON.stringify(spec),
     accuracy: '0.5',
   })
-  const { metadata: ofText } = readSafetensors(exportModel({ spec, layout, version, parameters, vocabulary: ' aé🦓' }))
+  const text = { spec, layout, version, parameters, vocabulary: ' aé🦓', accuracy: 0.25, accuracyConfirmed: false }
+  const { metadata: ofText } = readSafetensors(exportModel(text))
+  assert.equal(exportBytes(text), exportModel(text).byteLength)
   assert.equal(ofText['vocabulary'], ' aé🦓')
 })
 

@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads'
 import {
   decodeVersionState,
   encodeVersionState,
-  type ExportedModel,
+  type ExportHeader,
   exportModel,
   initialVersionState,
   type VersionForm,
@@ -14,11 +14,14 @@ import { GridError, isErrorCode, isGridError, type VersionRef } from '@starling-
 
 /** Bytes of parameters from which a thread is worth its start of some 0.3 s: below, an encoding takes a few ms. */
 const OWN_THREAD_BYTES = 4 * 1024 * 1024
+/** What an export says of its version beside the parameters. */
+export type Known = Pick<ExportHeader, 'accuracy' | 'accuracyConfirmed' | 'vocabulary'>
+
 export type EncodingTask = { readonly form: VersionForm; readonly version: VersionRef } & (
   | {
       readonly type: 'export'
       readonly state: Uint8Array
-      readonly known: Pick<ExportedModel, 'accuracy' | 'accuracyConfirmed' | 'vocabulary'>
+      readonly known: Known
     }
   | { readonly type: 'seed'; readonly seed: number }
   /** answered with the same bytes when they are this version */

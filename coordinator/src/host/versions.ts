@@ -1,6 +1,6 @@
 // Versions of one run as bytes: what members upload, what volunteers and owners download, and which blobs are no longer
 // needed.
-import { maxVersionBytes, parameterParts, type VersionState } from '@starling-grid/model'
+import { exportBytes, maxVersionBytes, parameterParts, type VersionState } from '@starling-grid/model'
 import {
   GridError,
   isGridError,
@@ -20,7 +20,7 @@ import { KEPT_CHECKPOINTS } from '../run/history/kept.ts'
 import { summary, validationBlocks } from '../run/history/validation.ts'
 import { newestCheckpoint } from '../run/journal-replay.ts'
 import type { Checkpoint, RunState } from '../run/state.ts'
-import { decoded, encoded } from './encoding.ts'
+import { decoded, encoded, type Known } from './encoding.ts'
 import type { KeptFiles } from './kept-files.ts'
 
 /** ms after which an upload that became no checkpoint never will */
@@ -30,8 +30,7 @@ const UPLOAD_LIFE_MS = 120_000
 export interface Exported {
   readonly version: VersionRef
   readonly etag: string
-  /** undefined before it is encoded */
-  readonly bytes: number | undefined
+  readonly bytes: number
   readonly stored: () => Promise<Stored>
 }
 
@@ -185,8 +184,10 @@ export class Versions {
     const measured = config.validationBlocks > 0 && (validated.get(version.id)?.size ?? 0) >= validationBlocks(state)
     const etag = measured ? `${version.id}-validated` : version.id
     const slot = `${job.id} export`
-    const stored = (): Promise<Stored> => files.file(slot, etag, () => this.#encodeExport(checkpoint, measured))
-    return { version, etag, bytes: files.peek(slot, etag)?.bytes, stored }
+    const known = this.#knownOf(version, measured)
+    const stored = (): Promise<Stored> => files.file(slot, etag, () => this.#encodeExport(checkpoint, known))
+    const bytes = files.peek(slot, etag)?.bytes ?? exportBytes({ ...job.form, version, ...known })
+    return { version, etag, bytes, stored }
   }
 
   /** Checkpoints whose bytes are kept, the oldest first: whole states, as members upload them. */
@@ -201,17 +202,21 @@ export class Versions {
     return kept
   }
 
-  async #encodeExport(checkpoint: Checkpoint, measured: boolean): Promise<Uint8Array> {
+  #knownOf({ id }: VersionRef, measured: boolean): Known {
     const { state, job } = this.#parts
-    const { version } = checkpoint
     const { vocabulary } = job.manifest
-    const { accuracy, confirmed } = summary(state, version.id)
-    const known = {
+    const { accuracy, confirmed } = summary(state, id)
+    return {
       ...(measured ? { accuracy, accuracyConfirmed: confirmed } : {}),
       ...(vocabulary === undefined ? {} : { vocabulary }),
     }
+  }
+
+  #encodeExport(checkpoint: Checkpoint, known: Known): Promise<Uint8Array> {
+    const { form } = this.#parts.job
+    const { version } = checkpoint
     return this.#reading(checkpoint, async () =>
-      encoded({ type: 'export', form: job.form, version, state: await this.bytesOf(checkpoint), known }),
+      encoded({ type: 'export', form, version, state: await this.bytesOf(checkpoint), known }),
     )
   }
 
