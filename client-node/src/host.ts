@@ -59,6 +59,7 @@ export function createNodeHost({
     limits,
     relaysOnly,
     declined: keptText('declined-jobs.json'),
+    uploaded: keptText('uploaded.json'),
     signer: openSigner,
     openPeerNetwork,
     sendRequest,

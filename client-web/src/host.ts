@@ -5,6 +5,7 @@ import {
   type Executor,
   type ExecutorBounds,
   type GpuExecutorOptions,
+  type KeptText,
   microBatchFor,
   type OwnLimits,
   renewedExecutor,
@@ -48,7 +49,8 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     dialRelay: (path, token) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path, token),
     limits,
     relaysOnly,
-    declined: { read: () => readKept<string>('declined-jobs'), write: (text) => keep('declined-jobs', text) },
+    declined: keptText('declined-jobs'),
+    uploaded: keptText('uploaded'),
     async createExecutor(spec, blockSamples, bounds) {
       const open = async (): Promise<Executor> => {
         const { device, adapter } = await openDevice()
@@ -68,6 +70,10 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
       return renewedExecutor(open, say, () => bounds?.onDeviceLost())
     },
   }
+}
+
+function keptText(name: string): KeptText {
+  return { read: () => readKept<string>(name), write: (text) => keep(name, text) }
 }
 
 /** What the executor of a device is told. */

@@ -4,8 +4,8 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after } from 'node:test'
-import { encode, type JobTerms, type MessageTo } from '@starling-grid/protocol'
-import { createVolunteer, type Volunteer, type VolunteerStatus } from '@starling-grid/volunteer'
+import { encode, type JobId, type JobTerms, type MessageTo } from '@starling-grid/protocol'
+import { createVolunteer, type Volunteer, type VolunteerHost, type VolunteerStatus } from '@starling-grid/volunteer'
 import { type WebSocket, WebSocketServer } from 'ws'
 import { createNodeHost, type NodeHostOptions } from '../../client-node/src/host.ts'
 import { smallJob, startCoordinator, submit, volunteer } from './fixture.ts'
@@ -19,6 +19,8 @@ export interface HostileOptions {
 
 export interface HostileCoordinator {
   readonly url: string
+  /** of the job that it gives out */
+  readonly job: JobId
   /** paths of requests, in their order */
   readonly asked: string[]
   readonly sockets: Set<WebSocket>
@@ -76,7 +78,7 @@ export async function startHostile({ job, iceServers = [], shard }: HostileOptio
     socket.once('message', () => socket.send(encode(welcome)))
   })
   after(() => upgrades.close())
-  return { url: await listening(server), asked, sockets, upgrades: opened }
+  return { url: await listening(server), job: terms.id, asked, sockets, upgrades: opened }
 }
 
 export interface Victim {
@@ -87,14 +89,18 @@ export interface Victim {
 }
 
 /** The production volunteer, in this process. */
-export function startVictim(url: string, options: Partial<NodeHostOptions> = {}): Victim {
+export function startVictim(
+  url: string,
+  options: Partial<NodeHostOptions> = {},
+  change: Partial<VolunteerHost> = {},
+): Victim {
   const seen: VolunteerStatus[] = []
   let changed = (): void => undefined
   const host = createNodeHost({ coordinatorUrl: url, executor: 'reference', ...options })
   // Nothing of an earlier run helps.
   const shards = { get: async () => undefined, put: async () => undefined }
   const taking = createVolunteer(
-    { ...host, shards },
+    { ...host, shards, ...change },
     {
       name: 'victim',
       onStatus: (status) => {

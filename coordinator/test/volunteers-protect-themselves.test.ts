@@ -3,9 +3,11 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
-import { MAX_SHARD_BYTES } from '@starling-grid/protocol'
+import { type Clock, MAX_SHARD_BYTES, systemClock } from '@starling-grid/protocol'
 import { listening, startHostile, startVictim } from './hostile-coordinator.ts'
 
+/** ms beyond which the declined job's timer is the only one */
+const LONG_MS = 3_600_000
 /** bytes that the process may grow by: what it takes of a shard, several times, and the garbage of a test */
 const GROWTH = 150 * 1024 * 1024
 
@@ -162,6 +164,39 @@ test("threat 52: a job beyond the owner's memory limit is refused before any fet
   assert.deepEqual(asked, [])
   await victim.volunteer.stop()
   assert.equal(await victim.ended, undefined, 'it did not end by itself')
+})
+
+test('threat 53: a job whose blocks take too much work is refused before any fetch', { timeout: 120_000 }, async () => {
+  const { url, asked } = await startHostile({})
+  const victim = startVictim(url, { limits: { memoryBytes: 1e9, uploadBytesPerHour: 1e9, blockFlops: 1e6 } })
+  const { phase } = await victim.status('a refusal', ({ detail }) => /raise --max-work/.test(detail))
+  assert.equal(phase, 'waiting')
+  assert.deepEqual(asked, [])
+  await victim.volunteer.stop()
+})
+
+test('a job that is declined for some time is taken again by a timer', { timeout: 120_000 }, async () => {
+  const { url, asked, job } = await startHostile({})
+  let ahead = 0
+  const timers = new Map<number, () => void>()
+  const clock: Clock = {
+    ...systemClock,
+    wallTime: () => Date.now() + ahead,
+    sleep: (ms, signal) =>
+      ms < LONG_MS ? systemClock.sleep(ms, signal) : new Promise((wake) => void timers.set(ms, wake)),
+  }
+  const kept = JSON.stringify([{ job, losses: [], until: Date.now() + 2 * LONG_MS }])
+  const declined = { read: async () => kept, write: async () => undefined }
+  const victim = startVictim(url, {}, { clock, declined })
+  await victim.status('a refusal', ({ detail }) => /it takes this one again in \d+ min/.test(detail))
+  assert.deepEqual(asked, [])
+  assert.equal(timers.size, 1)
+  const [[ms, wake]] = [...timers] as [[number, () => void]]
+  ahead = ms
+  wake()
+  await victim.status('preparing', ({ phase }) => phase === 'preparing')
+  while (asked.length === 0) await new Promise((resolve) => setTimeout(resolve, 1))
+  await victim.volunteer.stop()
 })
 
 test(

@@ -64,6 +64,8 @@ export interface VolunteerHost {
   readonly relaysOnly?: boolean
   /** jobs that are declined; absent: forgotten at the end */
   readonly declined?: KeptText
+  /** bytes sent in the present hour; absent: forgotten at the end */
+  readonly uploaded?: KeptText
   /** absent: nothing is kept for an audit */
   witness?(terms: JobTerms): StepWitness
   /** A tab in the background: its browser may slow it down. Absent: never. */

@@ -41,7 +41,7 @@ import type { PeerLink, PeerNetwork } from './link/peer-link.ts'
 import type { openLocalRounds } from './local/local-round.ts'
 import type { MemberCore, ControlMessage } from './member/member-state.ts'
 import { claimOf, createMember, goOnFrom } from './member/member.ts'
-import { DEFAULT_LIMITS, executorBytes } from './own-limits.ts'
+import { DEFAULT_LIMITS, executorBytes, requireBlockWork } from './own-limits.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { LocalVersion } from './recovery/local-version.ts'
 import { toldAdapter } from './told-adapter.ts'
@@ -163,7 +163,9 @@ export class JobSession {
         'model-hash',
         `this volunteer reads the model as ${found.slice(0, 12)}, the coordinator as ${terms.modelHash.slice(0, 12)}; update the older of the two`,
       )
-    const maxBytes = executorBytes(spec, parts.host.limits ?? DEFAULT_LIMITS)
+    const limits = parts.host.limits ?? DEFAULT_LIMITS
+    const maxBytes = executorBytes(spec, limits)
+    requireBlockWork(spec, terms.blockSamples, limits)
     // pages load it when there is such a job
     const library = terms.local && (await loaded(import('./local/local-round.ts')))
     const { blockSamples, precision = 'f32' } = terms

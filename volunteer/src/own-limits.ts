@@ -1,17 +1,24 @@
 // What the owner of this machine allows, whatever a coordinator asks for. Each refusal says what was needed and what to
-// raise. Pure, but for the clock of the upload budget.
+// raise. Pure, but for the upload budget, which has a clock and outlives the volunteer.
 import { activationBytesPerSample, type ModelSpec, parameterLayout } from '@starling-grid/model'
-import { GridError } from '@starling-grid/protocol'
+import { GridError, parseJson } from '@starling-grid/protocol'
+import type { KeptText } from './declined-jobs.ts'
+import { buildGraph } from './graph/build.ts'
+import { flopsOf } from './graph/flops.ts'
 
 export interface OwnLimits {
   /** of one job, on this machine and its GPU together */
   readonly memoryBytes: number
   /** to other volunteers and to the coordinator, in an hour */
   readonly uploadBytesPerHour: number
+  /** floating-point operations of one block, forward and backward; absent: DEFAULT_BLOCK_FLOPS */
+  readonly blockFlops?: number
 }
 
 /** Most jobs stay below; a machine with 8 GB keeps half for its owner, and a line of 40 Mbit/s a tenth free. */
 export const DEFAULT_LIMITS: OwnLimits = { memoryBytes: 4e9, uploadBytesPerHour: 16e9 }
+/** Two and a half minutes of a weak GPU (MAX_WORK in a second): nothing that is shorter comes of a block. */
+export const DEFAULT_BLOCK_FLOPS = 1e13
 
 /**
  * f32 vectors of the model's length that a member holds beside its executor: parameters, two moments, two gradients,
@@ -35,6 +42,25 @@ export function executorBytes(spec: ModelSpec, { memoryBytes, uploadBytesPerHour
   return memoryBytes - HELD_VECTORS * vectorBytes
 }
 
+/**
+ * Before anything is allocated or compiled: each dispatch is short (MAX_WORK), and yet a block may have any number of
+ * them.
+ * @throws GridError 'own-limit'
+ */
+export function requireBlockWork(
+  spec: ModelSpec,
+  samples: number,
+  { blockFlops = DEFAULT_BLOCK_FLOPS }: Pick<OwnLimits, 'blockFlops'>,
+): void {
+  const { forward, loss, backward } = buildGraph(spec)
+  const flops = [...forward, ...loss, ...backward].reduce((sum, call) => sum + flopsOf(call, samples), 0)
+  if (flops <= blockFlops) return
+  throw new GridError(
+    'own-limit',
+    `expected blocks of at most ${blockFlops / 1e12} TFLOP, got blocks of ${samples} samples with ${(flops / 1e12).toPrecision(3)}; take part in a job with smaller blocks, or raise --max-work`,
+  )
+}
+
 export function overLimit(what: 'memory' | 'upload', needed: number, allowed: number): GridError {
   const [text, option, setting] =
     what === 'memory'
@@ -50,19 +76,39 @@ function sizeOf(bytes: number): string {
   return bytes >= 1e9 ? `${(bytes / 1e9).toFixed(1)} GB` : `${(bytes / 1e6).toFixed(1)} MB`
 }
 
-/** Bytes that may still leave this machine in the present hour, which begins with the first of them. */
+/** Bytes are written down in portions of this part of an hour's, before they are sent. */
+const WRITTEN_PART = 0.01
+const MOST_WRITTEN_BYTES = 1024
+
+/**
+ * Bytes that may still leave this machine in the present hour, which begins with the first of them. Kept beyond a
+ * restart; of several volunteers of one owner the one that wrote last is kept.
+ */
 export class UploadBudget {
   readonly #perHour: number
   readonly #now: () => number
+  readonly #kept: KeptText | undefined
   #since = Number.NEGATIVE_INFINITY
   #bytes = 0
+  /** of the present hour: what a restart finds, never less than what was sent */
+  #written = 0
   #refused = false
   /** called when bytes were refused */
   onSpent: ((error: GridError) => void) | undefined
 
-  constructor(perHour: number, now: () => number) {
+  /** `wallTime`: ms since the epoch */
+  constructor(perHour: number, wallTime: () => number, kept?: KeptText) {
     this.#perHour = perHour
-    this.#now = now
+    this.#now = wallTime
+    this.#kept = kept
+  }
+
+  /** What an earlier process sent in the present hour. */
+  async load(): Promise<void> {
+    const { since, bytes } = spentIn(await this.#kept?.read().catch(() => undefined))
+    this.#since = since
+    this.#bytes = bytes
+    this.#written = bytes
   }
 
   /** Before the bytes are sent. @throws GridError 'own-limit' */
@@ -70,6 +116,7 @@ export class UploadBudget {
     if (this.refillMs <= 0) {
       this.#since = this.#now()
       this.#bytes = 0
+      this.#written = 0
       this.#refused = false
     }
     if (this.#bytes + bytes > this.#perHour) {
@@ -79,6 +126,13 @@ export class UploadBudget {
       throw error
     }
     this.#bytes += bytes
+    if (this.#bytes > this.#written) this.#write()
+  }
+
+  #write(): void {
+    this.#written = Math.min(this.#perHour, this.#bytes + WRITTEN_PART * this.#perHour)
+    const text = JSON.stringify({ since: this.#since, bytes: this.#written })
+    void this.#kept?.write(text).catch(() => undefined) // no storage: it is known until the end
   }
 
   /** Bytes were refused in the present hour. */
@@ -86,8 +140,27 @@ export class UploadBudget {
     return this.#refused && this.refillMs > 0
   }
 
-  /** until the next hour begins */
+  /** until the next hour begins; a clock that was set back begins one */
   get refillMs(): number {
-    return this.#since + HOUR_MS - this.#now()
+    const passed = this.#now() - this.#since
+    return passed < 0 ? 0 : HOUR_MS - passed
   }
+}
+
+const NOTHING_SPENT = { since: Number.NEGATIVE_INFINITY, bytes: 0 }
+
+/** An absent or damaged text says that nothing was sent. */
+function spentIn(text: string | undefined): { readonly since: number; readonly bytes: number } {
+  try {
+    const spent: unknown = text === undefined ? undefined : parseJson(text, MOST_WRITTEN_BYTES, 'bytes that were sent')
+    return isSpent(spent) ? spent : NOTHING_SPENT
+  } catch {
+    return NOTHING_SPENT
+  }
+}
+
+function isSpent(value: unknown): value is { readonly since: number; readonly bytes: number } {
+  if (typeof value !== 'object' || value === null) return false
+  const { since, bytes } = value as Partial<Record<string, unknown>>
+  return Number.isFinite(since) && typeof bytes === 'number' && bytes >= 0
 }

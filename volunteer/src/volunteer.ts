@@ -94,7 +94,8 @@ class VolunteerLife implements Volunteer {
       onRefused: (refusal) => this.#refused(refusal),
       onAway: (why, retryMs) => this.#away(why, retryMs),
     })
-    this.#budget = new UploadBudget((host.limits ?? DEFAULT_LIMITS).uploadBytesPerHour, host.clock.now)
+    const { uploadBytesPerHour } = host.limits ?? DEFAULT_LIMITS
+    this.#budget = new UploadBudget(uploadBytesPerHour, host.clock.wallTime, host.uploaded)
     this.#budget.onSpent = (error) => this.#failed(error)
     this.#declined = new DeclinedJobs(host.declined, host.clock.wallTime)
     this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session, this.#end.signal, {
@@ -118,6 +119,7 @@ class VolunteerLife implements Volunteer {
     this.#stopBeating = this.#host.clock.every(HEARTBEAT_MS, () => this.#beat())
     try {
       await this.#declined.load()
+      await this.#budget.load()
       await this.#link.run(this.#end.signal)
       if (this.#failure !== undefined) throw this.#failure
     } catch (error) {

@@ -10,7 +10,13 @@ import { inSubmits } from '../src/gpu/runner.ts'
 import { buildGraph } from '../src/graph/build.ts'
 import { MAX_WORK, type Plan, planGraph, poolBytes } from '../src/graph/plan.ts'
 import { meteredNetwork } from '../src/link/metered-network.ts'
-import { DEFAULT_LIMITS, executorBytes, UploadBudget } from '../src/own-limits.ts'
+import {
+  DEFAULT_BLOCK_FLOPS,
+  DEFAULT_LIMITS,
+  executorBytes,
+  requireBlockWork,
+  UploadBudget,
+} from '../src/own-limits.ts'
 
 const HUGE = { maxStorageBufferBindingSize: 2 ** 40, maxBufferSize: 2 ** 40, maxStorageBuffersPerShaderStage: 10 }
 const HOUR = 3_600_000
@@ -64,6 +70,21 @@ test('threat 53: no dispatch keeps a weak GPU busy for more than a second, or th
   assert.match(
     refusal(() => plan(long, { maxMicroBatch: 1 })),
     /expected kernels of at most 69 GFLOP, got flash_attention.backward/,
+  )
+})
+
+test('threat 53: a job whose blocks take more work than the owner allows is refused by its model', () => {
+  const small = mlp({ input: [28, 28], hidden: [64], classes: 10 })
+  requireBlockWork(small, 4096, {})
+  // forward and gradient of the weights of both layers, and the gradient of what lies between them
+  const flops = 2 * 4096 * (2 * 784 * 64 + 3 * 64 * 10)
+  requireBlockWork(small, 4096, { blockFlops: 1.1 * flops })
+  const why = refusal(() => requireBlockWork(small, 4096, { blockFlops: 0.99 * flops }))
+  assert.match(why, /expected blocks of at most 0\.\d+ TFLOP, got blocks of 4096 samples with 0\.000\d+; .*--max-work/)
+  const endless = DEFAULT_BLOCK_FLOPS / (6 * 784 * 64)
+  assert.match(
+    refusal(() => requireBlockWork(small, 2 * endless, {})),
+    /at most 10 TFLOP/,
   )
 })
 
@@ -138,3 +159,36 @@ test('threat 52: no byte beyond the upload limit leaves; the next hour has its o
   while (arrived.length < 3) await new Promise((resolve) => setTimeout(resolve, 1))
   assert.deepEqual(arrived, [600, 400, 600])
 })
+
+test('threat 52: what left in the present hour counts after a restart, whenever the process ended', async () => {
+  let now = 1e12
+  const texts: string[] = []
+  const kept = { read: async () => texts.at(-1), write: async (text: string) => void texts.push(text) }
+  const after = async (): Promise<UploadBudget> => {
+    const budget = new UploadBudget(10_000, () => now, kept)
+    await budget.load()
+    return budget
+  }
+  const first = await after()
+  for (let i = 0; i < 400; i++) first.take(10)
+  assert.ok(texts.length <= 50, `${texts.length} writes`)
+  now += HOUR / 2
+  const second = await after()
+  assert.throws(() => second.take(6001), { code: 'own-limit' })
+  assert.ok(second.isSpent)
+  assert.equal(second.refillMs, HOUR / 2)
+  second.take(5800)
+  now += HOUR / 2
+  const third = await after()
+  third.take(10_000)
+  now -= HOUR
+  ;(await after()).take(10_000)
+})
+
+for (const damaged of ['', '{', '[]', '{"since":"x","bytes":1}', '{"since":1,"bytes":-1}'])
+  test(`what is kept of sent bytes may be damaged: ${damaged || 'empty'}`, async () => {
+    const budget = new UploadBudget(100, Date.now, { read: async () => damaged, write: () => Promise.reject() })
+    await budget.load()
+    budget.take(100)
+    assert.throws(() => budget.take(1), { code: 'own-limit' })
+  })

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { DEFAULT_DISK_BYTES } from '@starling-grid/client-node/shard-cache'
 import { GridError, MAX_NAME_LENGTH } from '@starling-grid/protocol'
-import { createVolunteer, DEFAULT_LIMITS } from '@starling-grid/volunteer'
+import { createVolunteer, DEFAULT_BLOCK_FLOPS, DEFAULT_LIMITS } from '@starling-grid/volunteer'
 import { Command, Option } from 'commander'
 import { bytesIn } from '../byte-size.ts'
 import { TerminalStatus } from '../terminal/terminal-status.ts'
@@ -21,11 +21,21 @@ interface Options {
   readonly maxMemory: number
   readonly maxUpload: number
   readonly maxDisk: number
+  /** TFLOP of one block */
+  readonly maxWork: number
   readonly relaysOnly?: boolean
 }
 
 const MEMORY_TEXT = 'bytes of one job, on this machine and its GPU together; jobs that need more are not taken'
 const UPLOAD_TEXT = 'bytes sent in an hour; the volunteer rests when they are spent'
+const WORK_TEXT = 'computing of one block, in TFLOP; jobs with larger blocks are not taken'
+const TERA = 1e12
+
+function tflopsIn(text: string): number {
+  const tflops = Number(text)
+  if (tflops > 0 && Number.isFinite(tflops)) return tflops
+  throw new GridError('usage', `expected --max-work as a number of TFLOP above 0, got ${text.slice(0, 20)}`)
+}
 
 function size(flags: string, text: string, bytes: number): Option {
   return new Option(flags, text).default(bytes, `${bytes / 1e9}GB`).argParser(bytesIn)
@@ -47,6 +57,7 @@ export async function volunteer(argv: string[]): Promise<number> {
     )
     .addOption(size('--max-memory <size>', MEMORY_TEXT, DEFAULT_LIMITS.memoryBytes))
     .addOption(size('--max-upload <size>', UPLOAD_TEXT, DEFAULT_LIMITS.uploadBytesPerHour))
+    .addOption(new Option('--max-work <tflop>', WORK_TEXT).default(DEFAULT_BLOCK_FLOPS / TERA).argParser(tflopsIn))
     .addOption(size('--max-disk <size>', 'bytes of data that are kept for later', DEFAULT_DISK_BYTES))
     .option(
       '--relays-only',
@@ -61,7 +72,8 @@ export async function volunteer(argv: string[]): Promise<number> {
   const coordinatorUrl = originOf(program.args[0] ?? '')
   const terminal = new TerminalStatus(process.stderr)
   process.stderr.write(`volunteer "${name}" → ${coordinatorUrl}  (Ctrl-C leaves gracefully)\n`)
-  const limits = { memoryBytes: most.maxMemory, uploadBytesPerHour: most.maxUpload }
+  const { maxMemory: memoryBytes, maxUpload: uploadBytesPerHour } = most
+  const limits = { memoryBytes, uploadBytesPerHour, blockFlops: most.maxWork * TERA }
   const host = createNodeHost({
     coordinatorUrl,
     executor,
