@@ -9,21 +9,21 @@ const NAME_PATTERN = /^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*$/
 
 export class Fields {
   readonly place: string
-  private readonly values: Readonly<Record<string, unknown>>
-  private readonly unread: Set<string>
+  readonly #values: Readonly<Record<string, unknown>>
+  readonly #unread: Set<string>
 
   constructor(place: string, value: unknown) {
     if (typeof value !== 'object' || value === null || Array.isArray(value))
       throw invalid(`${place} expects an object and gets ${show(value)}`)
     this.place = place
-    this.values = value as Record<string, unknown>
-    this.unread = new Set(Object.keys(value))
+    this.#values = value as Record<string, unknown>
+    this.#unread = new Set(Object.keys(value))
   }
 
   /** The raw value, undefined when absent. */
   take(key: string): unknown {
-    this.unread.delete(key)
-    return Object.hasOwn(this.values, key) ? this.values[key] : undefined
+    this.#unread.delete(key)
+    return Object.hasOwn(this.#values, key) ? this.#values[key] : undefined
   }
 
   integer(key: string, range: { min: number; max: number; otherwise?: number }): number {
@@ -101,7 +101,7 @@ export class Fields {
 
   /** A mistyped attribute would otherwise silently take its default. */
   requireAllRead(): void {
-    const [key] = this.unread
+    const [key] = this.#unread
     if (key !== undefined)
       throw invalid(`${this.place} has an unknown attribute \`${key.slice(0, MAX_LAYER_NAME_LENGTH)}\``)
   }

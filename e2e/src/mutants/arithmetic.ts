@@ -318,8 +318,8 @@ export const ARITHMETIC: readonly Mutant[] = [
       ['the pool has no budget', 'return poolBytes(plan) > POOL_BUDGET_BYTES', 'return false'],
       [
         'what a pass writes may share a buffer with what it reads',
-        'if (a !== b) this.separate(a, b)',
-        'if (a === b) this.separate(a, b)',
+        'if (a !== b) this.#separate(a, b)',
+        'if (a === b) this.#separate(a, b)',
       ],
       ['a binding may be larger than the adapter allows', 'if (need > has) return', 'if (need > 2 * has) return'],
     ],
@@ -399,13 +399,13 @@ export const ARITHMETIC: readonly Mutant[] = [
     [
       [
         'what backward adds to is not cleared',
-        'if (index === 0 && options.clearGradient) this.clearGradient(encoder)',
-        'if (index === 0 && !options.clearGradient) this.clearGradient(encoder)',
+        'if (index === 0 && options.clearGradient) this.#clearGradient(encoder)',
+        'if (index === 0 && !options.clearGradient) this.#clearGradient(encoder)',
       ],
       [
         'parameters are written while a run uses them',
-        'if (this.waiting === 0) return this.writeParameters(plain(flat))',
-        'return this.writeParameters(plain(flat))',
+        'if (this.#waiting === 0) return this.#writeParameters(plain(flat))',
+        'return this.#writeParameters(plain(flat))',
       ],
     ],
   ),

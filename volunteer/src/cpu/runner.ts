@@ -17,48 +17,48 @@ export class ReferenceRunner implements GraphRunner {
   readonly graph: Graph
   readonly capacity: number
   readonly precision = 'f32'
-  private readonly clock: Clock
-  private readonly parameters: Float32Array
-  private readonly gradient: Float32Array
+  readonly #clock: Clock
+  readonly #parameters: Float32Array
+  readonly #gradient: Float32Array
   /** storage → elements; parameters are views into the flat vectors */
-  private readonly arrays = new Map<number, Values>()
-  private turn: Promise<unknown> = Promise.resolve()
+  readonly #arrays = new Map<number, Values>()
+  #turn: Promise<unknown> = Promise.resolve()
 
   constructor(graph: Graph, capacity = REFERENCE_MICRO_BATCH, clock: Clock = systemClock) {
     this.graph = graph
-    this.clock = clock
+    this.#clock = clock
     this.capacity = capacity
-    this.parameters = new Float32Array(graph.parameterCount)
-    this.gradient = new Float32Array(graph.parameterCount)
+    this.#parameters = new Float32Array(graph.parameterCount)
+    this.#gradient = new Float32Array(graph.parameterCount)
   }
 
   loadParameters(flat: Float32Array): void {
     const copy = flat.slice()
-    this.enqueue(() => this.parameters.set(copy))
+    this.#enqueue(() => this.#parameters.set(copy))
   }
 
   run(request: RunRequest): Promise<Float32Array[]> {
-    this.enqueue(() => this.#yieldToEventLoop())
-    return this.enqueue(() => this.runNow(request))
+    this.#enqueue(() => this.#yieldToEventLoop())
+    return this.#enqueue(() => this.#runNow(request))
   }
 
   destroy(): void {
-    this.arrays.clear()
+    this.#arrays.clear()
   }
 
   /** Work waits for its turn, as on a device queue. */
-  private enqueue<T>(task: () => T | Promise<T>): Promise<T> {
-    const done = this.turn.then(task)
-    this.turn = done.catch(() => undefined)
+  #enqueue<T>(task: () => T | Promise<T>): Promise<T> {
+    const done = this.#turn.then(task)
+    this.#turn = done.catch(() => undefined)
     return done
   }
 
-  private async runNow(request: RunRequest): Promise<Float32Array[]> {
+  async #runNow(request: RunRequest): Promise<Float32Array[]> {
     const { samples, write, read = [], clearGradient } = request
-    for (const [tensor, values] of write) this.arrays.set(tensor.storage, values.slice())
-    if (clearGradient) this.gradient.fill(0)
+    for (const [tensor, values] of write) this.#arrays.set(tensor.storage, values.slice())
+    if (clearGradient) this.#gradient.fill(0)
     await this.#runParts(request)
-    return read.map((tensor) => Float32Array.from(this.array(tensor, samples).subarray(0, lengthFor(tensor, samples))))
+    return read.map((tensor) => Float32Array.from(this.#array(tensor, samples).subarray(0, lengthFor(tensor, samples))))
   }
 
   async #runParts({ samples, parts, gradientInto, early }: RunRequest): Promise<void> {
@@ -66,34 +66,34 @@ export class ReferenceRunner implements GraphRunner {
     const ranges = (gradientInto && early?.ranges) ?? []
     const cuts = finalAfter(ranges, calls.map(writtenRanges))
     for (const [index, { start, end }] of ranges.entries()) {
-      for (const call of calls.slice(cuts[index - 1] ?? 0, cuts[index])) this.runCall(call, samples)
-      gradientInto?.set(this.gradient.subarray(start, end), start)
+      for (const call of calls.slice(cuts[index - 1] ?? 0, cuts[index])) this.#runCall(call, samples)
+      gradientInto?.set(this.#gradient.subarray(start, end), start)
       early?.onFinal(index)
       await this.#yieldToEventLoop()
     }
-    for (const call of calls.slice(cuts.at(-1) ?? 0)) this.runCall(call, samples)
-    if (ranges.length === 0) gradientInto?.set(this.gradient)
+    for (const call of calls.slice(cuts.at(-1) ?? 0)) this.#runCall(call, samples)
+    if (ranges.length === 0) gradientInto?.set(this.#gradient)
   }
 
-  private runCall(call: KernelCall<Tensor>, samples: number): void {
+  #runCall(call: KernelCall<Tensor>, samples: number): void {
     const operands = Object.fromEntries(
-      Object.entries(call.operands).map(([name, tensor]) => [name, this.array(tensor, samples)]),
+      Object.entries(call.operands).map(([name, tensor]) => [name, this.#array(tensor, samples)]),
     )
     runReference({ ...call, operands } as KernelCall<Values>, samples)
   }
 
   /** Lets timers and sockets of this thread have their turn. */
   #yieldToEventLoop(): Promise<void> {
-    return this.clock.sleep(0)
+    return this.#clock.sleep(0)
   }
 
-  private array(tensor: Tensor, samples: number): Values {
-    if (tensor.role === 'parameter') return this.parameters.subarray(tensor.offset, tensor.offset + tensor.size)
-    if (tensor.role === 'parameterGradient') return this.gradient.subarray(tensor.offset, tensor.offset + tensor.size)
-    const known = this.arrays.get(tensor.storage)
+  #array(tensor: Tensor, samples: number): Values {
+    if (tensor.role === 'parameter') return this.#parameters.subarray(tensor.offset, tensor.offset + tensor.size)
+    if (tensor.role === 'parameterGradient') return this.#gradient.subarray(tensor.offset, tensor.offset + tensor.size)
+    const known = this.#arrays.get(tensor.storage)
     if (known && known.length >= lengthFor(tensor, samples)) return known
     const fresh = new Float32Array(lengthFor(tensor, samples))
-    this.arrays.set(tensor.storage, fresh)
+    this.#arrays.set(tensor.storage, fresh)
     return fresh
   }
 }

@@ -3,27 +3,27 @@
 import { GridError } from '@starling-grid/protocol'
 
 export class BufferOwner {
-  private readonly device: GPUDevice
-  private readonly buffers = new Set<GPUBuffer>()
+  readonly #device: GPUDevice
+  readonly #buffers = new Set<GPUBuffer>()
 
   constructor(device: GPUDevice) {
-    this.device = device
+    this.#device = device
   }
 
   /** Buffers alive. */
   get count(): number {
-    return this.buffers.size
+    return this.#buffers.size
   }
 
   create(bytes: number, usage: GPUBufferUsageFlags, label: string): GPUBuffer {
-    const buffer = this.device.createBuffer({ size: Math.ceil(bytes / 4) * 4, usage, label })
-    this.buffers.add(buffer)
+    const buffer = this.#device.createBuffer({ size: Math.ceil(bytes / 4) * 4, usage, label })
+    this.#buffers.add(buffer)
     return buffer
   }
 
   destroy(): void {
-    for (const buffer of this.buffers) buffer.destroy()
-    this.buffers.clear()
+    for (const buffer of this.#buffers) buffer.destroy()
+    this.#buffers.clear()
   }
 }
 

@@ -5,23 +5,23 @@ import { GridError } from '@starling-grid/protocol'
 
 export class DeviceWatch {
   readonly device: GPUDevice
-  private failure: Error | undefined
-  private readonly onError = (event: Event) => {
+  #failure: Error | undefined
+  readonly #onError = (event: Event) => {
     const { error } = event as GPUUncapturedErrorEvent
-    this.failure ??= new Error(`internal: the device refused a command: ${error.message}`)
+    this.#failure ??= new Error(`internal: the device refused a command: ${error.message}`)
   }
 
   constructor(device: GPUDevice) {
     this.device = device
-    device.addEventListener('uncapturederror', this.onError)
+    device.addEventListener('uncapturederror', this.#onError)
     void device.lost.then(({ message }) => {
-      this.failure = deviceLost(message)
+      this.#failure = deviceLost(message)
     })
   }
 
   /** Throws when the device can no longer be trusted. */
   check(): void {
-    if (this.failure) throw this.failure
+    if (this.#failure) throw this.#failure
   }
 
   /** Waits for work of the device; what fails because the device is gone is said to have failed for that. */
@@ -36,7 +36,7 @@ export class DeviceWatch {
   }
 
   stop(): void {
-    this.device.removeEventListener('uncapturederror', this.onError)
+    this.device.removeEventListener('uncapturederror', this.#onError)
   }
 }
 

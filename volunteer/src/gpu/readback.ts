@@ -13,16 +13,16 @@ interface Ring {
 }
 
 export class Readback {
-  private readonly buffers: BufferOwner
-  private readonly rings = new Map<number, Ring>()
+  readonly #buffers: BufferOwner
+  readonly #rings = new Map<number, Ring>()
 
   constructor(buffers: BufferOwner) {
-    this.buffers = buffers
+    this.#buffers = buffers
   }
 
   /** A staging buffer of exactly this size; waits until one is free. The first call of a size makes its ring. */
   acquire(bytes: number): Promise<GPUBuffer> {
-    const ring = this.rings.get(bytes) ?? this.createRing(bytes)
+    const ring = this.#rings.get(bytes) ?? this.#createRing(bytes)
     const buffer = ring.free.pop()
     if (buffer) return Promise.resolve(buffer)
     return new Promise((resolve) => {
@@ -31,17 +31,17 @@ export class Readback {
   }
 
   release(buffer: GPUBuffer, bytes: number): void {
-    const ring = this.rings.get(bytes)
+    const ring = this.#rings.get(bytes)
     const next = ring?.waiting.shift()
     if (next) next(buffer)
     else ring?.free.push(buffer)
   }
 
-  private createRing(bytes: number): Ring {
+  #createRing(bytes: number): Ring {
     const usage = BUFFER_USAGE.MAP_READ | BUFFER_USAGE.COPY_DST
-    const free = Array.from({ length: RING_LENGTH }, (_, i) => this.buffers.create(bytes, usage, `readback ${i}`))
+    const free = Array.from({ length: RING_LENGTH }, (_, i) => this.#buffers.create(bytes, usage, `readback ${i}`))
     const ring = { free, waiting: [] }
-    this.rings.set(bytes, ring)
+    this.#rings.set(bytes, ring)
     return ring
   }
 }

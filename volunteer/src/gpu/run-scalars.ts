@@ -26,31 +26,31 @@ export class RunScalars {
   readonly immediate: boolean
   /** of every bind group */
   readonly entries: readonly GPUBindGroupEntry[]
-  private readonly uniform: GPUBuffer | undefined
-  private readonly bytes = new DataView(new ArrayBuffer(RUN_BYTES))
-  private written: RunValues = { samples: 0, lossScale: 0, adds: false }
+  readonly #uniform: GPUBuffer | undefined
+  readonly #bytes = new DataView(new ArrayBuffer(RUN_BYTES))
+  #written: RunValues = { samples: 0, lossScale: 0, adds: false }
 
   constructor(device: GPUDevice, owner: BufferOwner) {
     this.immediate = hasImmediates(device)
-    this.uniform = this.immediate
+    this.#uniform = this.immediate
       ? undefined
       : owner.create(UNIFORM_BYTES, BUFFER_USAGE.UNIFORM | BUFFER_USAGE.COPY_DST, 'run')
-    this.entries = this.uniform ? [{ binding: 0, resource: { buffer: this.uniform } }] : []
+    this.entries = this.#uniform ? [{ binding: 0, resource: { buffer: this.#uniform } }] : []
   }
 
   /** For what is encoded and submitted from now on. */
   set(queue: GPUQueue, values: RunValues): void {
-    const { samples, lossScale, adds } = this.written
+    const { samples, lossScale, adds } = this.#written
     if (values.samples === samples && values.lossScale === lossScale && values.adds === adds) return
-    this.written = values
-    this.bytes.setUint32(0, values.samples, true)
-    this.bytes.setFloat32(4, values.lossScale, true)
-    this.bytes.setUint32(8, Number(values.adds), true)
-    if (this.uniform) queue.writeBuffer(this.uniform, 0, this.bytes.buffer)
+    this.#written = values
+    this.#bytes.setUint32(0, values.samples, true)
+    this.#bytes.setFloat32(4, values.lossScale, true)
+    this.#bytes.setUint32(8, Number(values.adds), true)
+    if (this.#uniform) queue.writeBuffer(this.#uniform, 0, this.#bytes.buffer)
   }
 
   encode(encoder: GPUComputePassEncoder): void {
-    if (this.immediate) (encoder as unknown as ImmediateEncoder).setImmediates(0, new Uint8Array(this.bytes.buffer))
+    if (this.immediate) (encoder as unknown as ImmediateEncoder).setImmediates(0, new Uint8Array(this.#bytes.buffer))
   }
 }
 

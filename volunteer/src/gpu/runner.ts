@@ -151,92 +151,92 @@ export class GpuRunner implements GraphRunner {
   readonly graph: Graph
   readonly capacity: number
   readonly precision: Precision
-  private readonly plan: Plan
-  private readonly program: Program
-  private readonly watch: DeviceWatch
-  private readonly owner: BufferOwner
-  private readonly readback: Readback
-  private readonly encoding: GradientEncodersParts
-  private encoders: GradientEncoders | undefined
+  readonly #plan: Plan
+  readonly #program: Program
+  readonly #watch: DeviceWatch
+  readonly #owner: BufferOwner
+  readonly #readback: Readback
+  readonly #encoding: GradientEncodersParts
+  #encoders: GradientEncoders | undefined
   /** runs submit in the order in which they were asked for */
-  private turn: Promise<unknown> = Promise.resolve()
+  #turn: Promise<unknown> = Promise.resolve()
   /** tasks that wait for their turn */
-  private waiting = 0
+  #waiting = 0
 
   constructor({ graph, plan, precision, program, watch, owner, encoding }: GpuRunnerParts) {
     this.graph = graph
     this.capacity = plan.capacity
     this.precision = precision
-    this.plan = plan
-    this.program = program
-    this.watch = watch
-    this.owner = owner
-    this.encoding = encoding
-    this.readback = new Readback(owner)
+    this.#plan = plan
+    this.#program = program
+    this.#watch = watch
+    this.#owner = owner
+    this.#encoding = encoding
+    this.#readback = new Readback(owner)
   }
 
   /** Device buffers alive, for tests of leaks. */
   get liveBuffers(): number {
-    return this.owner.count + (this.encoders?.liveBuffers ?? 0)
+    return this.#owner.count + (this.#encoders?.liveBuffers ?? 0)
   }
 
   loadParameters(flat: Float32Array): void {
-    if (this.waiting === 0) return this.writeParameters(plain(flat))
+    if (this.#waiting === 0) return this.#writeParameters(plain(flat))
     const kept = flat.slice()
-    void this.inTurn(async () => this.writeParameters(kept))
+    void this.#inTurn(async () => this.#writeParameters(kept))
   }
 
   async run(request: RunRequest): Promise<Float32Array[]> {
     if (request.samples > this.capacity)
       throw new Error(`internal: ${request.samples} samples exceed the capacity of ${this.capacity}`)
-    const reads = await this.inTurn(() => this.submit(request))
+    const reads = await this.#inTurn(() => this.#submit(request))
     return (await Promise.all(reads)).flat()
   }
 
   destroy(): void {
-    this.watch.stop()
-    this.encoders?.destroy()
-    this.owner.destroy()
+    this.#watch.stop()
+    this.#encoders?.destroy()
+    this.#owner.destroy()
   }
 
-  private get queue(): GPUQueue {
-    return this.watch.device.queue
+  get #queue(): GPUQueue {
+    return this.#watch.device.queue
   }
 
-  private inTurn<T>(task: () => Promise<T>): Promise<T> {
-    this.waiting++
-    const done = this.turn.then(task)
-    this.turn = done
+  #inTurn<T>(task: () => Promise<T>): Promise<T> {
+    this.#waiting++
+    const done = this.#turn.then(task)
+    this.#turn = done
       .catch(() => undefined)
       .then(() => {
-        this.waiting--
+        this.#waiting--
       })
     return done
   }
 
   /** Few jobs encode: pages load how when one does. */
-  private async encodersFor(order: EncodeRequest): Promise<readonly (ReadyEncoder | undefined)[] | undefined> {
-    this.encoders ??= new (await import('./gradient-encoders.ts')).GradientEncoders(this.encoding)
-    return this.encoders.ready(order)
+  async #encodersFor(order: EncodeRequest): Promise<readonly (ReadyEncoder | undefined)[] | undefined> {
+    this.#encoders ??= new (await import('./gradient-encoders.ts')).GradientEncoders(this.#encoding)
+    return this.#encoders.ready(order)
   }
 
   /** A section is read while the device computes those behind it. */
-  private async submit(request: RunRequest): Promise<Promise<Float32Array[]>[]> {
-    this.watch.check()
+  async #submit(request: RunRequest): Promise<Promise<Float32Array[]>[]> {
+    this.#watch.check()
     const { encode } = request.early ?? {}
-    const encoders = encode && (await this.watch.during(this.encodersFor(encode)))
+    const encoders = encode && (await this.#watch.during(this.#encodersFor(encode)))
     const sections = sectionsOf(
-      this.plan,
+      this.#plan,
       request,
       encoders?.map((ready) => ready?.encoder.cut),
     )
     const reads: Promise<Float32Array[]>[] = []
     for (const [index, section] of sections.entries()) {
-      const buffer = await this.readback.acquire(section.bytes)
-      if (index === 0) this.prepare(request)
+      const buffer = await this.#readback.acquire(section.bytes)
+      if (index === 0) this.#prepare(request)
       const options = { samples: request.samples, clearGradient: index === 0 && request.clearGradient === true }
-      this.submitSection(section, buffer, { ...options, ready: encoders?.[index] })
-      const read = this.read(request, section, { buffer, before: reads.at(-1) }).then(({ values, encoded }) => {
+      this.#submitSection(section, buffer, { ...options, ready: encoders?.[index] })
+      const read = this.#read(request, section, { buffer, before: reads.at(-1) }).then(({ values, encoded }) => {
         request.early?.onFinal(index, encoded)
         return values
       })
@@ -246,56 +246,52 @@ export class GpuRunner implements GraphRunner {
     return reads
   }
 
-  private prepare({ write, samples, lossScale = 1, clearGradient = false }: RunRequest): void {
-    for (const [tensor, values] of write) this.write(tensor, values)
-    this.program.setScalars(this.queue, { samples, lossScale, adds: !clearGradient })
+  #prepare({ write, samples, lossScale = 1, clearGradient = false }: RunRequest): void {
+    for (const [tensor, values] of write) this.#write(tensor, values)
+    this.#program.setScalars(this.#queue, { samples, lossScale, adds: !clearGradient })
   }
 
   /** In pieces that each keep the device busy for a moment only: what its owner sees is drawn between them. */
-  private submitSection(section: Section, buffer: GPUBuffer, options: EncodeOptions): void {
+  #submitSection(section: Section, buffer: GPUBuffer, options: EncodeOptions): void {
     const pieces = inSubmits(section.passes)
     for (const [index, passes] of pieces.entries()) {
-      const encoder = this.watch.device.createCommandEncoder()
-      if (index === 0 && options.clearGradient) this.clearGradient(encoder)
-      this.encodePasses(encoder, passes, options.samples)
-      if (index === pieces.length - 1) this.encodeCopies(encoder, section, { buffer, ready: options.ready })
-      this.queue.submit([encoder.finish()])
+      const encoder = this.#watch.device.createCommandEncoder()
+      if (index === 0 && options.clearGradient) this.#clearGradient(encoder)
+      this.#encodePasses(encoder, passes, options.samples)
+      if (index === pieces.length - 1) this.#encodeCopies(encoder, section, { buffer, ready: options.ready })
+      this.#queue.submit([encoder.finish()])
     }
   }
 
-  private clearGradient(encoder: GPUCommandEncoder): void {
-    for (const { start, end } of this.plan.cleared)
-      encoder.clearBuffer(this.program.buffers.gradient, FLOAT_BYTES * start, FLOAT_BYTES * (end - start))
+  #clearGradient(encoder: GPUCommandEncoder): void {
+    for (const { start, end } of this.#plan.cleared)
+      encoder.clearBuffer(this.#program.buffers.gradient, FLOAT_BYTES * start, FLOAT_BYTES * (end - start))
   }
 
-  private encodePasses(encoder: GPUCommandEncoder, passes: readonly PlannedPass[], samples: number): void {
+  #encodePasses(encoder: GPUCommandEncoder, passes: readonly PlannedPass[], samples: number): void {
     if (passes.length === 0) return
     const pass = encoder.beginComputePass()
-    this.program.encode(pass, passes, samples)
+    this.#program.encode(pass, passes, samples)
     pass.end()
   }
 
-  private encodeCopies(
+  #encodeCopies(
     encoder: GPUCommandEncoder,
     { copies, encoded }: Section,
     { buffer, ready }: { readonly buffer: GPUBuffer; readonly ready: ReadyEncoder | undefined },
   ): void {
     for (const { source, offset } of copies)
       if (source.bytes > 0)
-        encoder.copyBufferToBuffer(this.bufferOf(source), source.byteOffset, buffer, offset, source.bytes)
-    if (encoded && ready) this.encodeRuns(encoder, encoded, ready)
+        encoder.copyBufferToBuffer(this.#bufferOf(source), source.byteOffset, buffer, offset, source.bytes)
+    if (encoded && ready) this.#encodeRuns(encoder, encoded, ready)
     if (encoded && ready) encoder.copyBufferToBuffer(ready.encoder.output, 0, buffer, encoded.offset, encoded.bytes)
   }
 
-  private encodeRuns(
-    encoder: GPUCommandEncoder,
-    { inputs }: EncodedSection,
-    { encoder: runs, forgets }: ReadyEncoder,
-  ): void {
+  #encodeRuns(encoder: GPUCommandEncoder, { inputs }: EncodedSection, { encoder: runs, forgets }: ReadyEncoder): void {
     let at = 0
     for (const { deviceStart, length } of inputs) {
       encoder.copyBufferToBuffer(
-        this.program.buffers.gradient,
+        this.#program.buffers.gradient,
         FLOAT_BYTES * deviceStart,
         runs.input,
         at,
@@ -308,18 +304,18 @@ export class GpuRunner implements GraphRunner {
   }
 
   /** `before`: the section before it, which is handed out first. */
-  private async read(
+  async #read(
     { gradientInto }: RunRequest,
     { copies, bytes, gradient, encoded }: Section,
     { buffer, before }: { readonly buffer: GPUBuffer; readonly before: Promise<unknown> | undefined },
   ): Promise<{ readonly values: Float32Array[]; readonly encoded?: readonly Uint8Array[] }> {
     try {
-      await Promise.all([this.watch.during(buffer.mapAsync(MAP_READ_MODE)), before])
+      await Promise.all([this.#watch.during(buffer.mapAsync(MAP_READ_MODE)), before])
       const range = buffer.getMappedRange()
       const mapped = new Float32Array(range)
       const results = copies.map(({ source, offset }) => mapped.subarray(offset / 4, (offset + source.bytes) / 4))
       const piece = gradient && results.pop()
-      if (gradientInto && gradient && piece) gather(this.plan.flat, gradient, piece, gradientInto)
+      if (gradientInto && gradient && piece) gather(this.#plan.flat, gradient, piece, gradientInto)
       if (!gradientInto || !encoded) return { values: results.map((result) => result.slice()) }
       placeFloats(encoded, results.splice(results.length - encoded.floats.length), gradientInto)
       return {
@@ -328,27 +324,27 @@ export class GpuRunner implements GraphRunner {
       }
     } finally {
       buffer.unmap()
-      this.readback.release(buffer, bytes)
+      this.#readback.release(buffer, bytes)
     }
   }
 
   /** Each to its place: one copy less than to bring all of them into the device's order first. */
-  private writeParameters(flat: Float32Array<ArrayBuffer>): void {
-    for (const { offset, length, deviceOffset } of this.plan.flat.views.values())
-      this.queue.writeBuffer(this.program.buffers.parameters, FLOAT_BYTES * deviceOffset, flat, offset, length)
+  #writeParameters(flat: Float32Array<ArrayBuffer>): void {
+    for (const { offset, length, deviceOffset } of this.#plan.flat.views.values())
+      this.#queue.writeBuffer(this.#program.buffers.parameters, FLOAT_BYTES * deviceOffset, flat, offset, length)
   }
 
-  private write(tensor: Tensor, values: Values): void {
-    const place = this.plan.placement.get(tensor.storage)
+  #write(tensor: Tensor, values: Values): void {
+    const place = this.#plan.placement.get(tensor.storage)
     if (!place) throw new Error(`internal: ${tensor.name} has no buffer`)
-    this.queue.writeBuffer(this.bufferOf({ kind: 'pooled', ...place }), place.byteOffset, plain(values))
+    this.#queue.writeBuffer(this.#bufferOf({ kind: 'pooled', ...place }), place.byteOffset, plain(values))
   }
 
-  private bufferOf(
+  #bufferOf(
     source: { readonly kind: 'parameters' | 'gradient' } | { readonly kind: 'pooled'; readonly buffer: number },
   ): GPUBuffer {
     const buffer =
-      source.kind === 'pooled' ? this.program.buffers.pooled[source.buffer] : this.program.buffers[source.kind]
+      source.kind === 'pooled' ? this.#program.buffers.pooled[source.buffer] : this.#program.buffers[source.kind]
     if (!buffer) throw new Error('internal: a resource without a buffer')
     return buffer
   }

@@ -258,20 +258,20 @@ function workOf(graph: Graph, { pass, origin }: Pick<DraftPass, 'pass' | 'origin
  * scratch buffer.
  */
 class Pool {
-  private readonly lives = new Map<number | string, { index: number; bytes: number; first: number; last: number }>()
+  readonly #lives = new Map<number | string, { index: number; bytes: number; first: number; last: number }>()
   /** life → lives that are written where it is read, or the other way round */
-  private readonly apart: Set<number>[] = []
+  readonly #apart: Set<number>[] = []
 
   constructor(graph: Graph, capacity: number) {
     for (const tensor of [graph.input, graph.keys, graph.outputGradient, graph.lossTensors?.target])
-      if (tensor && ['input', 'keys', 'target', 'upstream'].includes(tensor.role)) this.keep(tensor, capacity, -1, -1)
-    for (const tensor of graph.resident) this.keep(tensor, capacity, -1, Infinity)
+      if (tensor && ['input', 'keys', 'target', 'upstream'].includes(tensor.role)) this.#keep(tensor, capacity, -1, -1)
+    for (const tensor of graph.resident) this.#keep(tensor, capacity, -1, Infinity)
     for (const tensor of [graph.output, graph.inputGradient, graph.lossTensors?.loss, graph.lossTensors?.correct])
-      if (tensor) this.keep(tensor, capacity, Infinity, Infinity)
+      if (tensor) this.#keep(tensor, capacity, Infinity, Infinity)
   }
 
-  private keep(tensor: Tensor, capacity: number, first: number, last: number): void {
-    this.extend(tensor.storage, lengthFor(tensor, capacity) * Float32Array.BYTES_PER_ELEMENT, first, last)
+  #keep(tensor: Tensor, capacity: number, first: number, last: number): void {
+    this.#extend(tensor.storage, lengthFor(tensor, capacity) * Float32Array.BYTES_PER_ELEMENT, first, last)
   }
 
   use({ pass, operands }: DraftPass, index: number): void {
@@ -280,7 +280,7 @@ class Pool {
       const operand = operands[i]
       if (operand === undefined) throw new Error('internal: a binding without an operand')
       if (typeof operand !== 'string' && isFlat(operand)) continue
-      const life = this.extend(
+      const life = this.#extend(
         typeof operand === 'string' ? operand : operand.storage,
         bindingBytes(binding),
         index,
@@ -288,21 +288,21 @@ class Pool {
       )
       ;(binding.access === 'read' ? read : written).push(life)
     }
-    for (const a of written) for (const b of read) if (a !== b) this.separate(a, b)
+    for (const a of written) for (const b of read) if (a !== b) this.#separate(a, b)
   }
 
   assign(maxBufferBytes: number) {
-    const lives: LiveRange[] = [...this.lives.values()]
-    const { buffers, places } = assignBuffers(lives, { apart: this.apart, maxBufferBytes })
+    const lives: LiveRange[] = [...this.#lives.values()]
+    const { buffers, places } = assignBuffers(lives, { apart: this.#apart, maxBufferBytes })
     const placeOf = new Map(
-      [...this.lives.entries()].map(([key, { index }]) => [key, places[index] ?? { buffer: -1, byteOffset: 0 }]),
+      [...this.#lives.entries()].map(([key, { index }]) => [key, places[index] ?? { buffer: -1, byteOffset: 0 }]),
     )
-    const tensors = [...this.lives].flatMap(([key, life]) => (typeof key === 'number' ? [life] : []))
+    const tensors = [...this.#lives].flatMap(([key, life]) => (typeof key === 'number' ? [life] : []))
     return { buffers, placeOf, peakLiveBytes: peakLiveBytes(lives), leastTensorBytes: peakLiveBytes(tensors) }
   }
 
-  private extend(key: number | string, bytes: number, first: number, last: number): number {
-    const life = this.lives.get(key)
+  #extend(key: number | string, bytes: number, first: number, last: number): number {
+    const life = this.#lives.get(key)
     if (life) {
       Object.assign(life, {
         bytes: Math.max(life.bytes, bytes),
@@ -311,15 +311,15 @@ class Pool {
       })
       return life.index
     }
-    const index = this.lives.size
-    this.lives.set(key, { index, bytes, first, last })
-    this.apart.push(new Set())
+    const index = this.#lives.size
+    this.#lives.set(key, { index, bytes, first, last })
+    this.#apart.push(new Set())
     return index
   }
 
-  private separate(a: number, b: number): void {
-    this.apart[a]?.add(b)
-    this.apart[b]?.add(a)
+  #separate(a: number, b: number): void {
+    this.#apart[a]?.add(b)
+    this.#apart[b]?.add(a)
   }
 }
 

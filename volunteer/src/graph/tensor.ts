@@ -38,31 +38,31 @@ export function lengthFor(tensor: Tensor, samples: number): number {
 
 /** Makes the tensors of one graph, numbered from 0. */
 export class TensorFactory {
-  private next = 0
+  #next = 0
 
   create(role: TensorRole, name: string, shape: Shape): Tensor {
-    return this.make({ role, name, shape, shared: false, offset: 0 })
+    return this.#make({ role, name, shape, shared: false, offset: 0 })
   }
 
   /** One value for all samples. */
   createShared(role: TensorRole, name: string, shape: Shape): Tensor {
-    return this.make({ role, name, shape, shared: true, offset: 0 })
+    return this.#make({ role, name, shape, shared: true, offset: 0 })
   }
 
   /** A view into a flat vector. */
   createFlat(role: 'parameter' | 'parameterGradient', name: string, shape: Shape, offset: number): Tensor {
-    return this.make({ role, name, shape, shared: true, offset })
+    return this.#make({ role, name, shape, shared: true, offset })
   }
 
   /** The same elements under another shape. */
   view(source: Tensor, shape: Shape): Tensor {
     if (elementCount(shape) !== source.size)
       throw new Error(`internal: [${shape.join(', ')}] is no view of ${source.name}`)
-    return { ...source, id: this.next++, shape }
+    return { ...source, id: this.#next++, shape }
   }
 
-  private make(tensor: Pick<Tensor, 'role' | 'name' | 'shape' | 'shared' | 'offset'>): Tensor {
-    const id = this.next++
+  #make(tensor: Pick<Tensor, 'role' | 'name' | 'shape' | 'shared' | 'offset'>): Tensor {
+    const id = this.#next++
     return { ...tensor, id, size: elementCount(tensor.shape), storage: id }
   }
 }

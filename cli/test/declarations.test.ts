@@ -1,0 +1,37 @@
+// What every package declares in one way.
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const FOLDERS = [
+  ...[
+    'protocol',
+    'shaders',
+    'model',
+    'volunteer',
+    'coordinator',
+    'client-node',
+    'client-web',
+    'cli',
+    'e2e',
+    'bench',
+  ].map((name) => `${name}/src`),
+  'volunteer/testing',
+  'bench/peers',
+]
+const SOURCES = FOLDERS.flatMap((folder) =>
+  readdirSync(join(ROOT, folder), { recursive: true }).map((name) => join(folder, String(name))),
+)
+  .filter((file) => /(?<!\.d)\.tsx?$/.test(file) && !file.includes('node_modules'))
+  .map((file) => ({ file, text: readFileSync(join(ROOT, file), 'utf8') }))
+
+test('a private member of a class is a #name, which JavaScript keeps private; constructors have no such form', () => {
+  const keyword = /^\s+(?:private|protected)\s(?!constructor\().*/gm
+  assert.deepEqual(
+    SOURCES.flatMap(({ file, text }) => (text.match(keyword) ?? []).map((line) => `${file}: ${line.trim()}`)),
+    [],
+  )
+})
