@@ -3,7 +3,7 @@
 // (run/exchange-choice.ts).
 import { exchangeTimes } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, memberId, type MemberId, systemClock } from '@starling-grid/protocol'
-import { LinkSet, MemoryGrid, GenerationSteps } from '@starling-grid/volunteer'
+import { type Addressed, LinkSet, MemoryGrid, StepReduces } from '@starling-grid/volunteer'
 import { slowNetwork } from '@starling-grid/volunteer/testing'
 import { type BenchRow, race, rounded } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
@@ -45,7 +45,7 @@ export async function exchangeSuite({ rounds, log }: Pick<SuiteOptions, 'rounds'
 class Group {
   readonly #ids: readonly MemberId[]
   readonly #links: readonly LinkSet[]
-  readonly #steps: readonly GenerationSteps[]
+  #reduces: readonly StepReduces[] = []
   #generation = 0
   #closed = false
 
@@ -62,25 +62,18 @@ class Group {
     const fail = (_: unknown, __: unknown, error: Error): void => {
       if (!this.#closed) throw error
     }
-    this.#links = this.#ids.map(
-      (id, i) =>
-        new LinkSet(
-          slowNetwork(grid.join(id), LINE.bytesPerMs, LINE.latencyMs),
-          noRelay,
-          {
-            onFrame: (from, frame) => this.#steps[i]?.accept(frame, this.#ids.indexOf(from)),
-            onLost: fail,
-          },
-          { clock: systemClock },
-        ),
-    )
-    this.#steps = this.#links.map(
-      (links) =>
-        new GenerationSteps({
-          forward: (frame, to) => links.send(this.#ids[to] ?? memberId('absent'), frame),
-          onSum: () => undefined,
-        }),
-    )
+    this.#links = this.#ids.map((id, i) => {
+      const links: LinkSet = new LinkSet(
+        slowNetwork(grid.join(id), LINE.bytesPerMs, LINE.latencyMs),
+        noRelay,
+        {
+          onFrame: (from, frame) => this.#send(links, this.#reduces[i]?.accept(frame, this.#ids.indexOf(from))),
+          onLost: fail,
+        },
+        { clock: systemClock },
+      )
+      return links
+    })
   }
 
   async #link(): Promise<void> {
@@ -94,18 +87,22 @@ class Group {
   async step(exchange: Exchange, floats: number): Promise<number> {
     const generation = ++this.#generation
     const gradients = this.#ids.map((_, i) => new Float32Array(floats).fill(i + 1))
-    for (const [rank, steps] of this.#steps.entries())
-      steps.open({ generation, rank, size: this.#ids.length, length: floats, exchange }, 1)
+    const shape = { generation, size: this.#ids.length, length: floats, exchange }
+    this.#reduces = this.#ids.map((_, rank) => new StepReduces({ ...shape, rank }, 1))
     const begin = performance.now()
-    const sums = this.#steps.map((steps) => steps.reduced(generation, 1))
-    for (const [i, steps] of this.#steps.entries())
-      steps.contribute(1, gradients[i] ?? new Float32Array(floats), MANIFEST)
+    const sums = this.#reduces.map((reduces) => reduces.reduced())
+    for (const [i, links] of this.#links.entries())
+      this.#send(links, this.#reduces[i]?.contribute(1, gradients[i] ?? new Float32Array(floats), MANIFEST))
     const [first] = await Promise.all(sums)
     const ms = performance.now() - begin
     const expected = (this.#ids.length * (this.#ids.length + 1)) / 2
     if (first?.sum[0] !== expected || first.sum.at(-1) !== expected)
       throw new Error(`internal: the sum is ${first?.sum[0]}, not ${expected}`)
     return ms
+  }
+
+  #send(links: LinkSet, frames: readonly Addressed[] = []): void {
+    for (const { to, frame } of frames) links.send(this.#ids[to] ?? memberId('absent'), frame)
   }
 
   close(): void {

@@ -13,16 +13,17 @@ import {
   systemClock,
 } from '@starling-grid/protocol'
 import {
+  type Addressed,
   bytesOf,
   Compute,
   type EarlyRanges,
   gradientBuckets,
   LocalVersion,
   LinkSet,
-  GenerationSteps,
   sha256Of,
   StateFetch,
   StateServer,
+  StepReduces,
 } from '@starling-grid/volunteer'
 import { type NewcomerRingAnswer, type NewcomerRingOrder, STATE_BYTES } from './newcomer-ring-task.ts'
 import { batchFor, MODEL, OPTIMIZER } from './overlap-task.ts'
@@ -68,12 +69,10 @@ const links = new LinkSet(
 )
 links.expect(members)
 const send = (to: MemberId, frame: Frame): void => links.send(to, frame)
-const steps = new GenerationSteps({
-  forward: (frame) => send(peer, frame),
-  onSum: (reduced) => {
-    sum = reduced
-  },
-})
+let reduces: StepReduces | undefined
+const sendAll = (frames: readonly Addressed[] = []): void => {
+  for (const { frame } of frames) send(peer, frame)
+}
 const server = new StateServer({
   clock: systemClock,
   send,
@@ -89,22 +88,23 @@ const fetch = new StateFetch({
 
 function received(from: MemberId, frame: Frame): void {
   if (frame.type === 'fetch') server.serve(from, frame)
-  else if (rank < RING) steps.accept(frame)
+  else if (rank < RING) sendAll(reduces?.accept(frame))
   else fetch.accept(from, frame)
 }
 
 function prepare(generation: number): void {
-  steps.halt()
-  steps.open({ generation, rank: rank, size: RING, length: sum.length, buckets: ranges }, 1)
+  reduces = new StepReduces({ generation, rank, size: RING, length: sum.length, buckets: ranges }, 1)
 }
 
-/** What a member does in a step (train-step.ts). */
+/** What a member does in a step (generation/step.ts). */
 async function makeStep(generation: number, step: number): Promise<number> {
   const begin = performance.now()
-  const early: EarlyRanges = { ranges, onFinal: (bucket) => steps.contributeBucket(step, bucket, lease.values) }
+  const onFinal = (bucket: number): void => sendAll(reduces?.contributeBucket(step, bucket, lease.values))
+  const early: EarlyRanges = { ranges, onFinal }
   const targets = (await compute.heldGradient(lease, batch, early))?.sums.targets ?? 0
-  steps.contribute(step, lease.values, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
-  await steps.reduced(generation, step)
+  const manifest = { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 }
+  sendAll(reduces?.contribute(step, lease.values, manifest))
+  sum = (await reduces?.reduced())?.sum ?? sum
   const gradDigest = await sha256Of(bytesOf(sum))
   const record: StepRecord = {
     v: step,

@@ -12,6 +12,7 @@ import {
   systemClock,
 } from '@starling-grid/protocol'
 import {
+  type Addressed,
   bytesOf,
   Compute,
   createGpuExecutor,
@@ -20,8 +21,8 @@ import {
   gradientBuckets,
   LocalVersion,
   LinkSet,
-  GenerationSteps,
   sha256Of,
+  StepReduces,
 } from '@starling-grid/volunteer'
 import { slowNetwork } from '@starling-grid/volunteer/testing'
 import {
@@ -58,24 +59,22 @@ const links = new LinkSet(
   slowNetwork(await openPeerNetwork(access), LINK_BYTES_PER_MS),
   () => Promise.reject(new Error('internal: no relay')),
   {
-    onFrame: (_, frame) => steps.accept(frame),
+    onFrame: (_, frame) => send(reduces?.accept(frame)),
     onLost: (_, __, error) => {
       throw error
     },
   },
   { clock: systemClock },
 )
-const steps = new GenerationSteps({
-  forward: (frame) => links.send(peer, frame),
-  onSum: (reduced) => {
-    sum = reduced
-  },
-})
+let reduces: StepReduces | undefined
+
+function send(frames: readonly Addressed[] = []): void {
+  for (const { frame } of frames) links.send(peer, frame)
+}
 
 function prepare(generation: number, way: StepWay): void {
   const alone = way === 'compute'
-  steps.halt()
-  steps.open(
+  reduces = new StepReduces(
     {
       generation,
       rank: alone ? 0 : rank,
@@ -87,14 +86,16 @@ function prepare(generation: number, way: StepWay): void {
   )
 }
 
-/** What a member does in a step (train-step.ts), or a part of it. */
+/** What a member does in a step (generation/step.ts), or a part of it. */
 async function go(generation: number, way: StepWay): Promise<void> {
-  const early: EarlyRanges = { ranges, onFinal: (bucket) => steps.contributeBucket(1, bucket, lease.values) }
+  const onFinal = (bucket: number): void => send(reduces?.contributeBucket(1, bucket, lease.values))
+  const early: EarlyRanges = { ranges, onFinal }
   const computed =
     way === 'exchange' ? undefined : await compute.heldGradient(lease, batch, way === 'overlap' ? early : undefined)
   const targets = computed?.sums.targets ?? 1
-  steps.contribute(1, lease.values, { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 })
-  await steps.reduced(generation, 1)
+  const manifest = { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 }
+  send(reduces?.contribute(1, lease.values, manifest))
+  sum = (await reduces?.reduced())?.sum ?? sum
   if (way === 'exchange') return
   const gradDigest = await sha256Of(bytesOf(sum))
   const record: StepRecord = {

@@ -6,11 +6,11 @@ import {
   packFrame,
   trainingBlock,
   unpackFrame,
-  type Frame,
   type MemberId,
   systemClock,
 } from '@starling-grid/protocol'
 import {
+  type Addressed,
   openRelayLink,
   RingReduce,
   type PeerLink,
@@ -152,13 +152,13 @@ async function runRing(
     (_, step) => new RingReduce({ generation: 1, step, world: { rank: index, size }, length: floats }),
   )
   let sending = Promise.resolve()
-  const send = (frames: readonly Frame[]): void => {
-    for (const frame of frames) sending = sending.then(() => successor.send(packFrame(frame)))
+  const send = (frames: readonly Addressed[]): void => {
+    for (const { frame } of frames) sending = sending.then(() => successor.send(packFrame(frame)))
   }
   let progressed = (): void => {}
   predecessor.onFrame = (bytes) => {
     const frame = unpackFrame(bytes)
-    send(at(reduces, frame.step).accept(frame))
+    send(at(reduces, frame.step).accept(frame, (index + size - 1) % size))
     progressed()
   }
   const begin = performance.now()

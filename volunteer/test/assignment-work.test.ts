@@ -13,8 +13,10 @@ import {
   type MemberCore,
   react,
 } from '@starling-grid/volunteer'
+import { formOf } from '@starling-grid/volunteer/testing'
 import type { Batches } from '../src/data/batch.ts'
 import { AssignmentWork } from '../src/generation/assignment-work.ts'
+import { computeAssignment } from '../src/generation/step.ts'
 
 const spec = mlp({ input: [4], hidden: [3], classes: 2 })
 const ZERO = genesis(jobId('job'), 'hash', 7)
@@ -43,23 +45,7 @@ function bench(speed: number, buckets = false) {
   held.adoptInitial(ZERO, 7)
   const core: MemberCore = createMember(A, ZERO)
   react(core, { type: 'order', order: { type: 'freeze', ...BALLOT, committed: 0 } })
-  react(core, {
-    type: 'order',
-    order: {
-      type: 'form',
-      ...BALLOT,
-      members: [A],
-      weights: [1],
-      relayed: [],
-      committed: ZERO,
-      records: [],
-      target: ZERO,
-      sources: [],
-      coordinatorHolds: true,
-      modeEpoch: 0,
-      kind: 'ring',
-    },
-  })
+  react(core, { type: 'order', order: formOf([A], ZERO) })
   react(core, { type: 'links-open', generation: 1 })
   react(core, { type: 'state-fetched', generation: 1, version: ZERO })
   const compute = new Compute(createReferenceExecutor(spec), held, systemClock)
@@ -89,35 +75,47 @@ function bench(speed: number, buckets = false) {
     { start: 6, end: held.layout.total },
     { start: 0, end: 6 },
   ]
-  const assignment = new AssignmentWork({
-    clock: systemClock,
-    core,
-    compute,
-    batches,
-    tell: (input) => void react(core, input),
-    offRingSum: async () => new Float32Array(held.layout.total).fill(100),
-    bucketsOf: () =>
-      buckets
-        ? {
-            ranges,
-            encode,
-            onFinal: (index, values) => early.push(values.slice(ranges[index]?.start, ranges[index]?.end)),
-          }
-        : undefined,
-  })
+  let offRing: number | undefined
+  const assignment = new AssignmentWork(
+    { generation: 1, step: 1 },
+    {
+      clock: systemClock,
+      core,
+      compute,
+      batches,
+      pace: { blockMs: 0 },
+      signal: new AbortController().signal,
+      tell: (input) => void react(core, input),
+      takeOffRing: (id) => {
+        if (id !== offRing) return undefined
+        offRing = undefined
+        return new Float32Array(held.layout.total).fill(100)
+      },
+      early: buckets ? { ranges, encode: () => encode } : undefined,
+    },
+  )
+  const onFinal = (index: number): void =>
+    void early.push(assignment.gradient.slice(ranges[index]?.start, ranges[index]?.end))
+  const run = () => computeAssignment(assignment, batches, onFinal)
+  /** The first sum of off-ring members that comes is kept until it is used. */
+  const fetchOffRing = (id: number): void => {
+    if (offRing !== undefined) return
+    offRing = id
+    react(core, { type: 'off-ring-fetched', generation: 1, id })
+  }
   compute.samplesPerSecond = speed
   const start = (): unknown =>
     react(core, {
       type: 'order',
       order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: BLOCKS }] },
     })
-  return { core, compute, assignment, asked, early, encodes, start }
+  return { core, compute, assignment, run, fetchOffRing, asked, early, encodes, start }
 }
 
 async function gradientWith(speed: number, buckets = false) {
   const all = bench(speed, buckets)
   all.start()
-  const result = await all.assignment.compute({ generation: 1, step: 1 })
+  const result = await all.run()
   return { ...all, result, gradient: all.assignment.gradient.slice() }
 }
 
@@ -169,9 +167,9 @@ describe('a share', () => {
         correct: 1,
       },
     })
-    await lent.assignment.fetchOffRing(1, 3)
+    lent.fetchOffRing(3)
     lent.start()
-    await lent.assignment.compute({ generation: 1, step: 1 })
+    await lent.run()
     assert.deepEqual(lent.encodes, [false])
   })
 
@@ -184,7 +182,7 @@ describe('a share', () => {
       [SLOW, false],
       [SLOW, true],
     ] as const) {
-      const { core, assignment, start } = bench(speed, buckets)
+      const { core, assignment, run, fetchOffRing, start } = bench(speed, buckets)
       react(core, {
         type: 'order',
         order: {
@@ -199,9 +197,9 @@ describe('a share', () => {
           correct: 1,
         },
       })
-      await assignment.fetchOffRing(1, 3)
+      fetchOffRing(3)
       start()
-      const result = await assignment.compute({ generation: 1, step: 1 })
+      const result = await run()
       assert.deepEqual([result?.blocks, result?.samples, result?.sums.targets], [[...BLOCKS, ...lent], 20, 20])
       assert.ok(
         near(
@@ -215,7 +213,7 @@ describe('a share', () => {
 
   test('names the blocks of off-ring members only with their sum in it', async () => {
     const plain = await gradientWith(FAST)
-    const { core, assignment, start } = bench(FAST)
+    const { core, assignment, run, fetchOffRing, start } = bench(FAST)
     const offRing = (id: number): void =>
       void react(core, {
         type: 'order',
@@ -232,31 +230,31 @@ describe('a share', () => {
         },
       })
     offRing(3)
-    await assignment.fetchOffRing(1, 3)
+    fetchOffRing(3)
     offRing(4)
-    await assignment.fetchOffRing(1, 4)
+    fetchOffRing(4)
     start()
-    const result = await assignment.compute({ generation: 1, step: 1 })
+    const result = await run()
     assert.deepEqual(result?.blocks, [...BLOCKS, trainingBlock(0, 9)])
     const lent = plain.gradient.map((value) => value + 100)
     assert.ok(near(assignment.gradient, lent), 'the sum of the off-ring members whose blocks it names is in it')
   })
 
   test('of nothing is zero, whatever was computed before', async () => {
-    const { core, compute, assignment } = bench(FAST)
+    const { core, compute, assignment, run } = bench(FAST)
     const before = compute.buffers.lease()
     before.values.fill(5)
     before.end()
     react(core, { type: 'order', order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: [] }] } })
-    const result = await assignment.compute({ generation: 1, step: 1 })
+    const result = await run()
     assert.deepEqual([result?.blocks, result?.samples], [[], 0])
     assert.ok(assignment.gradient.every((value) => value === 0))
   })
 
   test('of a generation that ended is no share', async () => {
-    const { core, assignment, start } = bench(FAST)
+    const { core, run, start } = bench(FAST)
     start()
     react(core, { type: 'order', order: { type: 'freeze', fence: 1, generation: 2, committed: 0 } })
-    assert.equal(await assignment.compute({ generation: 1, step: 1 }), undefined)
+    assert.equal(await run(), undefined)
   })
 })

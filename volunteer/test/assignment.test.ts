@@ -14,7 +14,8 @@ import {
   assignmentsOfStep,
   trainingBlock,
 } from '@starling-grid/protocol'
-import { createMember, type MemberCore, type MemberEffect, nextBlocksOf, react } from '@starling-grid/volunteer'
+import { createMember, type MemberCore, type MemberEffect, react } from '@starling-grid/volunteer'
+import { formOf, takeBlocks } from '@starling-grid/volunteer/testing'
 import { blockMsNow, isBehind, pieceOf, plannedMs } from '../src/generation/assignment-pace.ts'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
@@ -27,23 +28,7 @@ const AT = { ...BALLOT, step: 1 }
 function member(): MemberCore {
   const core = createMember(A, ZERO)
   react(core, { type: 'order', order: { type: 'freeze', ...BALLOT, committed: 0 } })
-  react(core, {
-    type: 'order',
-    order: {
-      type: 'form',
-      ...BALLOT,
-      members: [A, B, C],
-      weights: [1, 1, 1],
-      relayed: [],
-      committed: ZERO,
-      records: [],
-      target: ZERO,
-      sources: [],
-      coordinatorHolds: true,
-      modeEpoch: 0,
-      kind: 'ring',
-    },
-  })
+  react(core, { type: 'order', order: formOf([A, B, C], ZERO) })
   react(core, { type: 'links-open', generation: 1 })
   react(core, { type: 'state-fetched', generation: 1, version: ZERO })
   react(core, {
@@ -68,7 +53,7 @@ const release = (core: MemberCore, count: number, round = 1) =>
   said(order(core, { type: 'release', ...AT, round, count }), 'released')
 const move = (core: MemberCore, moves: MessageTo<'moved'>['moves'], round = 1) =>
   order(core, { type: 'moved', ...AT, round, moves }).map(({ type }) => type)
-const take = (core: MemberCore, most: number) => nextBlocksOf(core, { generation: 1, step: 1, most, blockMs: 10 })
+const take = (core: MemberCore, most: number) => takeBlocks(core, { generation: 1, step: 1, most, blockMs: 10 })
 
 function said<T extends 'progress' | 'released' | 'behind'>(
   effects: MemberEffect[],
@@ -101,7 +86,7 @@ const blamed = (effects: MemberEffect[]) =>
 describe('a share', () => {
   test('is given out block by block and is then sealed', () => {
     const core = member()
-    assert.deepEqual([take(core, 1), take(core, 5), take(core, 5)], [[BLOCKS[0]], [BLOCKS[1]], 'sealed'])
+    assert.deepEqual([take(core, 1), take(core, 5), take(core, 5)], [[BLOCKS[0]], [BLOCKS[1]], 'complete'])
   })
 
   test('of a generation that ended has no more blocks', () => {
@@ -136,7 +121,7 @@ describe('a share', () => {
     take(core, 9)
     assert.deepEqual([hold(core)?.open, take(core, 9)], [true, 'wait'])
     assert.deepEqual(move(core, []), ['resume'])
-    assert.equal(take(core, 9), 'sealed')
+    assert.equal(take(core, 9), 'complete')
   })
 
   test('gets blocks of others once, also when the message comes twice', () => {
@@ -144,7 +129,7 @@ describe('a share', () => {
     hold(core)
     const moves = [{ from: 1, to: 0, blocks: [trainingBlock(0, 3)] }]
     assert.deepEqual([move(core, moves), move(core, moves)], [['resume'], []])
-    assert.deepEqual([take(core, 9), take(core, 9)], [[BLOCKS[0], BLOCKS[1], BLOCKS[3]], 'sealed'])
+    assert.deepEqual([take(core, 9), take(core, 9)], [[BLOCKS[0], BLOCKS[1], BLOCKS[3]], 'complete'])
   })
 
   test('is not held by a hold that comes after the end of its round', () => {
@@ -152,7 +137,7 @@ describe('a share', () => {
     move(core, [])
     assert.equal(hold(core), undefined)
     take(core, 9)
-    assert.equal(take(core, 9), 'sealed')
+    assert.equal(take(core, 9), 'complete')
   })
 
   test('asks for help only while it has blocks that it has not begun, and only once', () => {
@@ -307,7 +292,7 @@ describe('what off-ring members computed (A1)', () => {
     reduced(core, assignments([...BLOCKS.slice(0, 2), ...LENT]))
     tell(core)
     react(core, { type: 'off-ring-fetched', generation: 1, id: 7 })
-    nextBlocksOf(core, { generation: 1, step: 2, most: 9, blockMs: 1 })
+    takeBlocks(core, { generation: 1, step: 2, most: 9, blockMs: 1 })
     assert.equal(core.ring?.flight?.step, 2)
     assert.equal(core.ring?.flight?.offRing, undefined)
   })

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FRAME_TYPES, type FrameType, genesis, jobId, memberId } from '@starling-grid/protocol'
 import { createMember, fateOf, react } from '@starling-grid/volunteer'
+import { formOf } from '@starling-grid/volunteer/testing'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
 const [before, self, after, stranger] = ['a', 'b', 'c', 'd'].map(memberId) as [
@@ -18,24 +19,7 @@ const ANSWERS: readonly FrameType[] = ['chunk', 'hashes', 'refusal']
 function inRing() {
   const core = createMember(self, ZERO)
   react(core, { type: 'order', order: { type: 'freeze', fence: 1, generation: 7, committed: 0 } })
-  react(core, {
-    type: 'order',
-    order: {
-      type: 'form',
-      fence: 1,
-      generation: 7,
-      members: [before, self, after],
-      weights: [1, 1, 1],
-      relayed: [],
-      committed: ZERO,
-      records: [],
-      target: ZERO,
-      sources: [],
-      coordinatorHolds: true,
-      modeEpoch: 0,
-      kind: 'ring',
-    },
-  })
+  react(core, { type: 'order', order: formOf([before, self, after], ZERO, { generation: 7 }) })
   return core
 }
 

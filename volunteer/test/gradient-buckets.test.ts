@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { lenet5, mlp, parameterLayout, parseModelSpec } from '@starling-grid/model'
 import { versionId } from '@starling-grid/protocol'
 import { gradientBuckets, type GradientLayout } from '../src/generation/gradient-buckets.ts'
-import { mayContributeEarly, type StepInFlight } from '../src/member/early-contribution.ts'
+import { mayContributeEarly, type StepInFlight } from '../src/member/assignment.ts'
 
 const MIB = 256 * 1024
 function layoutOf(lengths: readonly number[], trained = lengths.length): GradientLayout {
@@ -67,14 +67,15 @@ test('statistics come last, whatever lies before them', () => {
 })
 
 test('a bucket enters the ring only in the promised generation, from the version before it (R9)', () => {
+  const at5 = { step: 5, todo: [], held: new Set<number>() }
   const core: StepInFlight = {
     promised: 3,
     version: { v: 4, id: versionId('f'.repeat(64)) },
-    ring: { generation: 3, stage: 'running', flight: { step: 5, stage: 'computing' } },
+    ring: { generation: 3, stage: 'running', flight: { ...at5, stage: 'computing' } },
   }
   const { ring } = core
   assert.ok(ring?.flight !== undefined)
-  assert.equal(mayContributeEarly(core, 3, 5), true)
+  assert.equal(mayContributeEarly(core, { generation: 3, step: 5 }), true)
   const refused: readonly StepInFlight[] = [
     { ...core, ring: undefined },
     { ...core, promised: 4 },
@@ -84,8 +85,8 @@ test('a bucket enters the ring only in the promised generation, from the version
     { ...core, ring: { ...ring, flight: undefined } },
     { ...core, version: undefined },
     { ...core, version: { v: 5, id: versionId('f'.repeat(64)) } },
-    { ...core, ring: { ...ring, flight: { step: 6, stage: 'computing' } } },
-    { ...core, ring: { ...ring, flight: { step: 5, stage: 'reducing' } } },
+    { ...core, ring: { ...ring, flight: { ...at5, step: 6, stage: 'computing' } } },
+    { ...core, ring: { ...ring, flight: { ...at5, stage: 'reducing' } } },
   ]
-  for (const other of refused) assert.equal(mayContributeEarly(other, 3, 5), false)
+  for (const other of refused) assert.equal(mayContributeEarly(other, { generation: 3, step: 5 }), false)
 })

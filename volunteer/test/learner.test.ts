@@ -13,6 +13,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import { createMember, goOnFrom, type MemberCore, type MemberEffect, react } from '@starling-grid/volunteer'
+import { formOf } from '@starling-grid/volunteer/testing'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
 const [A, B] = [memberId('a'), memberId('b')]
@@ -105,21 +106,7 @@ test('offers of older ballots, and to members of a ring, are ignored', () => {
   const core = learner()
   order(core, { type: 'freeze', fence: 1, generation: 2, committed: 0 })
   assert.deepEqual(prefetch(core, 3, 1), [])
-  order(core, {
-    type: 'form',
-    fence: 1,
-    generation: 2,
-    members: [A],
-    weights: [1],
-    relayed: [],
-    committed: version(1),
-    records: [],
-    target: version(1),
-    sources: [],
-    coordinatorHolds: true,
-    modeEpoch: 0,
-    kind: 'ring',
-  })
+  order(core, formOf([A], version(1), { generation: 2 }))
   assert.deepEqual([prefetch(core, 3, 2), follow(core, [2], 2)], [[], []])
 })
 

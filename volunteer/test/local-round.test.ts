@@ -56,6 +56,14 @@ function setUp(innerSteps: number, fragments = 1) {
 }
 
 const onLearned = (): void => undefined
+const signal = new AbortController().signal
+
+/** The generation ends when the first inner step is learned from. */
+function cutAfterAStep() {
+  const ending = new AbortController()
+  const learned = ({ blocks: known }: Consumed): void => void (known.length > 0 && ending.abort())
+  return { signal: ending.signal, onLearned: learned }
+}
 const blocks = (...numbers: number[]) => numbers.map((n) => trainingBlock(0, n))
 
 test('an assignment of a local round is the parameter difference of its inner steps times their targets', async () => {
@@ -65,7 +73,7 @@ test('an assignment of a local round is the parameter difference of its inner st
     base,
     parameters: held.parameters,
     blocks: assignment,
-    current: () => true,
+    signal,
     onLearned,
   })
   assert.deepEqual(asked, [assignment.slice(0, 2), assignment.slice(2)])
@@ -86,20 +94,18 @@ test('an assignment of a local round is the parameter difference of its inner st
 
 test('a local round continues in a new generation when its base and its blocks are the same', async () => {
   const { held, rounds, asked } = setUp(4)
-  let steps = 0
   const cut = await rounds.run({
     base,
     parameters: held.parameters,
     blocks: blocks(0, 1, 2, 3),
-    current: () => steps++ < 3,
-    onLearned,
+    ...cutAfterAStep(),
   })
   assert.equal(cut, undefined)
   const whole = await rounds.run({
     base,
     parameters: held.parameters,
     blocks: blocks(0, 1, 2, 3, 4, 5),
-    current: () => true,
+    signal,
     onLearned,
   })
   assert.equal(whole?.samples, 24)
@@ -108,13 +114,12 @@ test('a local round continues in a new generation when its base and its blocks a
 
 test('inner progress is dropped when its blocks were reassigned or the base is another version', async () => {
   const { held, rounds, asked } = setUp(2)
-  let steps = 0
-  await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), current: () => steps++ < 3, onLearned })
+  await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1), ...cutAfterAStep() })
   const other = await rounds.run({
     base,
     parameters: held.parameters,
     blocks: blocks(1, 2),
-    current: () => true,
+    signal,
     onLearned,
   })
   assert.equal(other?.samples, 8)
@@ -124,22 +129,22 @@ test('inner progress is dropped when its blocks were reassigned or the base is a
 test('a ballot drops the inner step that was under way, and keeps the reported progress true', async () => {
   const { held, rounds, asked } = setUp(2)
   const told: number[] = []
-  let current = true
+  const ending = new AbortController()
   const learned = ({ blocks: known }: Consumed): void => void told.push(known.length)
   const cut = rounds.run({
     base,
     parameters: held.parameters,
     blocks: blocks(0, 1),
-    current: () => current,
+    signal: ending.signal,
     onLearned: learned,
   })
   await Promise.resolve()
-  current = false // a new ballot, while the first inner step computes
+  ending.abort() // a new ballot, while the first inner step computes
   const again = rounds.run({
     base,
     parameters: held.parameters,
     blocks: blocks(0, 1),
-    current: () => true,
+    signal,
     onLearned: learned,
   })
   assert.equal(await cut, undefined)
@@ -153,7 +158,7 @@ test('a member without blocks gives a difference of nothing', async () => {
   const before = compute.buffers.lease()
   before.values.fill(5)
   before.end()
-  const result = await rounds.run({ base, parameters: held.parameters, blocks: [], current: () => true, onLearned })
+  const result = await rounds.run({ base, parameters: held.parameters, blocks: [], signal, onLearned })
   assert.deepEqual([result?.samples, result?.sums.targets, result?.finite], [0, 0, true])
   assert.ok(rounds.contribution.every((value) => value === 0))
 })
@@ -230,7 +235,7 @@ test('a fragment is sent in the middle of the round, with the weight of the whol
     base,
     parameters: held.parameters,
     blocks: four,
-    current: () => true,
+    signal,
     onLearned,
     onFragment: (fragment) => void left.push([fragment, partOf(rounds.contribution, fragment)]),
   })
@@ -244,11 +249,10 @@ test('a fragment is sent in the middle of the round, with the weight of the whol
 
 test('what a fragment learned after it was sent joins the next round of the member', async () => {
   const { held, rounds } = setUp(4, 2)
-  const order = { parameters: held.parameters, current: () => true, onLearned }
+  const order = { parameters: held.parameters, signal, onLearned }
   await rounds.run({ ...order, base, blocks: four })
-  rounds.summed()
   const next = { v: 1, id: 'the next version' } as typeof base
-  rounds.committed(next, 'round')
+  rounds.committed(next, 'round', true)
   const moved = held.parameters.map((value) => Math.fround(value + 1))
   await rounds.run({ ...order, base: next, parameters: moved, blocks: [] })
   assert.ok(
@@ -257,8 +261,7 @@ test('what a fragment learned after it was sent joins the next round of the memb
   )
   const [first, again] = [setUp(4, 2), setUp(4, 2)]
   for (const { rounds: one } of [first, again]) await one.run({ ...order, base, blocks: four })
-  first.rounds.summed()
-  first.rounds.committed(next, 'round')
+  first.rounds.committed(next, 'round', true)
   const started: number[][] = []
   for (const { rounds: one, compute } of [first, again]) {
     const local = compute.localGradient.bind(compute)
@@ -281,17 +284,20 @@ test('what a fragment learned after it was sent joins the next round of the memb
 
 test('a fragment of a round that a new generation repeats is sent again with the new weight', async () => {
   const { held, rounds } = setUp(4, 2)
-  let steps = 0
+  const ending = new AbortController()
   const left: [fragment: number, assignment: number[]][] = []
   const order = {
     base,
     parameters: held.parameters,
     onLearned,
-    onFragment: (fragment: number) => void left.push([fragment, partOf(rounds.contribution, fragment)]),
+    onFragment: (fragment: number) => {
+      left.push([fragment, partOf(rounds.contribution, fragment)])
+      ending.abort()
+    },
   }
-  assert.equal(await rounds.run({ ...order, blocks: four, current: () => steps++ < 5 }), undefined)
+  assert.equal(await rounds.run({ ...order, blocks: four, signal: ending.signal }), undefined)
   const six = blocks(0, 1, 2, 3, 4, 5)
-  assert.equal((await rounds.run({ ...order, blocks: six, current: () => true }))?.samples, 24)
+  assert.equal((await rounds.run({ ...order, blocks: six, signal }))?.samples, 24)
   const after = await innerSteps([...four.slice(0, 2).map((block) => [block]), six.slice(2, 4), six.slice(4)])
   assert.deepEqual(
     left.map(([fragment]) => fragment),

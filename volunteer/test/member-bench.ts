@@ -18,10 +18,10 @@ import {
   type MemberCore,
   type MemberEffect,
   type MemberInput,
-  nextBlocksOf,
   react,
   type ControlMessage,
 } from '@starling-grid/volunteer'
+import { formOf, takeBlocks } from '@starling-grid/volunteer/testing'
 
 export const ZERO = genesis(jobId('test'), 'model', 1)
 export const [A, B] = [memberId('a'), memberId('b')]
@@ -52,22 +52,7 @@ export class Bench {
   }
 
   form(generation: number, changed: Partial<MessageTo<'form'>> = {}): this {
-    return this.order({
-      type: 'form',
-      fence: 1,
-      generation,
-      members: [A],
-      weights: [1],
-      relayed: [],
-      committed: ZERO,
-      records: [],
-      target: ZERO,
-      sources: [],
-      coordinatorHolds: true,
-      modeEpoch: 0,
-      kind: 'ring',
-      ...changed,
-    })
+    return this.order(formOf([A], ZERO, { generation, ...changed }))
   }
 
   start(generation: number, plan: readonly PlanStep[], after = this.core.version ?? ZERO): this {
@@ -85,8 +70,8 @@ export class Bench {
   begin(): Manifest['blocks'] {
     const [compute] = this.did('compute')
     assert.ok(compute)
-    for (const most of [compute.blocks.length, 0])
-      nextBlocksOf(this.core, { generation: compute.generation, step: compute.step, most, blockMs: 1 })
+    const { generation, step } = compute
+    while (takeBlocks(this.core, { generation, step, most: Number.POSITIVE_INFINITY, blockMs: 1 }) !== 'complete');
     return compute.blocks
   }
 

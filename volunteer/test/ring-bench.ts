@@ -1,4 +1,4 @@
-// Members of a ring at a bench: real RingMode, links in memory, reduce and optimizer. The orders of a coordinator are
+// Members of a ring at a bench: real GenerationRunner, links in memory, reduce and optimizer. The orders of a coordinator are
 // given by hand, and a computation or a download can be held up for as long as a test likes. Used by
 // ring-gradients.test.ts.
 import assert from 'node:assert/strict'
@@ -30,6 +30,7 @@ import {
   MemoryGrid,
   type ControlMessage,
 } from '@starling-grid/volunteer'
+import { formOf } from '@starling-grid/volunteer/testing'
 import type { Batches } from '../src/data/batch.ts'
 import { GenerationRunner } from '../src/generation/generation-runner.ts'
 import { openLocalRounds } from '../src/local/local-round.ts'
@@ -257,21 +258,8 @@ export class RingBench {
   /** Until every member confirmed; then it only lacks START. */
   async form(weights: readonly [number, number]): Promise<void> {
     const confirmed = this.a.said('confirm').length
-    this.tell({
-      type: 'form',
-      fence: OWNER,
-      generation: this.#generation,
-      members: [A, B],
-      weights: [...weights],
-      relayed: [],
-      committed: this.#version,
-      records: [],
-      target: this.#version,
-      sources: [A, B],
-      coordinatorHolds: true,
-      modeEpoch: 0,
-      kind: this.#kind,
-    })
+    const changed = { generation: this.#generation, weights: [...weights], sources: [A, B], kind: this.#kind }
+    this.tell(formOf([A, B], this.#version, changed))
     for (const member of this.members) await member.hears('confirm', confirmed + 1)
   }
 

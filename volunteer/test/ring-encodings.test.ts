@@ -321,15 +321,15 @@ for (const [what, encoding, payload, code] of hostile)
     assert.ok(honest && victim)
     const manifest = { blocks: [], samples: 0, targets: 0, lossSum: 0, correct: 0 }
     const bad: Frame = { type: 'partial', generation: 1, step: 1, bucket: 0, hop: 0, offset: 0, payload }
-    assert.throws(() => victim.accept(bad), isCode(code))
+    assert.throws(() => victim.accept(bad, 0), isCode(code))
     const gradient = assignments(1, LENGTH, 3)[0] ?? new Float32Array(0)
     let toHonest = victim.contribute(gradient, manifest)
-    assert.throws(() => victim.accept(bad), isCode(code))
+    assert.throws(() => victim.accept(bad, 0), isCode(code))
     let toVictim = honest.contribute(gradient, manifest)
     while (toHonest.length + toVictim.length > 0)
       [toVictim, toHonest] = [
-        toHonest.flatMap((frame) => honest.accept(frame)),
-        toVictim.flatMap((frame) => victim.accept(frame)),
+        toHonest.flatMap(({ frame }) => honest.accept(frame, 1)),
+        toVictim.flatMap(({ frame }) => victim.accept(frame, 0)),
       ]
     assert.ok(victim.done)
     assert.deepEqual(victim.sum, honest.sum)
@@ -344,24 +344,17 @@ test('a residual belongs to one version and is dropped with it, but survives a v
     return [...feedback.residual]
   }
   assert.deepEqual(step(0, 1), [0, 0])
-  residual.completed()
-  residual.swap(version(1), 'ring')
+  residual.swap(version(1), 'ring', true)
   assert.deepEqual(step(1, 2), [1, 1])
-  residual.halt() // a ballot: the step is void
-  assert.deepEqual(step(1, 3), [1, 1])
-  residual.completed()
-  residual.swap(version(2), 'ring')
+  assert.deepEqual(step(1, 3), [1, 1], 'a ballot made the step void')
+  residual.swap(version(2), 'ring', true)
   assert.deepEqual(step(2, 4), [3, 3])
-  residual.completed()
-  residual.halt() // whole here, but the ballot came before it was applied
-  residual.swap(version(3), 'ring') // … and the sum was fetched (R7)
+  residual.swap(version(3), 'ring', false) // a ballot came before it was applied, and the sum was fetched (R7)
   assert.deepEqual(step(3, 5), [0, 0])
-  residual.completed()
-  residual.swap(version(4), 'ring')
+  residual.swap(version(4), 'ring', true)
   assert.deepEqual([...residual.from(version(9), 'ring').residual], [0, 0], 'another version was adopted')
   assert.deepEqual(step(4, 6), [0, 0], 'and it does not come back')
-  residual.completed()
-  residual.swap(version(5), 'ring')
+  residual.swap(version(5), 'ring', true)
   assert.deepEqual(
     [...residual.from(version(5), 'round').residual],
     [0, 0],
@@ -417,7 +410,6 @@ async function train(encoding: GradientEncoding, exchange: Exchange): Promise<nu
     })
     const version = { v, id: versionId(v.toString(16).padStart(64, '0')) }
     for (const [i, { held, residual }] of members.entries()) {
-      residual.completed()
       held.apply(
         {
           v,
@@ -434,7 +426,7 @@ async function train(encoding: GradientEncoding, exchange: Exchange): Promise<nu
         version,
         reduced.sums[i] ?? new Float32Array(0),
       )
-      residual.swap(version, 'ring')
+      residual.swap(version, 'ring', true)
     }
     for (const { held } of members) assert.deepEqual(held.encode(), members[0]?.held.encode())
     losses.push(total('lossSum') / total('targets'))

@@ -2,7 +2,14 @@
 // both.
 import assert from 'node:assert/strict'
 import { type Frame, packFrame, trainingBlock, unpackFrame, type Manifest } from '@starling-grid/protocol'
-import { type Addressed, DirectReduce, evenBuckets, RingReduce, type RingReduceOptions } from '@starling-grid/volunteer'
+import {
+  type Addressed,
+  DirectReduce,
+  evenBuckets,
+  type Reduce,
+  RingReduce,
+  type StepReduceOptions,
+} from '@starling-grid/volunteer'
 
 export type Way = 'ring' | 'direct'
 
@@ -23,7 +30,7 @@ export interface InFlight {
 export class Group {
   readonly way: Way
   readonly size: number
-  readonly members: (RingReduce | DirectReduce)[]
+  readonly members: Reduce[]
   readonly gradients: Float32Array[]
   readonly bytesSent: number[]
   inFlight: InFlight[] = []
@@ -36,7 +43,7 @@ export class Group {
     this.way = way
     this.size = size
     const buckets = evenBuckets(length, bucketFloats).reverse() // as backward finishes them
-    const optionsOf = (index: number): RingReduceOptions => ({
+    const optionsOf = (index: number): StepReduceOptions => ({
       generation: 7,
       step: 3,
       world: { rank: index, size },
@@ -63,9 +70,8 @@ export class Group {
     this.send(to, at(this.members, to).accept(frame, from))
   }
 
-  send(from: number, frames: readonly (Frame | Addressed)[]): void {
-    for (const each of frames) {
-      const { to, frame } = 'to' in each ? each : { to: (from + 1) % this.size, frame: each }
+  send(from: number, frames: readonly Addressed[]): void {
+    for (const { to, frame } of frames) {
       if (frame.type !== 'manifest') this.bytesSent[from] = at(this.bytesSent, from) + frame.payload.byteLength
       // Packing copies, as a link does: what is read later must not depend on what the sender does meanwhile.
       this.inFlight.push({ from, to, frame: unpackFrame(packFrame(frame)) })

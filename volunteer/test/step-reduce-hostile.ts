@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ErrorCode, type Frame, type FrameType, GridError } from '@starling-grid/protocol'
-import { DirectReduce, RingReduce, type StepReduceOptions } from '@starling-grid/volunteer'
+import { DirectReduce, type Reduce, RingReduce, type StepReduceOptions } from '@starling-grid/volunteer'
 import { Group, manifestOf, type Way } from './step-reduce-group.ts'
 
 // The victim is member 1 of 3, with 30 floats in one bucket of 10-float segments and chunks of 5 floats. All frames
@@ -231,7 +231,7 @@ export function testHostileFrames(way: Way): void {
   })
 }
 
-export function victim(way: Way, change: Partial<StepReduceOptions> = {}): RingReduce | DirectReduce {
+export function victim(way: Way, change: Partial<StepReduceOptions> = {}): Reduce {
   const options = { ...victimOptions, ...change }
   return way === 'ring' ? new RingReduce(options) : new DirectReduce(options)
 }

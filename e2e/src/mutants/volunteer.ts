@@ -38,7 +38,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ...mutantsOf(
     COLLECTIVES,
     'volunteer/src/reduce/ring-reduce.ts',
-    ['volunteer/test/ring-reduce', 'volunteer/test/generation-steps', 'volunteer/test/ring-encodings'],
+    ['volunteer/test/ring-reduce', 'volunteer/test/step-reduces', 'volunteer/test/ring-encodings'],
     [
       ['a repeated frame is added again', 'if (this.#states[chunk.index] !== CHUNK.empty) return []', ''],
       [
@@ -172,7 +172,11 @@ export const VOLUNTEER: readonly Mutant[] = [
         'open.todo = open.todo.filter((block) => !blocks.includes(block))',
         'open.todo = [...open.todo]',
       ],
-      ['a share that others may add to is sealed', "if (flight.held.size > 0) return 'wait'", ''],
+      [
+        'a share that others may add to is sealed',
+        "return flight.held.size > 0 ? 'wait' : 'complete'",
+        "return 'complete'",
+      ],
       [
         'R12: any manifests make a step',
         'if (manifests.length === ring.members.length && isPartition(planned.blocks, found)) return undefined',
@@ -211,7 +215,7 @@ export const VOLUNTEER: readonly Mutant[] = [
       ['losses of another version join a step', 'this.#feedback.residual.fill(0)\n', ''],
       [
         'losses of a void step join the next',
-        'this.#of = this.#complete ? { version, kind } : undefined',
+        'this.#of = isOwn ? { version, kind } : undefined',
         'this.#of = { version, kind }',
       ],
     ],
@@ -220,7 +224,7 @@ export const VOLUNTEER: readonly Mutant[] = [
     MEMBER,
     'volunteer/src/generation/generation-runner.ts',
     ['volunteer/test/ring-gradients'],
-    [['R3: a halt leaves the share under way', 'this.#assignment.halt()\n', '']],
+    [['R3: a halt leaves the share under way', 'this.#generation.abort()\n', '']],
   ),
   ...mutantsOf(
     MEMBER,

@@ -12,14 +12,8 @@ import {
   type ToVolunteer,
   type VersionRef,
 } from '@starling-grid/protocol'
-import {
-  createMember,
-  type MemberCore,
-  type MemberEffect,
-  type MemberInput,
-  nextBlocksOf,
-  react,
-} from '@starling-grid/volunteer'
+import { createMember, type MemberCore, type MemberEffect, type MemberInput, react } from '@starling-grid/volunteer'
+import { takeBlocks } from '@starling-grid/volunteer/testing'
 import type { Clock } from './clock.ts'
 import type { ModelCoordinator } from './coordinator.ts'
 import { type Rings, wayOf } from './rings.ts'
@@ -210,10 +204,10 @@ export class ModelVolunteer {
 
   /** In one piece: no member gets slower within a step here, so no blocks change members. */
   #compute({ generation, step, blocks }: Extract<MemberEffect, { type: 'compute' }>): void {
-    const next = (most: number) => nextBlocksOf(this.core, { generation, step, most, blockMs: 0 })
-    next(blocks.length)
+    const next = () => takeBlocks(this.core, { generation, step, most: Number.POSITIVE_INFINITY, blockMs: 0 })
+    next()
     this.#later(this.#computeMs(blocks), () => {
-      if (next(0) === 'sealed')
+      if (next() === 'complete')
         this.take({ type: 'computed', generation, step, manifest: this.#manifest(blocks), finite: true })
     })
   }

@@ -2,7 +2,8 @@
 // (R12). Computing takes time and nothing else; which blocks are whose is decided by the real code
 // (sync/assignment.ts).
 import { type BlockId, type Consumed, type ErrorCode, type MemberId, sameVersion } from '@starling-grid/protocol'
-import { type MemberCore, type MemberInput, nextBlocksOf } from '@starling-grid/volunteer'
+import { type MemberCore, type MemberInput, react } from '@starling-grid/volunteer'
+import { takeBlocks } from '@starling-grid/volunteer/testing'
 import type { Context } from './context.ts'
 
 /** of the pieces: after how many a member finds that it is behind */
@@ -78,8 +79,9 @@ export class AssignmentWork {
       sameVersion(consumed.base, version) &&
       (consumed.blocks.every((block) => assignment.includes(block)) || core.off.has('A7'))
     if (same) this.#context.counts.resumedBlocks += consumed.blocks.length
-    core.consumed = same ? consumed : { base: version, blocks: [] }
-    return core.consumed
+    const learned = same ? consumed : { base: version, blocks: [] }
+    react(core, { type: 'learned', generation, consumed: learned })
+    return learned
   }
 
   resume(): void {
@@ -93,13 +95,13 @@ export class AssignmentWork {
     const { id } = this.#worker
     const { generation, step, blockMs, done } = assignment
     const most = dice.pick([1, 2, Number.POSITIVE_INFINITY]) ?? 1
-    const blocks = nextBlocksOf(this.#worker.coreOf(generation), { generation, step, most, blockMs })
+    const blocks = takeBlocks(this.#worker.coreOf(generation), { generation, step, most, blockMs })
     if (blocks === 'over') return
     if (blocks === 'wait') {
       this.#waiting = assignment
       return
     }
-    if (blocks === 'sealed') return this.#computed(assignment)
+    if (blocks === 'complete') return this.#computed(assignment)
     const failure = this.#context.shards.failure(id, blocks, agenda.now)
     if (failure !== undefined) return this.#worker.cannotRead(generation, blocks, failure)
     if (dice.chance(BEHIND))
@@ -113,9 +115,11 @@ export class AssignmentWork {
       blockMs * blocks.length,
       () => `${id} computed of step ${step} of g${generation}: [${blocks.join(' ')}]`,
       () => {
-        if (this.#worker.coreOf(generation).ring?.generation !== generation) return
-        assignment.learned?.blocks.push(...blocks.filter((block) => !assignment.learned?.blocks.includes(block)))
-        this.#next({ ...assignment, done: [...done, ...blocks] })
+        const core = this.#worker.coreOf(generation)
+        if (core.ring?.generation !== generation) return
+        const learned = learnedMore(assignment.learned, blocks)
+        if (learned !== undefined) react(core, { type: 'learned', generation, consumed: learned })
+        this.#next({ ...assignment, learned, done: [...done, ...blocks] })
       },
     )
   }
@@ -125,7 +129,7 @@ export class AssignmentWork {
     const { agenda, dice } = this.#context
     const core = this.#worker.coreOf(generation)
     if (learned !== undefined || core.ring?.flight?.todo.length !== 0 || !dice.chance(EARLY)) return
-    if (nextBlocksOf(core, { generation, step, most: 0, blockMs }) !== 'sealed') return
+    if (takeBlocks(core, { generation, step, most: 0, blockMs }) !== 'complete') return
     agenda.later(
       (blockMs * last.length) / 2,
       () => `${this.#worker.id} has a bucket of step ${step} of g${generation}`,
@@ -146,4 +150,8 @@ export class AssignmentWork {
       manifest: { blocks: done, samples, targets: samples, lossSum: samples, correct: 0 },
     })
   }
+}
+
+function learnedMore(learned: Consumed | undefined, blocks: readonly BlockId[]): Consumed | undefined {
+  return learned && { ...learned, blocks: [...new Set([...learned.blocks, ...blocks])] }
 }

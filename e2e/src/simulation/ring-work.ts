@@ -104,7 +104,7 @@ export class RingWork {
     return plus(gradient, this.#offRing.sum)
   }
 
-  /** One at a time, as in ShareWork: false while an earlier one waits for its assignment. */
+  /** One at a time, as in Generation: false while an earlier one waits for its assignment. */
   stageOffRing(offRing: { readonly id: number; readonly sum: Float32Array }): boolean {
     const earlier = this.#offRing && this.#view.offRingSums.get(this.#offRing.id)
     if (earlier !== undefined && earlier.stage !== 'done') return false

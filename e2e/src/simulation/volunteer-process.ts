@@ -301,7 +301,7 @@ export class VolunteerProcess implements Peer {
     }
   }
 
-  /** As Batches and RingMode do: the coordinator looks at its file, and this generation cannot go on. */
+  /** As Batches and GenerationRunner do: the coordinator looks at its file, and this generation cannot go on. */
   cannotRead(generation: number, blocks: readonly BlockId[], code: ErrorCode): void {
     const message = 'the blocks could not be read'
     const { agenda } = this.#context
@@ -321,7 +321,7 @@ export class VolunteerProcess implements Peer {
     if (
       !this.alive ||
       ring?.generation !== generation ||
-      !mayContributeEarly(this.coreOf(generation), generation, step)
+      !mayContributeEarly(this.coreOf(generation), { generation, step })
     )
       return
     this.#context.counts.earlyBuckets++

@@ -1,178 +1,148 @@
 // A member at its assignment of one step: computes it piece by piece, adds the gradients up, and says when it falls
-// behind. Which blocks are whose is decided elsewhere (assignment.ts); this file only carries it out.
-import type { BlockId, CancelTimer, Clock } from '@starling-grid/protocol'
+// behind. Which blocks are whose is decided elsewhere (member/assignment.ts); this file only carries it out.
+import type { CancelTimer, Clock } from '@starling-grid/protocol'
+import { onAbort } from '../abort.ts'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import type { EarlyRanges } from '../graph/executor.ts'
-import { nextBlocksOf } from '../member/assignment.ts'
+import { nextBlocks, type StepId } from '../member/assignment.ts'
 import type { MemberCore, MemberInput } from '../member/member-state.ts'
 import { blockMsNow, isBehind, pieceOf, plannedMs, type AssignmentState } from './assignment-pace.ts'
-import { type AssignmentResult, AssignmentSum } from './assignment-sum.ts'
+import { type AssignmentResult, AssignmentSum, type Piece } from './assignment-sum.ts'
 
 /** ms between looks at an assignment that takes its time */
 const LOOK_MS = 100
 /** ms between two calls for help: one round of moves is over by then */
 const CALL_MS = 500
 
-/** Pieces of an assignment's gradient that leave as soon as each is final. */
-export interface EarlyBuckets extends Pick<EarlyRanges, 'ranges' | 'encode'> {
-  onFinal(index: number, gradient: Float32Array, encoded?: readonly Uint8Array[]): void
+/** What a member knows of its own speed from one assignment to the next. */
+export interface Pace {
+  /** ms per block of the last piece: a member that got slower knows it at its next assignment; 0: not known */
+  blockMs: number
 }
 
 export interface AssignmentWorkParts {
   readonly clock: Clock
-  readonly core: MemberCore
+  readonly core: Readonly<MemberCore>
   readonly compute: Compute
-  readonly batches: Batches
+  readonly batches: Pick<Batches, 'blockSamples'>
+  readonly pace: Pace
+  /** of the generation */
+  readonly signal: AbortSignal
+  /** Buckets that leave as soon as each is final, and what an executor may encode of them; undefined: all at once. */
+  readonly early: { readonly ranges: EarlyRanges['ranges']; encode?(): EarlyRanges['encode'] | undefined } | undefined
   tell(input: MemberInput): void
-  /** Σ gradients of off-ring members, from the coordinator (A1) */
-  offRingSum(id: number): Promise<Float32Array>
-  /** Takes pieces of the gradient as soon as each is final; undefined: all at once. */
-  bucketsOf(generation: number, step: number): EarlyBuckets | undefined
-}
-
-interface StepId {
-  readonly generation: number
-  readonly step: number
+  /** Σ gradients of off-ring members, once (A1); undefined: another one is here */
+  takeOffRing(id: number): Float32Array | undefined
 }
 
 export class AssignmentWork {
+  readonly #at: StepId
   readonly #parts: AssignmentWorkParts
-  /** of the step under way, until it is over (R3) or the next begins */
-  #assignment: AssignmentSum | undefined
-  #clock: AssignmentClock | undefined
-  /** ms per block of the last piece: a member that got slower knows it at its next share */
-  #lastBlockMs = 0
-  #resume: () => void = () => undefined
-  /** of off-ring members, until it is in an assignment */
-  #offRing: { readonly id: number; readonly sum: Float32Array } | undefined
+  readonly #sum: AssignmentSum
+  readonly #clock: AssignmentClock
+  readonly #release: () => void
+  #goOn: () => void = () => undefined
 
-  constructor(parts: AssignmentWorkParts) {
+  constructor(at: StepId, parts: AssignmentWorkParts) {
+    this.#at = at
     this.#parts = parts
+    this.#sum = new AssignmentSum(parts.compute)
+    this.#clock = new AssignmentClock(at, parts)
+    this.#release = onAbort(parts.signal, () => this.end())
   }
 
-  /** Σ gradients of the assignment of the step under way, whole as soon as `compute` resolved. */
+  /** Σ gradients of the assignment, whole when it is finished. */
   get gradient(): Float32Array {
-    if (this.#assignment === undefined) throw new Error('internal: no share is under way')
-    return this.#assignment.gradient
+    return this.#sum.gradient
   }
 
-  /** Others may have handed blocks over, or no member waits for another any more. */
-  resumed = (): void => this.#resume()
-
-  /** R3: the generation is over. A computation that still runs ends without an effect. */
-  halt(): void {
-    this.#assignment?.end()
-    this.#clock?.stop()
-    this.#assignment = undefined
-    this.#offRing = undefined
-    this.#resume()
+  /** What to compute next: begun or sealed from now on. wait: others may hand over some blocks. over: drop it. */
+  next(): ReturnType<typeof nextBlocks> {
+    const { core, tell } = this.#parts
+    if (this.#sum.isOver) return 'over'
+    const { left, blockMs } = this.#clock
+    const gradientBytes = this.gradient.byteLength
+    const next = nextBlocks(core, this.#at, pieceOf({ blocks: left, blockMs: this.#expectedBlockMs, gradientBytes }))
+    if (next === 'complete') tell({ type: 'seal', ...this.#at, blockMs })
+    else if (next !== 'over') tell({ type: 'begin', ...this.#at, blocks: next === 'wait' ? [] : next, blockMs })
+    return next
   }
 
-  /** Σ gradients of the assignment into `gradient`. Undefined: the generation ended before. */
-  compute = async ({ generation, step }: StepId): Promise<AssignmentResult | undefined> => {
-    const order = { generation, step }
-    const { core, compute } = this.#parts
-    this.#assignment?.end() // its step is over, or this one would not have begun
-    const assignment = new AssignmentSum(compute)
-    this.#assignment = assignment
-    const clock = new AssignmentClock(order, this.#parts)
-    this.#clock = clock
-    try {
-      while (!assignment.isOver) {
-        const blocks = nextBlocksOf(core, {
-          ...order,
-          most: pieceOf({
-            blocks: clock.left,
-            blockMs: this.#expectedBlockMs,
-            gradientBytes: assignment.gradient.byteLength,
-          }),
-          blockMs: clock.blockMs,
-        })
-        if (blocks === 'over') return undefined
-        if (blocks === 'sealed') return this.#finished(assignment)
-        if (blocks === 'wait')
-          await new Promise<void>((resolve) => {
-            this.#resume = resolve
-          })
-        else await this.#add(assignment, blocks, clock)
-      }
-      return undefined
-    } finally {
-      clock.stop()
-    }
+  /** Until other members handed blocks over, or this one waits for none any more. */
+  mayGoOn(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#goOn = resolve
+    })
   }
 
-  /** A1. What cannot be fetched is not contributed: the coordinator takes it back when its generation closes. */
-  async fetchOffRing(generation: number, id: number): Promise<void> {
-    const { core, offRingSum, tell } = this.#parts
-    const sum = await offRingSum(id).catch(() => undefined)
-    if (sum === undefined || core.ring?.generation !== generation) return
-    if (this.#offRing !== undefined) return // an earlier one waits for its assignment, which names its blocks already
-    this.#offRing = { id, sum }
-    tell({ type: 'off-ring-fetched', generation, id })
+  resume(): void {
+    this.#goOn()
+  }
+
+  /** Forward and backward of a piece. `onFinal`: takes the buckets of the last one while backward goes on. */
+  async add(piece: Piece, onFinal: EarlyRanges['onFinal']): Promise<void> {
+    if (this.#sum.isOver) return // a ballot came while the samples were fetched
+    this.#clock.begin(piece.blocks.length)
+    await this.#sum.add(piece, this.#early(onFinal))
+    if (!this.#sum.isOver) this.#parts.pace.blockMs = this.#clock.end()
+  }
+
+  finish(): AssignmentResult {
+    this.#clock.stop()
+    this.#addOffRing()
+    return this.#sum.finish()
+  }
+
+  /** R3, or the next step begins: a computation that still runs ends without an effect. */
+  end(): void {
+    this.#release()
+    this.#sum.end()
+    this.#clock.stop()
+    this.#goOn()
   }
 
   get #expectedBlockMs(): number {
-    const { batches, compute } = this.#parts
-    return Math.max(this.#lastBlockMs, (1000 * batches.blockSamples) / Math.max(compute.samplesPerSecond, 1e-3))
-  }
-
-  async #add(assignment: AssignmentSum, blocks: readonly BlockId[], clock: AssignmentClock): Promise<void> {
-    const batch = await this.#parts.batches.of(blocks)
-    if (assignment.isOver) return // a ballot came while the samples were fetched
-    clock.begin(blocks.length)
-    await assignment.add({ blocks, batch }, this.#early(assignment, clock))
-    if (!assignment.isOver) this.#lastBlockMs = clock.end()
+    const { batches, compute, pace } = this.#parts
+    return Math.max(pace.blockMs, (1000 * batches.blockSamples) / Math.max(compute.samplesPerSecond, 1e-3))
   }
 
   /**
    * Buckets of the last piece: from the first of them on the assignment can neither lose blocks nor get any, so it is
    * sealed now.
    */
-  #early(assignment: AssignmentSum, { order, left }: AssignmentClock): EarlyRanges | undefined {
-    const { core, bucketsOf } = this.#parts
-    const early = left === 0 ? bucketsOf(order.generation, order.step) : undefined
-    if (early === undefined || nextBlocksOf(core, { ...order, most: 0, blockMs: this.#lastBlockMs }) !== 'sealed')
-      return undefined
+  #early(onFinal: EarlyRanges['onFinal']): EarlyRanges | undefined {
+    const { core, early, tell, pace } = this.#parts
+    if (early === undefined || nextBlocks(core, this.#at, 1) !== 'complete') return undefined
+    tell({ type: 'seal', ...this.#at, blockMs: pace.blockMs })
     // What is encoded cannot be added to: the assignment must be this piece and nothing else.
-    const encode = assignment.isEmpty && core.ring?.flight?.offRing === undefined ? early.encode : undefined
-    this.#addOffRing(assignment)
+    const isAlone = this.#sum.isEmpty && core.ring?.flight?.offRing === undefined
+    const encode = isAlone ? early.encode?.() : undefined
+    this.#addOffRing()
     return {
       ranges: early.ranges,
       ...(encode ? { encode } : {}),
-      onFinal: (index, encoded) => bucketFinal(assignment, early, { index, encoded }),
+      onFinal: (bucket, encoded) => {
+        const range = early.ranges[bucket]
+        if (range === undefined) return
+        this.#sum.complete(range)
+        onFinal(bucket, encoded)
+      },
     }
   }
 
-  #finished(assignment: AssignmentSum): AssignmentResult {
-    this.#addOffRing(assignment)
-    return assignment.finish()
-  }
-
   /** Into the assignment, once, when it is sealed (A1). */
-  #addOffRing(assignment: AssignmentSum): void {
+  #addOffRing(): void {
     const wanted = this.#parts.core.ring?.flight?.offRing
-    if (wanted === undefined || wanted.id !== this.#offRing?.id) return
-    assignment.addOffRing(wanted, this.#offRing.sum)
-    this.#offRing = undefined
+    if (wanted === undefined) return
+    const sum = this.#parts.takeOffRing(wanted.id)
+    if (sum !== undefined) this.#sum.addOffRing(wanted, sum)
   }
-}
-
-function bucketFinal(
-  assignment: AssignmentSum,
-  early: EarlyBuckets,
-  { index, encoded }: { readonly index: number; readonly encoded: readonly Uint8Array[] | undefined },
-): void {
-  const range = early.ranges[index]
-  if (range === undefined) return
-  assignment.complete(range)
-  early.onFinal(index, assignment.gradient, encoded)
 }
 
 /** Looks at the clock while an assignment is computed, and says `behind` when it is. */
 class AssignmentClock {
-  readonly order: StepId
+  readonly #at: StepId
   readonly #parts: AssignmentWorkParts
   readonly #beganAt: number
   readonly #stopLooking: CancelTimer
@@ -183,9 +153,9 @@ class AssignmentClock {
   #blocks = 0
   #ms = 0
 
-  constructor(order: StepId, parts: AssignmentWorkParts) {
-    const planned = parts.core.ring?.plan.get(order.step)
-    this.order = order
+  constructor(at: StepId, parts: AssignmentWorkParts) {
+    const planned = parts.core.ring?.plan.get(at.step)
+    this.#at = at
     this.#parts = parts
     this.#plannedMs = plannedMs((planned?.blocks.length ?? 0) * parts.batches.blockSamples, planned?.weights ?? [])
     this.#beganAt = parts.clock.now()
@@ -233,6 +203,6 @@ class AssignmentClock {
     }
     if (now - this.#calledAt < CALL_MS || !isBehind(state)) return
     this.#calledAt = now
-    this.#parts.tell({ type: 'behind', ...this.order, blockMs: blockMsNow(state) })
+    this.#parts.tell({ type: 'behind', ...this.#at, blockMs: blockMsNow(state) })
   }
 }

@@ -2,7 +2,6 @@
 // and tried directly again while the coordinator relays them (R18).
 import {
   describeError,
-  GridError,
   isGridError,
   type LinkTrouble,
   MAX_RING_MEMBERS,
@@ -21,10 +20,12 @@ const LONGEST_REDIAL_MS = 300_000
 /** Newcomers that may open links at a time: as many as a ring takes in. */
 const MAX_NEWCOMERS = MAX_RING_MEMBERS
 
-export interface RingLinksParts {
+export interface GenerationLinksParts {
   readonly self: MemberId
   readonly links: LinkSet
   readonly clock: Clock
+  /** raised when the generation is over */
+  readonly signal: AbortSignal
   tell(input: MemberInput): void
   send(message: ToCoordinator): void
 }
@@ -36,37 +37,28 @@ type Order = Extract<MemberEffect, { type: 'open-links' }> & {
 }
 
 export class GenerationLinks {
-  readonly #parts: RingLinksParts
-  #generation = new AbortController()
-  /** this generation's neighbours → when their link is open */
+  readonly #parts: GenerationLinksParts
+  /** neighbours → when their link is open */
   readonly #opening = new Map<MemberId, Promise<void>>()
-  /** of this generation; the last one's until the next forms */
   #members: readonly MemberId[] = []
-  /** newcomers of this generation that are served, the latest ones */
+  /** newcomers that are served, the latest ones */
   #newcomers: readonly MemberId[] = []
 
-  constructor(parts: RingLinksParts) {
+  constructor(parts: GenerationLinksParts) {
     this.#parts = parts
   }
 
-  /** Raised when the generation is over. */
-  get signal(): AbortSignal {
-    return this.#generation.signal
-  }
-
+  /** Members of earlier generations get no new link. */
   open(order: Order): void {
-    const { signal } = this
-    if (this.#members !== order.members) this.#begin(order.members)
-    for (const peer of order.neighbours)
-      this.#opening.set(peer, this.#parts.links.ensure(peer, this.#wayTo(peer, order), signal))
-    void this.#settle(order, signal)
+    this.#members = order.members
+    this.#expect()
+    this.#connect(order)
   }
 
-  /** A new generation: members of earlier ones get no new link. */
-  #begin(members: readonly MemberId[]): void {
-    this.#members = members
-    this.#newcomers = []
-    this.#expect()
+  #connect(order: Order): void {
+    const { links, signal } = this.#parts
+    for (const peer of order.neighbours) this.#opening.set(peer, links.ensure(peer, this.#wayTo(peer, order), signal))
+    void this.#settle(order)
   }
 
   /** Newcomers fetch from this member while the ring runs without them (R7). */
@@ -79,13 +71,6 @@ export class GenerationLinks {
   #expect(): void {
     const all = [...this.#members, ...this.#newcomers]
     this.#parts.links.expect(all.filter((id) => id !== this.#parts.self))
-  }
-
-  /** Links stay; what was under way for the generation ends. */
-  halt(): void {
-    this.#generation.abort(new GridError('generation-stale', 'a new ballot began'))
-    this.#generation = new AbortController()
-    this.#opening.clear()
   }
 
   /** To a neighbour on the way that the coordinator named, to others directly. @throws GridError 'link-timeout' */
@@ -101,17 +86,17 @@ export class GenerationLinks {
   }
 
   /** Waits for all: one ABORT then names every link that did not open. */
-  async #settle(order: Order, signal: AbortSignal): Promise<void> {
-    const { links, tell } = this.#parts
+  async #settle(order: Order): Promise<void> {
+    const { links, tell, signal } = this.#parts
     const { generation, neighbours, relayed } = order
     const results = await Promise.allSettled(neighbours.map((peer) => this.#opening.get(peer)))
     if (signal.aborted) return
     const failed = neighbours.filter((_, i) => results[i]?.status === 'rejected')
     const error = results.find((result) => result.status === 'rejected')?.reason as unknown
     if (failed.length > 0) return this.trouble({ generation, peers: failed, why: 'unopened', error })
-    if (neighbours.some((peer) => !links.has(peer))) return this.open(order) // one closed while another opened
+    if (neighbours.some((peer) => !links.has(peer))) return this.#connect(order) // one closed while another opened
     tell({ type: 'links-open', generation })
-    for (const peer of relayed) if (this.#parts.self < peer) void this.#redial(peer, order, signal)
+    for (const peer of relayed) if (this.#parts.self < peer) void this.#redial(peer, order)
   }
 
   trouble({
@@ -139,7 +124,8 @@ export class GenerationLinks {
   }
 
   /** Said again as long as the generation lasts: the coordinator may not want to hear it at first. */
-  async #redial(peer: MemberId, { fence, generation }: Order, signal: AbortSignal): Promise<void> {
+  async #redial(peer: MemberId, { fence, generation }: Order): Promise<void> {
+    const { signal } = this.#parts
     for (let wait = FIRST_REDIAL_MS; ; wait = Math.min(2 * wait, LONGEST_REDIAL_MS)) {
       await this.#parts.clock.sleep(wait, signal)
       if (signal.aborted) return

@@ -12,6 +12,7 @@ import {
   type MemberId,
   type MessageTo,
   saltedDigest,
+  sameVersion,
   type ToCoordinator,
   type VersionRef,
   type Clock,
@@ -25,7 +26,6 @@ import type { StepWitness } from '../host.ts'
 import { LinkSet } from '../link/link-set.ts'
 import type { PeerLink, PeerNetwork } from '../link/peer-link.ts'
 import type { LocalRounds } from '../local/local-round.ts'
-import type { RoundWork } from '../local/round-work.ts'
 import { fateOf } from '../member/frame-fate.ts'
 import {
   type MemberCore,
@@ -35,17 +35,16 @@ import {
   type ControlMessage,
 } from '../member/member-state.ts'
 import { mayServe, react } from '../member/member.ts'
-import type { CatchUpEffect, CatchUpSources } from '../recovery/catch-up.ts'
+import { catchUpBytes, type CatchUpEffect, type CatchUpSources } from '../recovery/catch-up.ts'
 import type { LocalVersion } from '../recovery/local-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
 import { StateServer } from '../recovery/state-server.ts'
 import { RankFailure } from '../reduce/rank-failure.ts'
-import type { AssignmentResult } from './assignment-sum.ts'
-import { AssignmentWork } from './assignment-work.ts'
-import { GenerationLinks } from './generation-links.ts'
-import { Staging } from './staging.ts'
-import { StepExchange } from './step-exchange.ts'
-import { type StepId, trainStep } from './train-step.ts'
+import { EncodeRequests } from './encode-requests.ts'
+import { Generation, type GenerationParts } from './generation.ts'
+import { gradientBuckets } from './gradient-buckets.ts'
+import { Residual } from './residual.ts'
+import { trainStep } from './step.ts'
 
 export interface GenerationRunnerParts {
   readonly clock: Clock
@@ -85,17 +84,13 @@ export interface GenerationRunnerParts {
 export class GenerationRunner {
   readonly links: LinkSet
   readonly #parts: GenerationRunnerParts
-  readonly #ringLinks: GenerationLinks
+  readonly #lasting: GenerationParts
+  /** from one halt to the next */
+  #generation: Generation
   readonly #fetch: StateFetch
   readonly #server: StateServer
-  readonly #exchange: StepExchange
-  readonly #assignment: AssignmentWork
-  /** in jobs with local rounds */
-  readonly #round: RoundWork | undefined
-  readonly #staging: Staging
   /** samples that this member put into steps that it then held */
   samplesHeld = 0
-  #contributed = 0
   #uploading: Promise<unknown> = Promise.resolve()
 
   constructor(parts: GenerationRunnerParts) {
@@ -110,17 +105,10 @@ export class GenerationRunner {
       },
       parts,
     )
-    this.#ringLinks = new GenerationLinks({
-      self: parts.core.id,
-      links: this.links,
-      clock: parts.clock,
-      tell: this.tell,
-      send: parts.send,
-    })
     this.#fetch = new StateFetch({
       send,
       clock: parts.clock,
-      reach: (member, signal) => this.#ringLinks.reach(member, signal),
+      reach: (member, signal) => this.#generation.links.reach(member, signal),
     })
     this.#server = new StateServer({
       send,
@@ -129,10 +117,8 @@ export class GenerationRunner {
       promised: () => parts.core.promised,
       bytesOf: this.#bytesOf,
     })
-    this.#staging = new Staging(parts)
-    this.#exchange = new StepExchange({ ...parts, forward: this.#forward, onSum: (sum) => this.#staging.stageSum(sum) })
-    this.#assignment = new AssignmentWork({ ...parts, tell: this.tell, bucketsOf: this.#exchange.bucketsOf })
-    this.#round = parts.rounds?.workOf({ ...parts, contributeBucket: this.#exchange.contributeRoundBucket })
+    this.#lasting = { ...parts, ...waysOf(parts), links: this.links, tell: this.tell, pace: { blockMs: 0 } }
+    this.#generation = new Generation(this.#lasting)
   }
 
   order(order: ControlMessage): void {
@@ -164,39 +150,32 @@ export class GenerationRunner {
       case 'halt':
         return this.#halt()
       case 'open-links':
-        return this.#openLinks(effect)
+        return this.#generation.open(effect)
       case 'meet':
-        return this.#ringLinks.meet(effect.members)
+        return this.#generation.links.meet(effect.members)
       case 'fetch-state':
       case 'fetch-reduced':
         return void this.#catchUp(effect)
       case 'adopt':
-        return this.#staging.adopt(effect.version)
+        return this.#adopt(effect.version)
       case 'apply':
-        this.#staging.apply(effect.record, effect.version)
-        this.#exchange.committed(effect.version, effect.record.kind)
-        this.samplesHeld += this.#contributed
-        this.#contributed = 0
-        return
+        return this.#apply(effect)
       case 'confirm':
         return void this.#confirm(effect).catch(this.#parts.onFatal)
       case 'compute':
-        return void trainStep(effect, {
-          gradientOfAssignment: this.#assignment.compute,
-          localRound: this.#localRound,
-          tell: this.tell,
-          reduced: this.#exchange.reduced,
-        }).catch((error: unknown) => this.#computeFailed(effect.generation, error))
+        return void trainStep(effect, this.#generation).catch((error: unknown) =>
+          this.#computeFailed(effect.generation, error),
+        )
       case 'fetch-off-ring':
-        return void this.#assignment.fetchOffRing(effect.generation, effect.id)
+        return void this.#generation.fetchOffRing(effect.generation, effect.id)
       case 'resume':
-        return this.#assignment.resumed()
+        return this.#generation.resume()
       case 'report-standing': {
         const { fence, generation, step, stage } = effect
-        return send({ type: 'standing', fence, generation, step, stage, ...this.#exchange.standing(step) })
+        return send({ type: 'standing', fence, generation, step, stage, ...this.#generation.standing(step) })
       }
       case 'contribute':
-        return this.#contribute(effect)
+        return this.#generation.contribute(effect.step, effect.manifest)
       case 'copy':
         return void this.#copy(effect).catch(this.#parts.onFatal)
       case 'prove':
@@ -212,42 +191,59 @@ export class GenerationRunner {
 
   /** R3: the ring stops, its frames are dropped, also those already queued. */
   #halt(): void {
-    this.#exchange.halt()
-    this.#assignment.halt()
-    this.#contributed = 0
-    this.#ringLinks.halt()
+    this.#generation.abort()
+    this.#generation = new Generation(this.#lasting)
     this.#server.forget()
     this.links.clear()
   }
 
-  /** The exchange is ready before the first frame can come. */
-  #openLinks(effect: Extract<MemberEffect, { type: 'open-links' }>): void {
-    const { ring } = this.#parts.core
-    if (ring === undefined) return
-    this.#exchange.open(effect.generation, this.#round?.buckets)
-    this.#ringLinks.open({ ...effect, fence: ring.fence, members: ring.members })
-  }
-
+  /** Brings the target of a ballot here (R7), where it waits for the protocol to adopt or apply it in one piece (I6). */
   async #catchUp(effect: CatchUpEffect): Promise<void> {
-    const { core, held, fromCoordinator } = this.#parts
-    const { signal } = this.#ringLinks
+    const generation = this.#generation
+    const { signal } = generation
     try {
-      await this.#staging.fetch(
-        effect,
-        { self: core.id, fromCoordinator, held, fetch: this.#fetch, isLinked: (member) => this.links.has(member) },
-        signal,
-      )
-      if (!signal.aborted)
-        this.tell({
-          type: effect.type === 'fetch-state' ? 'state-fetched' : 'reduced-fetched',
-          generation: effect.generation,
-          version: effect.target,
-        })
+      const bytes = await this.#bytesToReach(effect, signal)
+      if (signal.aborted) return
+      const at = { generation: effect.generation, version: effect.target }
+      if (effect.type === 'fetch-state') {
+        generation.stageState(bytes && this.#parts.held.decode(bytes, effect.target))
+        this.tell({ type: 'state-fetched', ...at })
+      } else if (bytes !== undefined) {
+        generation.stage({ sum: new Float32Array(bytes.buffer), isOwn: false })
+        this.tell({ type: 'reduced-fetched', ...at })
+      }
     } catch (error) {
       if (signal.aborted) return
       if (effect.type === 'fetch-reduced') this.tell({ type: 'reduced-missing', generation: effect.generation })
       else this.#trouble(effect.generation, { blamed: null, why: 'own' }, error)
     }
+  }
+
+  /** Version 0 needs no source: the seed makes it. @throws what catchUpBytes throws */
+  async #bytesToReach(effect: CatchUpEffect, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    const { core, held, fromCoordinator, genesis } = this.#parts
+    if (effect.type === 'fetch-state' && sameVersion(effect.target, genesis)) return undefined
+    const isLinked = (member: MemberId): boolean => this.links.has(member)
+    return catchUpBytes(effect, { self: core.id, fromCoordinator, held, fetch: this.#fetch, isLinked }, signal)
+  }
+
+  #adopt(version: VersionRef): void {
+    const { held, seed, witness } = this.#parts
+    const state = this.#generation.takeState()
+    if (state === undefined) return held.adoptInitial(version, seed)
+    held.adopt(state, version)
+    witness?.adopted(version, () => held.encode())
+  }
+
+  /** R10: parameters, what encoding lost and what a round goes on from swap in one piece. */
+  #apply({ record, version }: Extract<MemberEffect, { type: 'apply' }>): void {
+    const { held, witness, rounds } = this.#parts
+    const { sum, isOwn, samples } = this.#generation.takeSum()
+    held.apply(record, version, sum)
+    witness?.applied(record, sum)
+    this.#lasting.lossy?.residual.swap(version, record.kind, isOwn)
+    rounds?.committed(version, record.kind, isOwn)
+    this.samplesHeld += samples
   }
 
   async #confirm({ fence, generation, version }: Extract<MemberEffect, { type: 'confirm' }>): Promise<void> {
@@ -265,9 +261,9 @@ export class GenerationRunner {
   }
 
   async #prove({ fence, generation, salt, peers }: MessageTo<'prove'>): Promise<void> {
-    const { signal } = this.#ringLinks
+    const { links: ringLinks, signal } = this.#generation
     const digest = saltedDigest(chunksOfState(this.#parts.held.encode()), salt)
-    const links = await Promise.allSettled(peers.map((peer) => this.#ringLinks.reach(peer, signal)))
+    const links = await Promise.allSettled(peers.map((peer) => ringLinks.reach(peer, signal)))
     const linked = peers.filter((_, i) => links[i]?.status === 'fulfilled')
     const proof = { type: 'proof', fence, generation, salt, digest: await digest, linked } as const
     if (!signal.aborted) this.#parts.send(proof)
@@ -305,26 +301,6 @@ export class GenerationRunner {
     return state
   }
 
-  #contribute({ step, manifest }: Extract<MemberEffect, { type: 'contribute' }>): void {
-    const { core, rounds } = this.#parts
-    this.#contributed = manifest.samples
-    this.#exchange.contribute(
-      step,
-      manifest,
-      core.ring?.kind === 'round' && rounds ? rounds.contribution : this.#assignment.gradient,
-    )
-  }
-
-  #localRound = (order: StepId): Promise<AssignmentResult | undefined> => {
-    if (this.#round === undefined) throw new Error('internal: a round in a job without local rounds')
-    return this.#round.compute(order)
-  }
-
-  #forward = (frame: Frame, to: number): void => {
-    const member = this.#parts.core.ring?.members[to]
-    if (member !== undefined) this.links.send(member, frame)
-  }
-
   #received(from: MemberId, frame: Frame): void {
     const fate = fateOf(this.#parts.core, from, frame)
     switch (fate) {
@@ -353,7 +329,7 @@ export class GenerationRunner {
 
   #ringFrame(from: MemberId, frame: Frame): void {
     try {
-      this.#exchange.accept(frame, this.#parts.core.ring?.members.indexOf(from))
+      this.#generation.accept(frame, from)
     } catch (error) {
       this.#refuse(frame.generation, from, error)
     }
@@ -373,7 +349,7 @@ export class GenerationRunner {
     const { ring } = this.#parts.core
     if (ring === undefined || !ring.linksOpen || !neighbours(ring).includes(member)) return
     if (why === 'refused') this.#trouble(ring.generation, { blamed: member, why }, error)
-    else this.#ringLinks.trouble({ generation: ring.generation, peers: [member], why, error })
+    else this.#generation.links.trouble({ generation: ring.generation, peers: [member], why, error })
   }
 
   #computeFailed(generation: number, error: unknown): void {
@@ -390,6 +366,16 @@ export class GenerationRunner {
     const code = isGridError(error) ? error.code : 'link-lost'
     this.tell({ type: 'trouble', generation, ...blame, code, message: describeError(error).slice(0, 300) })
   }
+}
+
+/** How gradients enter exchanges, whatever the generation. */
+function waysOf({ held, encoding, clock }: GenerationRunnerParts): Pick<GenerationParts, 'lossy' | 'buckets'> {
+  const buckets = gradientBuckets(held.layout)
+  const lossy =
+    encoding === 'f32'
+      ? undefined
+      : { residual: new Residual(held.layout.total), encodes: new EncodeRequests(encoding, clock) }
+  return { lossy, buckets: buckets.length > 1 ? buckets : undefined }
 }
 
 function joined(sums: readonly Float32Array[]): Uint8Array {

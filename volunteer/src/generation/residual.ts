@@ -10,8 +10,6 @@ type Kind = StepRecord['kind']
 export class Residual {
   #feedback: Feedback
   #of: { readonly version: VersionRef; readonly kind: Kind } | undefined
-  /** this member's ring made a whole sum, so `next` is whole, too */
-  #complete = false
   /** how often it changed */
   #residualEpoch = 0
 
@@ -36,25 +34,15 @@ export class Residual {
     return this.#residualEpoch
   }
 
-  /** Every share of the step arrived: what this member encoded of it is all there. */
-  completed(): void {
-    this.#complete = true
-  }
-
-  /** R3: the step under way is void. What was lost before it stays with the version. */
-  halt(): void {
-    this.#complete = false
-  }
-
   /**
-   * R10: in one piece with the parameters. A sum that was fetched (R7) is none that this member's residual belongs to.
+   * R10: in one piece with the parameters. `isOwn`: this member's reduce made the sum, so `next` is whole, too. A sum
+   * that was fetched (R7) is none that this member's residual belongs to.
    */
-  swap(version: VersionRef, kind: Kind): void {
-    if (this.#complete) {
+  swap(version: VersionRef, kind: Kind, isOwn: boolean): void {
+    if (isOwn) {
       this.#feedback = swapped(this.#feedback)
       this.#residualEpoch++
     }
-    this.#of = this.#complete ? { version, kind } : undefined
-    this.#complete = false
+    this.#of = isOwn ? { version, kind } : undefined
   }
 }

@@ -6,6 +6,7 @@
 import { meanOfStep, nextVersion, type UpdateRule, type VersionContent } from '@starling-grid/model'
 import type { BlockId, Consumed, StepRecord, VersionRef } from '@starling-grid/protocol'
 import { createOptimizerState } from '@starling-grid/shaders'
+import { onAbort } from '../abort.ts'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import { allFinite } from '../floats.ts'
@@ -34,8 +35,8 @@ export interface RoundOrder {
   readonly base: VersionRef
   readonly parameters: Float32Array
   readonly blocks: readonly BlockId[]
-  /** false: the generation ended, and the rest of the round with it */
-  current(): boolean
+  /** raised when the generation ends, and the rest of the round with it */
+  readonly signal: AbortSignal
   /** what the private copy has learned from now: told at the next ballot */
   onLearned(consumed: Consumed): void
   /**
@@ -79,9 +80,8 @@ export class LocalRounds {
    * begins
    */
   #lease: GradientLease | undefined
+  #releaseLease: () => void = () => undefined
   #last: Promise<unknown> = Promise.resolve()
-  /** every assignment of the round under way arrived: what left of this member's is in the sum */
-  #isSummed = false
   /** the version that holds what left of the private copy */
   #takesOver: VersionRef | undefined
 
@@ -117,21 +117,11 @@ export class LocalRounds {
     return contribution
   }
 
-  /** Every share of the round is in the sum. */
-  summed(): void {
-    this.#isSummed = true
-  }
-
-  /** R3: the round under way is void. */
-  halt(): void {
-    this.#isSummed = false
-    this.#endLease()
-  }
-
-  /** R10. A sum that was fetched (R7) says nothing of whether this member's assignment is in it. */
-  committed(version: VersionRef, kind: StepRecord['kind']): void {
-    this.#takesOver = this.#isSummed && kind === 'round' ? version : undefined
-    this.#isSummed = false
+  /**
+   * R10. `isOwn`: what left of this member's private copy is in the sum. A sum that was fetched (R7) says nothing of it.
+   */
+  committed(version: VersionRef, kind: StepRecord['kind'], isOwn: boolean): void {
+    this.#takesOver = isOwn && kind === 'round' ? version : undefined
   }
 
   /** Σ targets · (base − local) into `contribution`. Undefined when the generation ended before. */
@@ -143,10 +133,11 @@ export class LocalRounds {
   }
 
   async #run(order: RoundOrder): Promise<RoundResult | undefined> {
-    if (!order.current()) return undefined
+    if (order.signal.aborted) return undefined
     this.#endLease() // the round before is over, or this one would not have begun
     const lease = this.#parts.compute.buffers.lease()
     this.#lease = lease
+    this.#releaseLease = onAbort(order.signal, () => this.#endLease())
     const progress = this.#resume(order)
     order.onLearned(progress)
     const left = order.blocks.filter((block) => !progress.blocks.includes(block))
@@ -155,7 +146,7 @@ export class LocalRounds {
       this.#parts.stream &&
       (await this.#stream(this.#parts.stream, order, { made: progress.steps, left: steps.length }))
     for (const blocks of steps) {
-      if (!order.current()) return undefined
+      if (order.signal.aborted) return undefined
       const finite = await this.#innerStep(blocks, progress, { ...order, lease })
       if (finite === undefined) return undefined
       if (!finite) {
@@ -174,6 +165,7 @@ export class LocalRounds {
   }
 
   #endLease(): void {
+    this.#releaseLease()
     this.#lease?.end()
     this.#lease = undefined
   }
@@ -181,12 +173,12 @@ export class LocalRounds {
   /** Undefined: there is nothing to learn from. */
   async #stream(
     stream: FragmentStream,
-    { parameters: base, blocks, onFragment, current }: RoundOrder,
+    { parameters: base, blocks, onFragment, signal }: RoundOrder,
     { made, left }: { readonly made: number; readonly left: number },
   ): Promise<FragmentStream | undefined> {
     if (blocks.length === 0) return undefined
     const weight = await this.#parts.targetsOf(blocks)
-    const send = (fragment: number): void => void (current() && onFragment?.(fragment))
+    const send = (fragment: number): void => void (signal.aborted || onFragment?.(fragment))
     stream.begin({ base, inner: this.#inner.parameters, weight, steps: made + left, send })
     return stream
   }
@@ -222,7 +214,7 @@ export class LocalRounds {
     const { compute, batches, rule, clipNorm } = this.#parts
     const batch = await batches.of(blocks)
     const computed = await compute.localGradient(order.lease, this.#inner.parameters, batch)
-    if (computed === undefined || !order.current()) return undefined
+    if (computed === undefined || order.signal.aborted) return undefined
     const { sums, finite } = computed
     if (!finite) return false
     meanOfStep(rule, order.lease.values, { targets: sums.targets, mean: this.#mean, clipNorm })

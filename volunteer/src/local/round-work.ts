@@ -1,24 +1,21 @@
 // A member at its part of one local round, as the protocol sees it: which blocks it learns from (R12), what it says of
 // them (A7), and when fragments of its assignment may leave (R9). What is learned is local-round.ts.
+import type { BlockId } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
-import type { AssignmentResult } from '../generation/assignment-sum.ts'
-import { nextBlocksOf } from '../member/assignment.ts'
-import { mayContributeEarly } from '../member/early-contribution.ts'
-import type { MemberCore } from '../member/member-state.ts'
+import { mayContributeEarly, nextBlocks, type StepId } from '../member/assignment.ts'
+import type { MemberCore, MemberInput } from '../member/member-state.ts'
 import type { LocalVersion } from '../recovery/local-version.ts'
-import type { LocalRounds } from './local-round.ts'
+import type { LocalRounds, RoundResult } from './local-round.ts'
 
 export interface RoundWorkParts {
-  readonly core: MemberCore
+  readonly core: Readonly<MemberCore>
   readonly held: LocalVersion
   readonly rounds: LocalRounds
-  /** One bucket of the assignment enters the exchange before the rest. */
-  contributeBucket(step: number, bucket: number, assignment: Float32Array): void
-}
-
-interface StepId {
-  readonly generation: number
-  readonly step: number
+  /** of the generation */
+  readonly signal: AbortSignal
+  tell(input: MemberInput): void
+  /** One bucket of the assignment enters the exchange before the rest, if it may. */
+  contributeBucket(at: StepId, bucket: number): void
 }
 
 export class RoundWork {
@@ -32,39 +29,49 @@ export class RoundWork {
   }
 
   /** Σ targets · (base − local) into the rounds' `contribution`. Undefined: the generation ended before. */
-  compute = async ({ generation, step }: StepId): Promise<AssignmentResult | undefined> => {
-    const { core, held, rounds } = this.#parts
-    const current = (): boolean => core.ring?.generation === generation && core.ring.stage === 'running'
+  async compute(at: StepId): Promise<(RoundResult & { readonly blocks: readonly BlockId[] }) | undefined> {
+    const { held, rounds, signal, tell } = this.#parts
     if (held.version === undefined) throw new Error('internal: a round without a version')
-    const blocks = nextBlocksOf(core, { generation, step, most: Number.POSITIVE_INFINITY, blockMs: 0 })
-    if (blocks === 'over' || blocks === 'wait') return undefined
-    const assignment = blocks === 'sealed' ? [] : blocks
+    const blocks = this.#begin(at)
+    if (blocks === undefined) return undefined
     const result = await rounds.run({
       base: held.version,
       parameters: held.parameters,
-      blocks: assignment,
-      current,
-      onLearned: ({ base, blocks: learned }) => {
-        core.consumed = { base, blocks: [...learned] }
-      },
-      onFragment: (fragment) => this.#send({ generation, step }, fragment),
+      blocks,
+      signal,
+      onLearned: ({ base, blocks: learned }) =>
+        tell({ type: 'learned', generation: at.generation, consumed: { base, blocks: [...learned] } }),
+      onFragment: (fragment) => this.#send(at, fragment),
     })
-    return result === undefined || !this.#isSealed({ generation, step }) ? undefined : { ...result, blocks: assignment }
+    return result === undefined || !this.#seal(at) ? undefined : { ...result, blocks }
+  }
+
+  #begin(at: StepId): readonly BlockId[] | undefined {
+    const { core, tell } = this.#parts
+    const blocks = nextBlocks(core, at, Number.POSITIVE_INFINITY)
+    if (blocks === 'complete') return this.#seal(at) ? [] : undefined
+    if (blocks === 'over' || blocks === 'wait') return undefined
+    tell({ type: 'begin', ...at, blocks, blockMs: 0 })
+    return blocks
   }
 
   /**
    * From the first fragment on the assignment can neither lose blocks nor get any (R12). What may not leave now leaves
    * with the rest.
    */
-  #send(order: StepId, fragment: number): void {
+  #send(at: StepId, fragment: number): void {
     const { core, rounds, contributeBucket } = this.#parts
     const { fragments = [] } = rounds
-    if (!this.#isSealed(order) || !mayContributeEarly(core, order.generation, order.step)) return
+    if (!this.#seal(at) || !mayContributeEarly(core, at)) return
     const first = fragments.slice(0, fragment).reduce((sum, { length }) => sum + length, 0)
-    for (const i of (fragments[fragment] ?? []).keys()) contributeBucket(order.step, first + i, rounds.contribution)
+    for (const i of (fragments[fragment] ?? []).keys()) contributeBucket(at, first + i)
   }
 
-  #isSealed(order: StepId): boolean {
-    return nextBlocksOf(this.#parts.core, { ...order, most: 0, blockMs: 0 }) === 'sealed'
+  /** True: sealed from now on. */
+  #seal(at: StepId): boolean {
+    const { core, tell } = this.#parts
+    if (nextBlocks(core, at, 1) !== 'complete') return false
+    tell({ type: 'seal', ...at, blockMs: 0 })
+    return true
   }
 }

@@ -1,6 +1,6 @@
-// A member's assignment of the step in flight, block by block: what is begun, what may still go to others, and when it
-// is complete (R12). A block leaves the assignment only here, and only before it is begun, so that it never has two
-// contributors. Pure.
+// A member's assignment of the step in flight, block by block: what is begun, what may still go to others, when it is
+// complete (R12), and when a part of its gradient may leave (R9). A block leaves the assignment only here, and only
+// before it is begun, so that it never has two contributors. Pure.
 import {
   type BlockId,
   isPartition,
@@ -60,45 +60,64 @@ export interface OffRingShare extends Pick<
   stage: 'known' | 'here' | 'done'
 }
 
-export interface AssignmentRequest {
+/** What R9 and R12 ask of a member. */
+export interface StepInFlight extends Pick<MemberCore, 'promised' | 'version'> {
+  readonly ring:
+    | (Pick<Generation, 'generation' | 'stage'> & {
+        readonly flight: Pick<Flight, 'step' | 'stage' | 'todo' | 'held'> | undefined
+      })
+    | undefined
+}
+
+export interface StepId {
   readonly generation: number
   readonly step: number
-  /** blocks to begin at most */
-  readonly most: number
-  /** ms that a block took so far in this step; 0: not known yet */
-  readonly blockMs: number
+}
+
+function computing({ ring, promised }: StepInFlight, { generation, step }: StepId) {
+  const isRunning = ring?.generation === generation && promised === generation && ring.stage === 'running'
+  const flight = isRunning ? ring.flight : undefined
+  return flight?.step === step && flight.stage === 'computing' ? flight : undefined
 }
 
 /**
- * The next blocks to compute: begun from now on. `wait`: done, but others may still hand over some of theirs. `sealed`:
- * the assignment is complete, contribute it. `over`: the generation or the step ended.
+ * The next blocks to compute, `most` of them: `begin` them. wait: none is left, but others may still hand over some of
+ * theirs. complete: `seal` the assignment and contribute it. over: the generation or the step ended.
  */
-export function nextBlocksOf(
-  core: MemberCore,
-  { generation, step, most, blockMs }: AssignmentRequest,
-): readonly BlockId[] | 'wait' | 'sealed' | 'over' {
-  const { ring } = core
-  const flight = ring?.flight
-  if (
-    ring?.generation !== generation ||
-    ring.stage !== 'running' ||
-    generation !== core.promised ||
-    flight?.step !== step ||
-    flight.stage !== 'computing'
-  )
-    return 'over'
+export function nextBlocks(
+  core: StepInFlight,
+  at: StepId,
+  most: number,
+): readonly BlockId[] | 'wait' | 'complete' | 'over' {
+  const flight = computing(core, at)
+  if (flight === undefined) return 'over'
+  if (flight.todo.length > 0) return flight.todo.slice(0, most)
+  return flight.held.size > 0 ? 'wait' : 'complete'
+}
+
+/** From now on these blocks stay in the assignment; none: it waits for more. */
+export function onBegin(flight: Flight, blocks: readonly BlockId[], blockMs: number): void {
   flight.blockMs = blockMs
-  const blocks = flight.todo.splice(0, most)
   flight.begun.push(...blocks)
-  if (blocks.length > 0) return blocks
-  if (flight.held.size > 0) return 'wait'
-  if (!flight.sealed)
-    flight.offRing =
-      ring.kind === 'ring'
-        ? [...ring.offRingSums.values()].find(({ stage, rank }) => stage === 'here' && rank === ring.rank)
-        : undefined
+  flight.todo = flight.todo.filter((block) => !blocks.includes(block))
+}
+
+/** From now on nothing joins or leaves the assignment; off-ring members' sum that is here goes with it (A1). */
+export function onSeal(ring: Generation, flight: Flight, blockMs: number): void {
+  flight.blockMs = blockMs
+  if (flight.sealed || flight.todo.length > 0 || flight.held.size > 0) return
   flight.sealed = true
-  return 'sealed'
+  const isMine = ({ stage, rank }: OffRingShare): boolean => stage === 'here' && rank === ring.rank
+  flight.offRing = ring.kind === 'ring' ? [...ring.offRingSums.values()].find(isMine) : undefined
+}
+
+/**
+ * Whether a piece of this member's gradient may enter the reduce before the rest of it is computed (R9). The premise
+ * held when the step began: START of the promised generation, and the version before it held whole. It still does while
+ * that step is in flight: the version changes at its end only, and a ballot ends the flight (R3).
+ */
+export function mayContributeEarly(core: StepInFlight, at: StepId): boolean {
+  return computing(core, at) !== undefined && core.version?.v === at.step - 1
 }
 
 /**

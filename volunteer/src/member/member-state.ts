@@ -124,6 +124,18 @@ export type MemberInput =
   | { readonly type: 'behind'; readonly generation: number; readonly step: number; readonly blockMs: number }
   /** the sum of off-ring members that this member was given is here */
   | { readonly type: 'off-ring-fetched'; readonly generation: number; readonly id: number }
+  /** blocks of this member's assignment are computed from now on; ms that a block took so far, 0: not known yet */
+  | {
+      readonly type: 'begin'
+      readonly generation: number
+      readonly step: number
+      readonly blocks: readonly BlockId[]
+      readonly blockMs: number
+    }
+  /** the assignment is complete: nothing joins or leaves it any more (R12) */
+  | { readonly type: 'seal'; readonly generation: number; readonly step: number; readonly blockMs: number }
+  /** what the inner steps of the round under way learned from (A7) */
+  | { readonly type: 'learned'; readonly generation: number; readonly consumed: Consumed }
   /** own assignment of a step is computed; it was sealed before (assignment.ts) */
   | {
       readonly type: 'computed'

@@ -30,6 +30,10 @@ import {
   onOffRing,
   onMoved,
   wrongAssignment,
+  type Flight,
+  onBegin,
+  onSeal,
+  type StepId,
 } from './assignment.ts'
 import { settle } from './committed.ts'
 import { adopt, catchUp, confirmIfReady, fetchWhole, onForm } from './forming.ts'
@@ -88,10 +92,25 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
         onOffRingFetched(ring, input.id)
         return []
       })
+    case 'begin':
+      return inFlight(core, input, 'computing', (_, flight) => {
+        onBegin(flight, input.blocks, input.blockMs)
+        return []
+      })
+    case 'seal':
+      return inFlight(core, input, 'computing', (ring, flight) => {
+        onSeal(ring, flight, input.blockMs)
+        return []
+      })
+    case 'learned':
+      return current(core, input.generation, () => {
+        core.consumed = input.consumed
+        return []
+      })
     case 'computed':
-      return inFlight(core, input, (ring) => onComputed(core, ring, input))
+      return inFlight(core, input, 'computing', (ring, flight) => onComputed(core, ring, flight, input))
     case 'reduced':
-      return inFlight(core, input, (ring) => onReduced(core, ring, input))
+      return inFlight(core, input, 'reducing', (ring) => onReduced(core, ring, input))
     case 'trouble':
       return core.learning === undefined ? giveUp(core, input) : learningFailed(core, input.generation)
     default:
@@ -299,6 +318,7 @@ function beginStep(core: MemberCore, ring: Generation): MemberEffect[] {
 function onComputed(
   core: MemberCore,
   ring: Generation,
+  flight: Flight,
   { step, manifest, finite }: Extract<MemberInput, { type: 'computed' }>,
 ): MemberEffect[] {
   if (!finite)
@@ -309,8 +329,8 @@ function onComputed(
       code: 'gradient-not-finite',
       message: `my gradient of step ${step} is not finite`,
     })
-  if (ring.flight?.sealed !== true) throw new Error(`internal: the assignment of step ${step} is not complete`)
-  ring.flight.stage = 'reducing'
+  if (!flight.sealed) throw new Error(`internal: the assignment of step ${step} is not complete`)
+  flight.stage = 'reducing'
   return [{ type: 'contribute', generation: ring.generation, step, manifest }]
 }
 
@@ -463,15 +483,12 @@ function whileForming(core: MemberCore, generation: number, act: (ring: Generati
 
 function inFlight(
   core: MemberCore,
-  {
-    generation,
-    step,
-    type,
-  }: { readonly generation: number; readonly step: number; readonly type: 'computed' | 'reduced' },
-  act: (ring: Generation) => MemberEffect[],
+  { generation, step }: StepId,
+  stage: Flight['stage'],
+  act: (ring: Generation, flight: Flight) => MemberEffect[],
 ): MemberEffect[] {
-  const expected = type === 'computed' ? 'computing' : 'reducing'
-  return current(core, generation, (ring) =>
-    ring.stage === 'running' && ring.flight?.step === step && ring.flight.stage === expected ? act(ring) : [],
-  )
+  return current(core, generation, (ring) => {
+    const { flight } = ring
+    return ring.stage === 'running' && flight?.step === step && flight.stage === stage ? act(ring, flight) : []
+  })
 }

@@ -1,16 +1,15 @@
-// The all-reduce of one step in two hops, as a machine of events like ring-reduce.ts: each member sends each owner its
-// part of the gradient, the owner adds the parts and sends the sum to all (as the direct exchange of hivemind does).
-// The same bytes as in the ring. An owner sees each member's slice of its part, and refuses one that no honest member
-// sends, by name. What frames hold is the business of step-sum.ts: here is how they travel, and what an owner makes of
-// them.
-import type { Frame, Manifest } from '@starling-grid/protocol'
+// The all-reduce of one step in two hops: each member sends each owner its part of the gradient, the owner adds the
+// parts and sends the sum to all (as the direct exchange of hivemind does). The same bytes as in the ring. An owner
+// sees each member's slice of its part, and refuses one that no honest member sends, by name.
+import type { Frame } from '@starling-grid/protocol'
 import type { Feedback } from '../codec/encoding.ts'
 import { combine } from '../codec/numbers.ts'
 import { allFinite } from '../floats.ts'
 import { RankFailure } from './rank-failure.ts'
+import { type Addressed, Reduce } from './reduce.ts'
 import type { Chunk } from './schedule.ts'
 import { farOutside, normOf } from './slice-norms.ts'
-import { malformed, type ReduceProgress, type StepReduceOptions, unexpected } from './step-reduce.ts'
+import { malformed, type StepReduceOptions, unexpected } from './step-reduce.ts'
 import { StepSumBuilder } from './step-sum.ts'
 
 export interface DirectOptions extends StepReduceOptions {
@@ -20,16 +19,7 @@ export interface DirectOptions extends StepReduceOptions {
   readonly harmless?: () => number
 }
 
-/** A frame and the rank of the member that gets it. */
-export interface Addressed {
-  readonly to: number
-  readonly frame: Frame
-}
-
-/**
- * @example for (const { to, frame } of reduce.contribute(gradient, manifest)) await links[to].send(packFrame(frame))
- */
-export class DirectReduce {
+export class DirectReduce extends Reduce {
   readonly #options: DirectOptions
   readonly #self: number
   readonly #size: number
@@ -53,10 +43,12 @@ export class DirectReduce {
       world: { rank: index, size },
     } = options
     if (size < 2) throw new Error('internal: a single member has no partner for an exchange')
+    const sum = new StepSumBuilder(options, (chunks) => framesToCome(options, chunks))
+    super(sum)
     this.#options = options
     this.#self = index
     this.#size = size
-    this.#sum = new StepSumBuilder(options, (chunks) => framesToCome(options, chunks))
+    this.#sum = sum
     this.#received = new Array<number>(size).fill(0)
     this.#slices = new Array<undefined>(size)
     this.#seen = new Uint8Array(this.#sum.chunks.all.length * size)
@@ -64,16 +56,7 @@ export class DirectReduce {
     for (const bucket of this.#sum.own.left) this.#missing.set(bucket, (size - 1) * this.#ownChunks(bucket).length)
   }
 
-  /** All sums and all manifests are here. */
-  get done(): boolean {
-    return this.#sum.done
-  }
-
-  get progress(): ReduceProgress {
-    return this.#sum.progress
-  }
-
-  /** Places from which frames are to come: a manifest, slices of this member's part, the sums of theirs. */
+  /** Each sends a manifest, slices of this member's part, the sums of theirs. */
   get waitsFor(): number[] {
     const { all } = this.#sum.chunks
     const mine = all.filter((chunk) => this.#isMine(chunk)).length
@@ -82,20 +65,6 @@ export class DirectReduce {
     return this.#received.flatMap((_, rank) => (rank === this.#self || isWhole(rank) ? [] : [rank]))
   }
 
-  /** Σ over the members, equal bytes on all of them. Only when done. */
-  get sum(): Float32Array {
-    return this.#sum.sum
-  }
-
-  /** In the order of places. Only when done. */
-  get manifests(): readonly Manifest[] {
-    return this.#sum.manifests
-  }
-
-  /**
-   * One bucket of this member's contribution, once, as soon as it is final; all else is as with `contribute` and in
-   * ring-reduce.ts.
-   */
   contributeBucket(
     bucket: number,
     gradient: Float32Array,
@@ -111,43 +80,16 @@ export class DirectReduce {
     return [...slices, ...this.#completed(bucket)]
   }
 
-  /**
-   * Adds what is left of this member's contribution, and its manifest, once. Neither the gradient may change nor the
-   * frames' payloads until the reduce is over: they are views, not copies.
-   * @throws GridError 'gradient-not-finite' (this member's gradient), 'message-malformed' or 'message-too-large' (the
-   * manifest); RankFailure as `accept`. The reduce is over then
-   */
-  contribute(gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Addressed[] {
-    const left = (): Addressed[] =>
-      this.#sum.own.left.flatMap((bucket) => this.contributeBucket(bucket, gradient, feedback))
-    const [own, frames] = this.#sum.contribute(manifest, left)
-    return [...this.#toAll(own), ...frames]
+  protected ownManifest(frame: Frame): Addressed[] {
+    return this.#toAll(frame)
   }
 
-  /**
-   * Takes a frame of the member in place `from`, in any order, also before `contribute`; repeated frames change
-   * nothing.
-   * @throws GridError 'message-malformed', 'message-unexpected', 'message-too-large' or 'gradient-not-finite': `from`
-   * sent what does not fit, and nothing changed. RankFailure 'gradient-not-finite' or 'gradient-outlier': of all that
-   * came for a part, what the member in place `rank` sent makes no sum; the reduce is over then
-   */
-  accept(frame: Frame, from: number): Addressed[] {
-    this.#sum.requireStep(frame)
+  protected override requireWay(frame: Frame, from: number): void {
     if (!(from >= 0 && from < this.#size) || from === this.#self || frame.hop !== 0)
       throw malformed(frame, `no frame of member ${from} comes here at this hop`)
-    switch (frame.type) {
-      case 'partial':
-        return this.#acceptPartial(frame, from)
-      case 'reduced':
-        return this.#acceptReduced(frame, from)
-      case 'manifest':
-        return this.#acceptManifest(frame, from)
-      default:
-        throw unexpected(`a reduce takes partial, reduced and manifest frames, got ${frame.type}`)
-    }
   }
 
-  #acceptPartial(frame: Frame, from: number): Addressed[] {
+  protected onPartial(frame: Frame, from: number): Addressed[] {
     const chunk = this.#sum.chunkOf(frame)
     if (!this.#isMine(chunk)) throw malformed(frame, `this part belongs to member ${chunk.segment}`)
     if (this.#hasCome(chunk, from)) return []
@@ -157,7 +99,7 @@ export class DirectReduce {
     return this.#sum.own.has(chunk.bucket) ? this.#completed(chunk.bucket) : []
   }
 
-  #acceptReduced(frame: Frame, from: number): Addressed[] {
+  protected onReduced(frame: Frame, from: number): Addressed[] {
     const chunk = this.#sum.chunkOf(frame)
     if (chunk.segment !== from) throw malformed(frame, `this part belongs to member ${chunk.segment}, not to ${from}`)
     if (this.#hasCome(chunk, from)) return []
@@ -169,7 +111,7 @@ export class DirectReduce {
     return []
   }
 
-  #acceptManifest(frame: Frame, from: number): Addressed[] {
+  protected onManifest(frame: Frame, from: number): Addressed[] {
     if (frame.bucket !== from || frame.offset !== 0)
       throw malformed(frame, `member ${from} sends its own manifest and no other`)
     if (this.#sum.takeManifest(from, frame)) this.#countFrom(from)

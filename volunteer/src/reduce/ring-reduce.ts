@@ -1,11 +1,11 @@
-// The ring all-reduce of one step as a machine of events: frames in, frames out, no I/O, no clock (schedule.ts has the
-// source). The volunteer drives it with links, the simulation with shuffled and repeated frames. Every chunk is
-// forwarded as soon as it was added, so that hops overlap; in the all-gather its bytes go on unchanged, so that all
-// members decode equal bytes. What frames hold is the business of step-sum.ts: here is only how they travel.
-import { type Frame, type FrameType, GridError, type Manifest } from '@starling-grid/protocol'
+// The all-reduce of one step around the ring (schedule.ts has the source): frames come from the predecessor and go to
+// the successor. Every chunk is forwarded as soon as it was added, so that hops overlap; in the all-gather its bytes go
+// on unchanged, so that all members decode equal bytes.
+import { type Frame, type FrameType, GridError } from '@starling-grid/protocol'
 import type { Feedback } from '../codec/encoding.ts'
 import { combine } from '../codec/numbers.ts'
 import { allFinite } from '../floats.ts'
+import { type Addressed, Reduce } from './reduce.ts'
 import {
   type Chunk,
   completedSegment,
@@ -16,10 +16,8 @@ import {
   reducedHop,
   type World,
 } from './schedule.ts'
-import { malformed, type ReduceProgress, type StepReduceOptions, unexpected } from './step-reduce.ts'
+import { malformed, type StepReduceOptions, unexpected } from './step-reduce.ts'
 import { StepSumBuilder } from './step-sum.ts'
-
-export type RingReduceOptions = StepReduceOptions
 
 /** What a member knows of one chunk; it only ever grows. */
 const CHUNK = {
@@ -31,56 +29,31 @@ const CHUNK = {
   whole: 3,
 } as const
 
-/** @example for (const frame of reduce.contribute(gradient, manifest)) await link.send(packFrame(frame)) */
-export class RingReduce {
+export class RingReduce extends Reduce {
   readonly #world: World
   readonly #sum: StepSumBuilder
   readonly #states: Uint8Array
 
-  constructor(options: RingReduceOptions) {
+  constructor(options: StepReduceOptions) {
+    const sum = new StepSumBuilder(options, (chunks) => framesToCome(options.world, chunks))
+    super(sum)
     this.#world = options.world
-    this.#sum = new StepSumBuilder(options, (chunks) => framesToCome(options.world, chunks))
-    this.#states = new Uint8Array(this.#sum.chunks.all.length)
+    this.#sum = sum
+    this.#states = new Uint8Array(sum.chunks.all.length)
   }
 
-  /** All sums and all manifests are here. */
-  get done(): boolean {
-    return this.#sum.done
-  }
-
-  get progress(): ReduceProgress {
-    return this.#sum.progress
-  }
-
-  /** Places from which frames are to come. */
   get waitsFor(): number[] {
-    const { rank: index, size } = this.#world
+    const { rank, size } = this.#world
     const { received, expected } = this.progress
-    return received < expected ? [(index + size - 1) % size] : []
+    return received < expected ? [(rank + size - 1) % size] : []
   }
 
-  /** Σ over the members, equal bytes on all of them. Only when done. */
-  get sum(): Float32Array {
-    return this.#sum.sum
-  }
-
-  /** In ring order. Only when done. */
-  get manifests(): readonly Manifest[] {
-    return this.#sum.manifests
-  }
-
-  /**
-   * Adds this member's contribution of one bucket, once, as soon as it is known: `gradient` is the whole vector, of
-   * which the bucket's run is final. `feedback`: read, and its `next` written, of encodings that lose something; the
-   * same for all buckets of a step. `encoded`: its runs that leave as they are (leaving-runs.ts), as bytes instead of
-   * floats. Returns what the successor gets, in order; the rest is as with `contribute`.
-   */
   contributeBucket(
     bucket: number,
     gradient: Float32Array,
     feedback?: Feedback,
     encoded: readonly Uint8Array[] = [],
-  ): Frame[] {
+  ): Addressed[] {
     const { own, chunks } = this.#sum
     const range = own.put(bucket, gradient, feedback)
     const payloads = encoded.values()
@@ -90,39 +63,11 @@ export class RingReduce {
     return []
   }
 
-  /**
-   * Adds what is left of this member's contribution, and its manifest, once. Neither the gradient may change nor the
-   * frames' payloads until the reduce is over: they are views, not copies. Returns what the successor gets, in order.
-   * @throws GridError 'gradient-not-finite' (the gradient, or a sum that overflowed), 'message-malformed' or
-   * 'message-too-large' (the manifest); the reduce is over then
-   */
-  contribute(gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Frame[] {
-    const left = (): Frame[] =>
-      this.#sum.own.left.flatMap((bucket) => this.contributeBucket(bucket, gradient, feedback))
-    const [own, frames] = this.#sum.contribute(manifest, left)
-    return this.#world.size === 1 ? [] : [own, ...frames]
+  protected ownManifest(frame: Frame): Addressed[] {
+    return this.#world.size === 1 ? [] : [this.#toSuccessor(frame)]
   }
 
-  /**
-   * Takes a frame from the predecessor, in any order, also before `contribute`; repeated frames change nothing. Returns
-   * what goes on to the successor. A frame that throws changes nothing either.
-   * @throws GridError 'message-malformed', 'message-unexpected', 'message-too-large' or 'gradient-not-finite'
-   */
-  accept(frame: Frame): Frame[] {
-    this.#sum.requireStep(frame)
-    switch (frame.type) {
-      case 'partial':
-        return this.#acceptPartial(frame)
-      case 'reduced':
-        return this.#acceptReduced(frame)
-      case 'manifest':
-        return this.#acceptManifest(frame)
-      default:
-        throw unexpected(`a reduce takes partial, reduced and manifest frames, got ${frame.type}`)
-    }
-  }
-
-  #contributeChunk(chunk: Chunk, encoded: Iterator<Uint8Array, undefined>): Frame[] {
+  #contributeChunk(chunk: Chunk, encoded: Iterator<Uint8Array, undefined>): Addressed[] {
     if (chunk.segment !== ownSegment(this.#world))
       return this.#states[chunk.index] === CHUNK.early ? [this.#add(chunk)] : []
     this.#states[chunk.index] = CHUNK.forwarded
@@ -130,7 +75,7 @@ export class RingReduce {
     return [this.#chunkFrame('partial', 0, chunk, this.#sum.leaving(chunk, value))]
   }
 
-  #acceptPartial(frame: Frame): Frame[] {
+  protected onPartial(frame: Frame): Addressed[] {
     const chunk = this.#chunkOf(frame, partialHop)
     if (this.#states[chunk.index] !== CHUNK.empty) return []
     this.#sum.decode(frame, this.#sum.in(chunk))
@@ -141,7 +86,7 @@ export class RingReduce {
   }
 
   /** Adds this member's contribution to the received partial sum and forwards it. */
-  #add(chunk: Chunk): Frame {
+  #add(chunk: Chunk): Addressed {
     const sum = this.#sum.in(chunk)
     combine('sum', sum, this.#sum.ownIn(chunk))
     if (!allFinite(sum))
@@ -157,7 +102,7 @@ export class RingReduce {
       : this.#chunkFrame('partial', partialHop(this.#world, chunk.segment) + 1, chunk, payload)
   }
 
-  #acceptReduced(frame: Frame): Frame[] {
+  protected onReduced(frame: Frame): Addressed[] {
     const chunk = this.#chunkOf(frame, reducedHop)
     const state = this.#states[chunk.index]
     if (state === CHUNK.whole) return []
@@ -170,7 +115,7 @@ export class RingReduce {
     return this.#goesOn(frame)
   }
 
-  #acceptManifest(frame: Frame): Frame[] {
+  protected onManifest(frame: Frame): Addressed[] {
     const author = frame.bucket
     const isDue =
       author < this.#world.size && frame.hop < hops(this.#world) && frame.hop === manifestHop(this.#world, author)
@@ -179,8 +124,8 @@ export class RingReduce {
   }
 
   /** What every member gets, as the same bytes: on to the successor, unless it made the whole way. */
-  #goesOn(frame: Frame): Frame[] {
-    return frame.hop + 1 === hops(this.#world) ? [] : [{ ...frame, hop: frame.hop + 1 }]
+  #goesOn(frame: Frame): Addressed[] {
+    return frame.hop + 1 === hops(this.#world) ? [] : [this.#toSuccessor({ ...frame, hop: frame.hop + 1 })]
   }
 
   /** The chunk that a frame carries, when its place, length and hop are those that the schedule gives. */
@@ -191,8 +136,13 @@ export class RingReduce {
     return chunk
   }
 
-  #chunkFrame(type: FrameType, hop: number, { bucket, offset }: Chunk, payload: Uint8Array): Frame {
-    return this.#sum.frame(type, { bucket, hop, offset, payload })
+  #chunkFrame(type: FrameType, hop: number, { bucket, offset }: Chunk, payload: Uint8Array): Addressed {
+    return this.#toSuccessor(this.#sum.frame(type, { bucket, hop, offset, payload }))
+  }
+
+  #toSuccessor(frame: Frame): Addressed {
+    const { rank, size } = this.#world
+    return { to: (rank + 1) % size, frame }
   }
 }
 

@@ -3,9 +3,10 @@
 import { type Exchange, GridError, type Frame, type GradientEncoding, type Manifest } from '@starling-grid/protocol'
 import type { Feedback } from '../codec/encoding.ts'
 import type { FloatRange } from '../floats.ts'
-import { type Addressed, DirectReduce } from '../reduce/direct-reduce.ts'
-import { RingReduce } from '../reduce/ring-reduce.ts'
-import type { StepSum } from '../reduce/step-reduce.ts'
+import { DirectReduce } from './direct-reduce.ts'
+import type { Addressed, Reduce } from './reduce.ts'
+import { RingReduce } from './ring-reduce.ts'
+import type { StepSum } from './step-reduce.ts'
 
 export interface StepReducesOptions {
   readonly generation: number
@@ -19,7 +20,7 @@ export interface StepReducesOptions {
   readonly weights?: readonly number[]
   /** of a step: norm of an assignment that does no harm, whatever others sent (reduce/slice-norms.ts) */
   readonly harmless?: (step: number) => number
-  /** what members contribute one by one (gradient-buckets.ts); absent: the reduce's own */
+  /** what members contribute one by one; absent: the reduce's own */
   readonly buckets?: readonly FloatRange[]
   /** absent: f32 */
   readonly encoding?: GradientEncoding
@@ -42,14 +43,15 @@ export interface BucketOptions {
 }
 
 export class StepReduces {
-  readonly options: StepReducesOptions
+  readonly #options: StepReducesOptions
   /** step → its reduce; at most two, since no member is more than one step ahead */
-  readonly #reduces = new Map<number, RingReduce | DirectReduce>()
+  readonly #reduces = new Map<number, Reduce>()
   #step: number
+  #whole: ((sum: StepSum) => void) | undefined
 
   /** `step`: the first step of the generation */
   constructor(options: StepReducesOptions, step: number) {
-    this.options = options
+    this.#options = options
     this.#step = step
   }
 
@@ -60,11 +62,13 @@ export class StepReduces {
     gradient: Float32Array,
     { feedback, encoded }: BucketOptions = {},
   ): Addressed[] {
-    return this.#addressed(this.#at(step).contributeBucket(bucket, gradient, feedback, encoded))
+    return this.#at(step).contributeBucket(bucket, gradient, feedback, encoded)
   }
 
   contribute(step: number, gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Addressed[] {
-    return this.#addressed(this.#at(step).contribute(gradient, manifest, feedback))
+    const frames = this.#at(step).contribute(gradient, manifest, feedback)
+    this.#tellWhole()
+    return frames
   }
 
   /**
@@ -72,15 +76,25 @@ export class StepReduces {
    * @throws GridError 'generation-stale', 'message-unexpected', or what `accept` of the reduces throws
    */
   accept(frame: Frame, from = this.#predecessor): Addressed[] {
-    if (frame.generation !== this.options.generation)
+    if (frame.generation !== this.#options.generation)
       throw new GridError(
         'generation-stale',
-        `this is generation ${this.options.generation}, got a frame of ${frame.generation}`,
+        `this is generation ${this.#options.generation}, got a frame of ${frame.generation}`,
       )
     if (frame.step < this.#step) return [] // a repeated frame of a step that is whole
     if (frame.step > this.#step + 1)
       throw new GridError('message-unexpected', `this is step ${this.#step}, got a frame of step ${frame.step}`)
-    return this.#addressed(this.#at(frame.step).accept(frame, from))
+    const frames = this.#at(frame.step).accept(frame, from)
+    this.#tellWhole()
+    return frames
+  }
+
+  /** Resolves when every sum and manifest of the present step arrived; the next step is the present one then. */
+  reduced(): Promise<StepSum> {
+    return new Promise((resolve) => {
+      this.#whole = resolve
+      this.#tellWhole()
+    })
   }
 
   /** The reduce of the present step when it is whole. */
@@ -89,7 +103,7 @@ export class StepReduces {
     return reduce?.done === true ? reduce : undefined
   }
 
-  get progress(): { readonly received: number; readonly expected: number } | undefined {
+  get progress(): Reduce['progress'] | undefined {
     return this.#reduces.get(this.#step)?.progress
   }
 
@@ -106,25 +120,27 @@ export class StepReduces {
     this.#step++
   }
 
+  #tellWhole(): void {
+    const { finished } = this
+    if (finished === undefined || this.#whole === undefined) return
+    this.#whole(finished)
+    this.#whole = undefined
+    this.advance()
+  }
+
   get #predecessor(): number {
-    const { rank, size } = this.options
+    const { rank, size } = this.#options
     return (rank + size - 1) % size
   }
 
-  /** Around the ring every frame goes to the successor. */
-  #addressed(frames: readonly (Frame | Addressed)[]): Addressed[] {
-    const { rank, size } = this.options
-    return frames.map((frame) => ('to' in frame ? frame : { to: (rank + 1) % size, frame }))
-  }
-
-  #at(step: number): RingReduce | DirectReduce {
+  #at(step: number): Reduce {
     const known = this.#reduces.get(step)
     if (known !== undefined) return known
-    const { generation, rank, size, length, exchange, weights, harmless, buckets, encoding, chunkBytes } = this.options
+    const { generation, rank, size, length, exchange, weights, harmless, buckets, encoding, chunkBytes } = this.#options
     const options = {
       generation,
       step,
-      world: { rank: rank, size },
+      world: { rank, size },
       length,
       ...(buckets ? { buckets } : {}),
       ...(encoding ? { encoding } : {}),
@@ -134,7 +150,7 @@ export class StepReduces {
       exchange === 'direct' && size > 1
         ? new DirectReduce({
             ...options,
-            ...(weights ? { weights: weights } : {}),
+            ...(weights ? { weights } : {}),
             ...(harmless ? { harmless: () => harmless(step) } : {}),
           })
         : new RingReduce(options)

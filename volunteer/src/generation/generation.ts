@@ -1,0 +1,247 @@
+// One generation on one member, from the promise of its ballot on: its links, its reduces, its assignment of the step
+// under way, and what came for the protocol to adopt or apply. To halt (R3) is to abort it and drop it: what it has under
+// way ends with its signal, and nothing of it is in the next one.
+import {
+  type Clock,
+  type Frame,
+  type GradientEncoding,
+  GridError,
+  type Manifest,
+  type MemberId,
+  type ToCoordinator,
+} from '@starling-grid/protocol'
+import type { Feedback } from '../codec/encoding.ts'
+import type { Compute } from '../compute.ts'
+import type { Batches } from '../data/batch.ts'
+import type { FloatRange } from '../floats.ts'
+import type { LinkSet } from '../link/link-set.ts'
+import type { LocalRounds } from '../local/local-round.ts'
+import type { RoundWork } from '../local/round-work.ts'
+import { mayContributeEarly, type StepId } from '../member/assignment.ts'
+import type { MemberCore, MemberEffect, MemberInput, Generation as Ring } from '../member/member-state.ts'
+import type { LocalVersion, VersionState } from '../recovery/local-version.ts'
+import type { Addressed } from '../reduce/reduce.ts'
+import { normOf } from '../reduce/slice-norms.ts'
+import type { StepSum } from '../reduce/step-reduce.ts'
+import { StepReduces, type StepStanding } from '../reduce/step-reduces.ts'
+import type { AssignmentResult } from './assignment-sum.ts'
+import { AssignmentWork, type Pace } from './assignment-work.ts'
+import type { EncodeRequests } from './encode-requests.ts'
+import { GenerationLinks } from './generation-links.ts'
+import type { Residual } from './residual.ts'
+
+/** What outlives a generation. */
+export interface GenerationParts {
+  readonly clock: Clock
+  readonly core: Readonly<MemberCore>
+  readonly held: LocalVersion
+  readonly compute: Compute
+  readonly batches: Batches
+  /** in jobs with local rounds */
+  readonly rounds: LocalRounds | undefined
+  readonly links: LinkSet
+  readonly pace: Pace
+  /** how gradients travel */
+  readonly encoding: GradientEncoding
+  /** of encodings that lose something */
+  readonly lossy: { readonly residual: Residual; readonly encodes: EncodeRequests } | undefined
+  /** what members contribute one by one; undefined: the gradient is too small to be worth several */
+  readonly buckets: readonly FloatRange[] | undefined
+  tell(input: MemberInput): void
+  send(message: ToCoordinator): void
+  /** Σ gradients of off-ring members (A1) */
+  offRingSum(id: number): Promise<Float32Array>
+}
+
+/** The sum that `apply` uses next. `isOwn`: of this member's reduce, not fetched (R7). */
+export interface StagedSum {
+  readonly sum: Float32Array
+  readonly isOwn: boolean
+}
+
+export class Generation {
+  readonly links: GenerationLinks
+  readonly #parts: GenerationParts
+  readonly #ending = new AbortController()
+  readonly #round: RoundWork | undefined
+  /** from FORM on */
+  #reduces: StepReduces | undefined
+  #members: readonly MemberId[] = []
+  /** of the step under way, until the next begins: frames are views of its gradient */
+  #work: AssignmentWork | undefined
+  /** of off-ring members, until it is in an assignment */
+  #offRing: { readonly id: number; readonly sum: Float32Array } | undefined
+  /** samples of this member in the step under way */
+  #contributed = 0
+  #sum: StagedSum | undefined
+  #state: VersionState | undefined
+
+  constructor(parts: GenerationParts) {
+    const { signal } = this
+    this.#parts = parts
+    this.links = new GenerationLinks({ ...parts, self: parts.core.id, signal })
+    this.#round = parts.rounds?.workOf({ ...parts, signal, contributeBucket: this.contributeBucket })
+  }
+
+  /** Raised when the generation is over. */
+  get signal(): AbortSignal {
+    return this.#ending.signal
+  }
+
+  /** R3: nothing that is under way has an effect any more. Links stay. */
+  abort(): void {
+    this.#ending.abort(new GridError('generation-stale', 'a new ballot began'))
+  }
+
+  get tell(): GenerationParts['tell'] {
+    return this.#parts.tell
+  }
+
+  get batches(): Batches {
+    return this.#parts.batches
+  }
+
+  /** FORM. The reduces are ready before the first frame can come. */
+  open(order: Extract<MemberEffect, { type: 'open-links' }>): void {
+    const { ring } = this.#parts.core
+    if (ring === undefined) return
+    this.#members = ring.members
+    this.#reduces = new StepReduces(this.#shapeOf(ring), ring.target.v + 1)
+    this.links.open({ ...order, fence: ring.fence, members: ring.members })
+  }
+
+  #shapeOf(ring: Ring): ConstructorParameters<typeof StepReduces>[0] {
+    const { held, encoding, lossy } = this.#parts
+    const { generation, rank, weights, members } = ring
+    const size = members.length
+    const exchange = ring.exchange?.type ?? 'ring'
+    const buckets = (ring.kind === 'round' ? this.#round?.buckets : undefined) ?? this.#parts.buckets
+    if (this.#parts.buckets) lossy?.encodes.open({ exchange, world: { rank, size }, buckets: this.#parts.buckets })
+    const shape = { generation, rank, size, weights, encoding, exchange, length: held.layout.total }
+    return { ...shape, harmless: this.#harmless, ...(buckets ? { buckets } : {}) }
+  }
+
+  /** A norm up to which the mean of the step's gradients is no longer than the parameters are. */
+  #harmless = (step: number): number => {
+    const { core, held, batches } = this.#parts
+    return (
+      (core.ring?.plan.get(step)?.blocks.length ?? 0) *
+      batches.blockTargets *
+      normOf(held.parameters, 0, held.parameters.length)
+    )
+  }
+
+  /** This member's assignment of a step. The one before is over, or this step would not have begun. */
+  assignmentOf(at: StepId): AssignmentWork {
+    const { lossy, buckets: ranges } = this.#parts
+    const encode = lossy && (() => this.#feedback && lossy.encodes.order(lossy.residual.residualEpoch))
+    this.#work?.end()
+    this.#work = new AssignmentWork(at, {
+      ...this.#parts,
+      signal: this.signal,
+      early: ranges && { ranges, ...(encode ? { encode } : {}) },
+      takeOffRing: (id) => this.#takeOffRing(id),
+    })
+    return this.#work
+  }
+
+  /** This member's part of a local round. Undefined: the generation ended before. */
+  localRound(at: StepId): Promise<AssignmentResult | undefined> {
+    if (this.#round === undefined) throw new Error('internal: a round in a job without local rounds')
+    return this.#round.compute(at)
+  }
+
+  /** Others may have handed blocks over, or no member waits for another any more. */
+  resume(): void {
+    this.#work?.resume()
+  }
+
+  /** A1. What cannot be fetched is not contributed: the coordinator takes it back when its generation closes. */
+  async fetchOffRing(generation: number, id: number): Promise<void> {
+    const sum = await this.#parts.offRingSum(id).catch(() => undefined)
+    if (sum === undefined || this.signal.aborted) return
+    if (this.#offRing !== undefined) return // an earlier one waits for its assignment, which names its blocks already
+    this.#offRing = { id, sum }
+    this.tell({ type: 'off-ring-fetched', generation, id })
+  }
+
+  #takeOffRing(id: number): Float32Array | undefined {
+    if (this.#offRing?.id !== id) return undefined
+    const { sum } = this.#offRing
+    this.#offRing = undefined
+    return sum
+  }
+
+  /** Before the rest of the assignment is known. What may not leave now leaves with the rest (R9). */
+  contributeBucket = (at: StepId, bucket: number, encoded?: readonly Uint8Array[]): void => {
+    if (!mayContributeEarly(this.#parts.core, at)) return
+    const options = { feedback: this.#feedback, encoded }
+    this.#send(this.#reduces?.contributeBucket(at.step, bucket, this.#contribution, options))
+  }
+
+  /** What is left of the assignment, and its manifest. @throws what `contribute` of the reduces throws */
+  contribute(step: number, manifest: Manifest): void {
+    this.#contributed = manifest.samples
+    this.#send(this.#reduces?.contribute(step, this.#contribution, manifest, this.#feedback))
+  }
+
+  /** @throws GridError or RankFailure: what came for a step does not fit */
+  accept(frame: Frame, from: MemberId): void {
+    this.#send(this.#reduces?.accept(frame, this.#members.indexOf(from)))
+  }
+
+  /** Resolves when every sum and manifest of the step arrived; never, when the generation ends before. */
+  reduced(): Promise<StepSum> {
+    return this.#reduces?.reduced() ?? new Promise(() => undefined)
+  }
+
+  /** What came of a step, and from which ranks more is to come. */
+  standing(step: number): StepStanding {
+    return this.#reduces?.standing(step) ?? { received: 0, waitsFor: [] }
+  }
+
+  stage(sum: StagedSum): void {
+    this.#sum = sum
+  }
+
+  /** R10: for `apply`, which uses it in one piece. `samples`: of this member in it. */
+  takeSum(): StagedSum & { readonly samples: number } {
+    if (this.#sum === undefined) throw new Error('internal: nothing staged to apply')
+    const taken = { ...this.#sum, samples: this.#contributed }
+    this.#sum = undefined
+    this.#contributed = 0
+    return taken
+  }
+
+  /** undefined: version 0, which needs no source */
+  stageState(state: VersionState | undefined): void {
+    this.#state = state
+  }
+
+  takeState(): VersionState | undefined {
+    const state = this.#state
+    this.#state = undefined
+    return state
+  }
+
+  /** Σ gradients or a round's difference; it stays as it is until the step or the generation is over. */
+  get #contribution(): Float32Array {
+    const { core, rounds } = this.#parts
+    if (core.ring?.kind === 'round' && rounds) return rounds.contribution
+    if (this.#work === undefined) throw new Error('internal: no assignment is under way')
+    return this.#work.gradient
+  }
+
+  /** The same all through a step. */
+  get #feedback(): Feedback | undefined {
+    const { core, held, lossy } = this.#parts
+    return held.version && lossy?.residual.from(held.version, core.ring?.kind ?? 'ring')
+  }
+
+  #send(frames: readonly Addressed[] = []): void {
+    for (const { to, frame } of frames) {
+      const member = this.#members[to]
+      if (member !== undefined) this.#parts.links.send(member, frame)
+    }
+  }
+}
