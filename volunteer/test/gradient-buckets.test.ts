@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { lenet5, mlp, parameterLayout, parseModelSpec } from '@starling-grid/model'
 import { versionId } from '@starling-grid/protocol'
-import { gradientBuckets, type GradientLayout } from '../src/generation/gradient-buckets.ts'
 import { mayContributeEarly, type StepInFlight } from '../src/member/assignment.ts'
+import { gradientBuckets, type GradientLayout } from '../src/reduce/gradient-buckets.ts'
 
 const MIB = 256 * 1024
 function layoutOf(lengths: readonly number[], trained = lengths.length): GradientLayout {

@@ -50,7 +50,7 @@ class Pair {
 
 const filled = (value: number): Float32Array => new Float32Array(LENGTH).fill(value)
 
-test('a bucket leaves before the rest of the gradient is known, and no sum is visible before the step is whole', async () => {
+test('a bucket is sent before the gradient is complete; no sum is visible before the step is whole', async () => {
   const pair = new Pair(1)
   const gradient = new Float32Array(LENGTH).fill(1, 5) // its first five floats are not computed yet
   pair.bucket(0, 0, gradient)
@@ -66,7 +66,7 @@ test('a bucket leaves before the rest of the gradient is known, and no sum is vi
   assert.deepEqual(await pair.sums(), [filled(3), filled(3)])
 })
 
-test('a ballot in the middle of backward throws away what has left: the step that is made again holds nothing of it (R3)', async () => {
+test('a ballot in the middle of backward discards what was sent: the repeated step holds none of it (R3)', async () => {
   const [before, after] = [new Pair(1), new Pair(2)]
   before.bucket(0, 0, filled(100))
   before.bucket(1, 0, filled(100))

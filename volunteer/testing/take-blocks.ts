@@ -1,6 +1,8 @@
 // A member at its assignment, as the production loop drives it (generation/step.ts), without a computation.
 import type { BlockId } from '@starling-grid/protocol'
-import { type MemberCore, nextBlocks, react, type StepId } from '@starling-grid/volunteer'
+import { nextBlocks, type StepId } from '../src/member/assignment.ts'
+import type { MemberCore } from '../src/member/member-state.ts'
+import { react } from '../src/member/member.ts'
 
 export interface BlocksWanted extends StepId {
   readonly most: number

@@ -39,10 +39,10 @@ import { catchUpBytes, type CatchUpEffect, type CatchUpSources } from '../recove
 import type { LocalVersion } from '../recovery/local-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
 import { StateServer } from '../recovery/state-server.ts'
+import { gradientBuckets } from '../reduce/gradient-buckets.ts'
 import { RankFailure } from '../reduce/rank-failure.ts'
 import { EncodeRequests } from './encode-requests.ts'
 import { Generation, type GenerationParts } from './generation.ts'
-import { gradientBuckets } from './gradient-buckets.ts'
 import { Residual } from './residual.ts'
 import { trainStep } from './step.ts'
 
