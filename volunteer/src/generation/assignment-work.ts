@@ -88,8 +88,12 @@ export class AssignmentWork {
     if (!this.#sum.isOver) this.#parts.pace.blockMs = this.#clock.end()
   }
 
-  finish(): AssignmentResult {
+  /** Nothing is computed any more that could fall behind. */
+  stopClock(): void {
     this.#clock.stop()
+  }
+
+  finish(): AssignmentResult {
     this.#addOffRing()
     return this.#sum.finish()
   }

@@ -49,12 +49,16 @@ export async function computeAssignment(
   batches: Pick<Batches, 'of'>,
   overlap: Overlap,
 ): Promise<AssignmentResult | undefined> {
-  for (let next = work.next(); next !== 'over'; next = work.next()) {
-    if (next === 'complete') return work.finish()
-    if (next === 'wait') await work.mayGoOn()
-    else await work.add({ blocks: next, batch: await batches.of(next) }, overlap)
+  try {
+    for (let next = work.next(); next !== 'over'; next = work.next()) {
+      if (next === 'complete') return work.finish()
+      if (next === 'wait') await work.mayGoOn()
+      else await work.add({ blocks: next, batch: await batches.of(next) }, overlap)
+    }
+    return undefined
+  } finally {
+    work.stopClock()
   }
-  return undefined
 }
 
 /** Sums, never means: the division by Σ targets happens once, after the reduce. */
