@@ -2,7 +2,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type BlockId, trainingBlock, validationBlock } from '@starling-grid/protocol'
+import { DEFAULT_TIMING } from '../src/run/timing.ts'
 import { Desk, type DeskOptions } from './run-desk.ts'
+
+/** until a run without a member goes back */
+const LOST_MS = DEFAULT_TIMING.lostMs + DEFAULT_TIMING.stateMs + 2000
 
 function ringOf(options: DeskOptions = {}): Desk {
   const desk = new Desk({ minVolunteers: 2, blocks: 6, batchBlocks: 2, epochs: 2, ...options })
@@ -143,6 +147,33 @@ test('a run that pauses for a damaged file continues when it is restored, also a
   )
   desk.wait(200)
   assert.ok(desk.planned(1).length > 0)
+})
+
+test('a run that goes back looks again at blocks that were set aside in epochs that it has yet to repeat', () => {
+  const desk = ringOf()
+  const indexes = [0, 1, 2, 3, 4, 5]
+  for (let v = 1; v <= 3; v++) desk.step(v)
+  unreadable(desk, 'a', [trainingBlock(1, 0)])
+  checked(desk, indexes, 'Blob f… is damaged')
+  desk.lose('a')
+  desk.lose('b')
+  desk.wait(LOST_MS)
+  assert.equal(desk.state.chain.head.v, 0, 'back to the checkpoint')
+  desk.join('c', 'd')
+  desk.run('c', 'd')
+  checked(desk, indexes, undefined)
+  desk.wait(200)
+  for (let v = 1; v <= 3; v++) desk.step(v)
+  const looks = desk.wait(30_000)
+  const blocks = indexes.map((index) => trainingBlock(1, index))
+  assert.deepEqual(
+    looks.filter(({ type }) => type === 'check-blocks'),
+    [{ type: 'check-blocks', blocks }],
+  )
+  checked(desk, indexes, undefined)
+  desk.wait(200)
+  for (let v = 4; v <= 6; v++) desk.step(v)
+  assert.equal(desk.state.chain.doneIn(1), 6)
 })
 
 test('blocks that do not exist, are done, or come from strangers make no work', () => {

@@ -430,7 +430,7 @@ export interface RunState extends Shown {
   readonly asideByFew: Map<BlockId, Map<MemberId, Tries>>
   /** shards that are damaged on the coordinator's disk, by name, and their blocks */
   readonly damaged: Map<string, DamagedShard>
-  /** blocks that were set aside before this process began, which does not know why; and when it last looked, ms */
+  /** blocks that were set aside before this process began, or before a rewind; and when it last looked, ms */
   readonly asideBefore: Set<BlockId>
   lookedAt: number
   validation: ValidationRun | undefined

@@ -27,11 +27,10 @@ const LOOK_AGAIN_MS = 30_000
 
 export const quarantine = {
   on: {
-    'coordinator-started': ({ state }) => {
-      for (const block of state.quarantined) state.asideBefore.add(block)
-    },
+    'coordinator-started': lookAgain,
     'shard-checked': onShardChecked,
   },
+  rewound: lookAgain,
   hear: { unreadable: onUnreadable },
   advance: lookAround,
 } satisfies Aspect
@@ -40,6 +39,11 @@ export const quarantine = {
 export const pause = {
   holds: ({ state }) => (isIdle(state) ? pausedBecause(state) : undefined),
 } satisfies Aspect
+
+/** Their shard may have become whole in an epoch that a rewind goes back from: `repaired` restores one epoch's blocks. */
+function lookAgain({ state }: Transition): void {
+  for (const block of state.quarantined) state.asideBefore.add(block)
+}
 
 /** What a block did with one member. */
 export interface Tries {
@@ -199,7 +203,7 @@ function foundWhole(transition: Transition, shard: Pick<DamagedShard, 'split' | 
   transition.journal({ type: 'restored', blocks })
   transition.note(
     'run',
-    `${blocks.length} blocks that were set aside before the restart are in a whole shard: they come back`,
+    `${blocks.length} blocks that were set aside before a restart or a rewind are in a whole shard: they come back`,
   )
   transition.enqueue({ type: 'advance' })
 }
