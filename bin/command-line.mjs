@@ -67,5 +67,8 @@ function isInstalled() {
 function help() {
   const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length))
   const rows = Object.entries(COMMANDS).map(([name, { does }]) => `  ${name.padEnd(width)}  ${does}`)
-  return `Usage: starling COMMAND [options]\n\n${rows.join('\n')}\n\n\`starling COMMAND --help\` lists its options. With npm: npm run COMMAND -- [options]`
+  return (
+    `Usage: starling COMMAND [options]\n\n${rows.join('\n')}\n\n\`starling COMMAND --help\` lists its options. ` +
+    'With npm: npm run COMMAND -- [options]'
+  )
 }

@@ -41,7 +41,8 @@ export const LATER = {
     'run-rebalance.test.ts and assignment.test.ts have which blocks move between which members',
   'a-volunteer-leaves-between-steps': 'a-closing-tab-leaves-gracefully.test.ts leaves a real ring',
   'a-restored-backup-goes-on':
-    'run-restored.test.ts has the numbers and claims, simulation.test.ts whole runs after it, member.test.ts the answers',
+    'run-restored.test.ts has the numbers and claims, simulation.test.ts whole runs after it, ' +
+    'member.test.ts the answers',
   'a-hung-thread-is-given-up':
     'parameter-server.test.ts gives such a thread up, async-server.test.ts goes on after a server that failed',
   'one-voice-is-not-enough':

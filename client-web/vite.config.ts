@@ -22,7 +22,9 @@ const withoutFormats: Plugin = {
   name: 'without-formats',
   load: (id) =>
     FORMATS.test(id)
-      ? 'export const Test = (format) => { throw new Error(`internal: pages know no format, not ${format} either`) }; export const Has = Test; export const Get = Test'
+      ? 'export const Test = (format) => { throw new ' +
+        'Error(`internal: pages know no format, not ${format} either`) }; export const Has = Test; ' +
+        'export const Get = Test'
       : null,
 }
 

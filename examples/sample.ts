@@ -63,7 +63,7 @@ async function readModel(file: string): Promise<TextModel> {
   const bytes = await readFile(file).catch((cause: unknown) => {
     throw new GridError(
       'dataset-unreadable',
-      `${file} cannot be read (${describeError(cause)}); name a model that \`starling train\` wrote`,
+      `expected a model file, got ${file} (${describeError(cause)}); name one that \`starling train\` wrote`,
       { cause },
     )
   })
@@ -71,12 +71,15 @@ async function readModel(file: string): Promise<TextModel> {
   if (json === undefined || vocabulary === undefined)
     throw new GridError(
       'dataset-unreadable',
-      `${file} does not say which model and vocabulary it has; export it from a run on text`,
+      `expected a model and vocabulary in ${file}, got none; export it from a run on text`,
     )
   const spec = parseModelSpec(JSON.parse(json))
   const characters = [...vocabulary]
   if (tokenVocabulary(spec) === undefined || outputShape(spec).length !== 2)
-    throw new GridError('unsupported', `the model ${spec.name} does not predict a next token`)
+    throw new GridError(
+      'unsupported',
+      `expected a model that predicts a next token, got ${spec.name}; name one that was trained on text`,
+    )
   return { spec, characters, parameters: readParameters(bytes, parameterLayout(spec)) }
 }
 
@@ -116,7 +119,8 @@ function tokenOf(characters: readonly string[], character: string): number {
   if (token < 0)
     throw new GridError(
       'usage',
-      `the prompt holds ${JSON.stringify(character)}, which the model has never seen; it knows ${JSON.stringify(characters.join(''))}`,
+      `expected characters of ${JSON.stringify(characters.join(''))} in the prompt, ` +
+        `got ${JSON.stringify(character)}; leave it out`,
     )
   return token
 }

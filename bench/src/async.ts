@@ -41,7 +41,8 @@ export async function asyncSuite({ log }: Pick<SuiteOptions, 'log'>): Promise<Be
         settings === SYNCHRONOUS ? SYNCHRONOUS_TIMES : {},
       )
       log(
-        `${name}, seed ${seed}: ${outcome.samplesPerSecond.toFixed(0)} samples/s, loss ${outcome.loss.toFixed(4)} after ${outcome.samples} samples`,
+        `${name}, seed ${seed}: ${outcome.samplesPerSecond.toFixed(0)} samples/s, ` +
+          `loss ${outcome.loss.toFixed(4)} after ${outcome.samples} samples`,
       )
       ;(outcomes[name] ??= []).push(outcome)
     }

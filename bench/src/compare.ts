@@ -47,9 +47,9 @@ export async function compare(comparison: Comparison, place: Place, { rounds, lo
   try {
     for (const library of place.libraries.filter(comparison.only ?? (() => true))) {
       const entrant = await enter(library, comparison.task, expected)
-      log(
-        `${comparison.name}: ${library.name} ${typeof entrant === 'string' ? `is out: ${entrant}` : `is right, first run ${Math.round(entrant.firstRunMs)} ms`}`,
-      )
+      const verdict =
+        typeof entrant === 'string' ? `is out: ${entrant}` : `is right, first run ${Math.round(entrant.firstRunMs)} ms`
+      log(`${comparison.name}: ${library.name} ${verdict}`)
       if (typeof entrant === 'string') missing[library.name] = entrant
       else entrants.push(entrant)
     }

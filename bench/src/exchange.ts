@@ -23,7 +23,8 @@ export async function exchangeSuite({ rounds, log }: Pick<SuiteOptions, 'rounds'
       for (const floats of FLOATS) {
         const predicted = exchangeTimes({ members: size, bytes: 4 * floats, ...LINE }, 0)
         log(
-          `${size} members, ${floats} floats: predicted ${rounded(predicted.ring)} ms around the ring, ${rounded(predicted.direct)} ms in a direct exchange with its part of opening links`,
+          `${size} members, ${floats} floats: predicted ${rounded(predicted.ring)} ms around the ring, ` +
+            `${rounded(predicted.direct)} ms in a direct exchange with its part of opening links`,
         )
         const head = {
           name: `exchange ${rounded((4 * floats) / 1e6)} MB, ${size} members, 20 ms`,

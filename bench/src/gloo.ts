@@ -43,7 +43,9 @@ export async function openGloo(size: number): Promise<Gloo | Missing> {
     close()
     return {
       name: NAME,
-      reason: `python3 has no usable torch.distributed (${error instanceof Error ? error.message : String(error)}); install python3-torch`,
+      reason:
+        `python3 has no usable torch.distributed (${error instanceof Error ? error.message : String(error)}); ` +
+        'install python3-torch',
     }
   }
 }

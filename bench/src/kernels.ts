@@ -9,7 +9,8 @@ import { inPlace, isWanted, type Suite, type SuiteOptions } from './suite.ts'
 import { flopsOf, type ConvTask, type Task } from './task.ts'
 
 const CONV = { samples: 8, channels: 32, out: 64, side: 14, kernel: 3 } as const satisfies Omit<ConvTask, 'kind'>
-const CONV_NAME = `${CONV.kernel}×${CONV.kernel} ${CONV.channels}→${CONV.out} on ${CONV.samples}×${CONV.side}×${CONV.side}`
+const CONV_INPUT = `${CONV.samples}×${CONV.side}×${CONV.side}`
+const CONV_NAME = `${CONV.kernel}×${CONV.kernel} ${CONV.channels}→${CONV.out} on ${CONV_INPUT}`
 
 const COMPARISONS: readonly Comparison[] = [
   rate('matmul 512', { kind: 'matmul', size: 512 }),

@@ -37,7 +37,8 @@ async function wholeRuns(log: SuiteOptions['log']): Promise<BenchRow[]> {
         Array.from({ length: MEMBERS }, () => ({})),
       )
       log(
-        `${way}, seed ${seed}: ${Math.round(bytesPerSample(trained))} bytes a sample, loss ${trained.loss.toFixed(4)} after ${trained.samples} samples`,
+        `${way}, seed ${seed}: ${Math.round(bytesPerSample(trained))} bytes a sample, ` +
+          `loss ${trained.loss.toFixed(4)} after ${trained.samples} samples`,
       )
       runs[way].push(trained)
     }

@@ -32,7 +32,8 @@ export function machineText({ cpu, cores, os, node, load }: Machine): string {
 /** What to say when other work would be measured too. */
 export function loadWarning({ load }: Machine): string | undefined {
   return load > QUIET
-    ? `Warning: the load average is ${load}, above ${QUIET}: other work is being measured too, so these are no figures to publish.`
+    ? `Warning: the load average is ${load}, above ${QUIET}: other work is being measured too, ` +
+        'so these are no figures to publish.'
     : undefined
 }
 

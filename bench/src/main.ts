@@ -51,7 +51,8 @@ interface Options {
 async function main(argv: string[]): Promise<number> {
   const program = new Command('starling bench')
     .description(
-      'Benchmarks against peers in one run: medians of interleaved rounds. `all` runs every suite wherever it runs; `report` writes bench/results/README.md.',
+      'Benchmarks against peers in one run: medians of interleaved rounds. ' +
+        '`all` runs every suite wherever it runs; `report` writes bench/results/README.md.',
     )
     .addArgument(new Argument('<suite>', 'what to measure').choices([...Object.keys(SUITES), 'all', 'report']))
     .option('--adapter <text>', "part of the wanted adapter's name")
@@ -65,9 +66,12 @@ async function main(argv: string[]): Promise<number> {
   const options = program.opts<Options>()
   const [name = ''] = program.args
   if (options.write && options.rounds < FEWEST_ROUNDS_TO_KEEP)
-    throw new GridError('usage', `--write keeps no rows of fewer than ${FEWEST_ROUNDS_TO_KEEP} rounds`)
+    throw new GridError(
+      'usage',
+      `expected at least ${FEWEST_ROUNDS_TO_KEEP} rounds with --write, got fewer; use more, or leave --write out`,
+    )
   if (options.write && options.only !== undefined)
-    throw new GridError('usage', '--write keeps whole suites: leave --only out')
+    throw new GridError('usage', 'expected a whole suite with --write, got --only; leave one of them out')
   if (name === 'report') return say(writeReport())
   return name === 'all' ? runAll(argv.filter((argument) => argument !== 'all')) : runSuite(name, options)
 }
@@ -120,7 +124,8 @@ function asText(row: BenchRow): string {
   const { name, adapter, ours, min, max, unit, peers, ratio, spread = {}, missing = {}, firstRunMs = {} } = row
   const others = Object.entries(peers).map(
     ([peer, value]) =>
-      `  ${peer.padEnd(16)} ${String(value).padStart(8)} ${unit} [${spread[peer]?.join(' … ') ?? ''}], ours is ${ratio[peer]}× as good${first(firstRunMs[peer])}`,
+      `  ${peer.padEnd(16)} ${String(value).padStart(8)} ${unit} [${spread[peer]?.join(' … ') ?? ''}], ` +
+      `ours is ${ratio[peer]}× as good${first(firstRunMs[peer])}`,
   )
   const absent = Object.entries(missing).map(([peer, reason]) => `  without ${peer}: ${reason}`)
   return [

@@ -31,13 +31,16 @@ export async function newcomerRingRow({ rounds, log }: Pick<SuiteOptions, 'round
     alone.push(median(await trial.steps(false)))
     beside.push(median(await trial.steps(true)))
     log(
-      `step ${alone.at(-1)?.toFixed(0)} ms, beside a newcomer ${beside.at(-1)?.toFixed(0)} ms; it gets ${trial.megabytesPerSecond.toFixed(1)} MB/s`,
+      `step ${alone.at(-1)?.toFixed(0)} ms, beside a newcomer ${beside.at(-1)?.toFixed(0)} ms; ` +
+        `it gets ${trial.megabytesPerSecond.toFixed(1)} MB/s`,
     )
   }
   for (const child of processes) child.send({ type: 'leave' } satisfies NewcomerRingOrder)
   await ended
   const head: RowHead = {
-    name: `step with an exchange of ${(4e-6 * parameterCount(MODEL)).toFixed(1)} MB while a newcomer fetches ${STATE_BYTES / 1e6} MB from one of two`,
+    name:
+      `step with an exchange of ${(4e-6 * parameterCount(MODEL)).toFixed(1)} MB while a newcomer fetches ` +
+      `${STATE_BYTES / 1e6} MB from one of two`,
     adapter: 'node-datachannel, computing that takes time only',
     unit: 'ms',
     better: 'less',

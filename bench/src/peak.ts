@@ -42,13 +42,14 @@ export async function shareOfPeak({ adapter, rounds, log }: SuiteOptions): Promi
 
 async function peakContender({ device }: OpenGpu): Promise<Contender> {
   const sums = Array.from({ length: CHAINS }, (_, i) => `s${i}`)
+  const fmas = sums.map((name) => `${name} = ${name} * factor + factor;`).join(' ')
   const code = `
     @group(0) @binding(0) var<storage, read_write> data: array<vec4f, ${WORKGROUP * WORKGROUPS}>;
     @compute @workgroup_size(${WORKGROUP})
     fn peak(@builtin(global_invocation_id) id: vec3u) {
       let factor = data[id.x];
       ${sums.map((name, i) => `var ${name} = factor + ${i}.0;`).join(' ')}
-      for (var turn = 0u; turn < ${TURNS}u; turn++) { ${sums.map((name) => `${name} = ${name} * factor + factor;`).join(' ')} }
+      for (var turn = 0u; turn < ${TURNS}u; turn++) { ${fmas} }
       data[id.x] = ${sums.join(' + ')};
     }`
   const pipeline = await device.createComputePipelineAsync({

@@ -45,7 +45,10 @@ function rowText(run: KeptRun, row: BenchRow): string {
   )
   const first = firstRunMs['starling'] === undefined ? '' : `${firstRunMs['starling']} ms`
   const unitText = row.better === 'less' ? `${unit}, less is better` : unit
-  return `| ${name} | ${adapter}, ${run.in === 'browser' ? 'Chromium' : 'Node'} | ${rounded(ours)} ${unitText} | ${rounded(min)} … ${rounded(max)} | ${against.join('<br>')} | ${reachText(row)} | ${first} |`
+  return (
+    `| ${name} | ${adapter}, ${run.in === 'browser' ? 'Chromium' : 'Node'} | ${rounded(ours)} ${unitText} | ` +
+    `${rounded(min)} … ${rounded(max)} | ${against.join('<br>')} | ${reachText(row)} | ${first} |`
+  )
 }
 
 /** Three digits, or all of an integer. */
@@ -56,7 +59,10 @@ const rounded = (value: number): string =>
 function reachText({ reach, ratio }: BenchRow): string {
   if (reach === undefined) return ''
   const [wanted, got] = [reach.ratio, ratio[reach.peer] ?? 0]
-  return `${rounded(wanted)}× ${reach.peer}: ${got >= wanted ? 'reached' : `**missed** by ${((1 - got / wanted) * 100).toPrecision(2)} %`}`
+  return (
+    `${rounded(wanted)}× ${reach.peer}: ` +
+    `${got >= wanted ? 'reached' : `**missed** by ${((1 - got / wanted) * 100).toPrecision(2)} %`}`
+  )
 }
 
 function missingText(rows: readonly BenchRow[]): string[] {

@@ -24,7 +24,10 @@ export function keptRuns(suite: string): readonly KeptRun[] {
   if (!existsSync(fileOf(suite))) return []
   const runs: unknown = JSON.parse(readFileSync(fileOf(suite), 'utf8'))
   if (!Array.isArray(runs))
-    throw new GridError('dataset-unreadable', `bench/results/${suite}.json holds no list of runs; mend or remove it.`)
+    throw new GridError(
+      'dataset-unreadable',
+      `expected a list of runs in bench/results/${suite}.json, got something else; mend or remove it`,
+    )
   return runs as KeptRun[]
 }
 

@@ -53,7 +53,8 @@ function row(name: string, setting: Question, log: SuiteOptions['log']): BenchRo
   const churned = predict({ ...setting, churnPerMinute: CHURN })
   const ring = churned.directShare === 0 ? churned : predict({ ...setting, exchange: 'ring', churnPerMinute: CHURN })
   log(
-    `${name} volunteers: calm ${asText(calm)}; ${100 * CHURN} % churn a minute ${asText(churned)}; ${Math.round(ring.samplesPerSecond)} samples/s around the ring alone`,
+    `${name} volunteers: calm ${asText(calm)}; ${100 * CHURN} % churn a minute ${asText(churned)}; ` +
+      `${Math.round(ring.samplesPerSecond)} samples/s around the ring alone`,
   )
   const ours = Math.round(churned.samplesPerSecond)
   const peers = { calm: Math.round(calm.samplesPerSecond), ring: Math.round(ring.samplesPerSecond) }
@@ -78,5 +79,10 @@ function asText({
   coordinatorCores,
   coordinatorBytesPerSecond,
 }: Prediction): string {
-  return `${Math.round(samplesPerSecond)} samples/s in a ring of ${ringSize.toFixed(0)}, ${(100 * directShare).toFixed(0)} % of the time as a direct exchange, ${ballotsPerMinute.toFixed(0)} ballots a minute, coordinator ${(100 * coordinatorCores).toFixed(1)} % of a core and ${(coordinatorBytesPerSecond / 1000).toFixed(0)} kB/s`
+  return (
+    `${Math.round(samplesPerSecond)} samples/s in a ring of ${ringSize.toFixed(0)}, ` +
+    `${(100 * directShare).toFixed(0)} % of the time as a direct exchange, ` +
+    `${ballotsPerMinute.toFixed(0)} ballots a minute, coordinator ${(100 * coordinatorCores).toFixed(1)} % of a ` +
+    `core and ${(coordinatorBytesPerSecond / 1000).toFixed(0)} kB/s`
+  )
 }

@@ -30,7 +30,8 @@ export async function inPlace<T>(options: SuiteOptions, measure: (place: Place) 
   const place = await (options.in === 'browser' ? openBrowser(peers) : openNode(options.adapter, peers))
   try {
     options.log(
-      `${place.adapter} in ${place.name}: ${place.libraries.map(({ name, version }) => `${name} ${version}`).join(', ')}`,
+      `${place.adapter} in ${place.name}: ` +
+        `${place.libraries.map(({ name, version }) => `${name} ${version}`).join(', ')}`,
     )
     return await measure(place)
   } finally {

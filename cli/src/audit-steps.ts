@@ -78,7 +78,10 @@ export async function auditSteps(grid: Grid, job: string, options: AuditOptions)
 /** For people. */
 export function auditText({ audited, auditFailed, auditSkipped, auditWorst }: StepsAudited): string {
   const skipped = auditSkipped === 0 ? '' : `; ${auditSkipped} cannot be computed again`
-  return `${audited} steps computed again, ${auditFailed} wrong; gradients differ by ${auditWorst === null ? 'nothing known' : auditWorst.toPrecision(2)} at most${skipped}`
+  return (
+    `${audited} steps computed again, ${auditFailed} wrong; ` +
+    `gradients differ by ${auditWorst === null ? 'nothing known' : auditWorst.toPrecision(2)} at most${skipped}`
+  )
 }
 
 /** Of several jobs. */
@@ -141,7 +144,7 @@ async function shard(grid: Grid, name: string): Promise<Uint8Array> {
     headers: { authorization: `Bearer ${grid.token}` },
   })
   if (!response.ok)
-    throw new GridError('unsupported', `the audit cannot fetch shard ${name.slice(0, 12)}: HTTP ${response.status}`)
+    throw new GridError('unsupported', `expected shard ${name.slice(0, 12)} for the audit, got HTTP ${response.status}`)
   return new Uint8Array(await response.arrayBuffer())
 }
 

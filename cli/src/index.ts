@@ -1,4 +1,4 @@
-// Public face of the cli package: whole grids of processes, the jobs that they train, and how a command speaks and ends.
+// Public face of the cli package: grids of processes, the jobs that they train, and how a command prints and ends.
 export { wholeNumber } from './arguments.ts'
 export { demoJob } from './demo-job.ts'
 export { Grid, type GridProxy, type VolunteerOptions } from './grid/grid.ts'

@@ -47,7 +47,11 @@ export async function keepServing(line: ProgressLine, url: string, stopped: Prom
 export async function keepModel(grid: Grid, job: string, file: string): Promise<string> {
   const folder = dirname(resolve(file))
   await mkdir(folder, { recursive: true }).catch((cause: unknown) => {
-    throw new GridError('folder-unwritable', `${folder} cannot be created; name another folder with --out`, { cause })
+    throw new GridError(
+      'folder-unwritable',
+      `expected a folder that can be created, got ${folder}; name another with --out`,
+      { cause },
+    )
   })
   await grid.exportModel(job, resolve(file))
   return resolve(file)

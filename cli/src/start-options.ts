@@ -40,7 +40,8 @@ export interface StartOptions {
 export function parseOptions(argv: readonly string[]): StartOptions {
   const command = new Command('starling start')
     .description(
-      'Runs the coordinator: hands out work, keeps versions, serves the pages. Ctrl-C once drains, twice leaves at once.',
+      'Runs the coordinator: hands out work, keeps versions, serves the pages. Ctrl-C once drains, ' +
+        'twice leaves at once.',
     )
     .option('--port <port>', '0 for any free one', readPort, DEFAULT_PORT)
     .option('--host <host>', 'address to listen on; 0.0.0.0 for all of this machine', DEFAULT_HOST)
@@ -66,7 +67,8 @@ export function parseOptions(argv: readonly string[]): StartOptions {
     .option('--web-root <folder>', 'the built web pages; built when they are missing or stale otherwise')
     .option(
       '--ice-server <url...>',
-      'STUN or TURN servers for volunteers behind routers, for example stun:stun.example.org:3478 turn:turn.example.org:3478',
+      'STUN or TURN servers for volunteers behind routers, for example stun:stun.example.org:3478 ' +
+        'turn:turn.example.org:3478',
     )
     .addOption(
       new Option(
@@ -80,13 +82,15 @@ export function parseOptions(argv: readonly string[]): StartOptions {
     )
     .option(
       '--link-open <seconds>',
-      'for two volunteers to open a link, before their frames go through this coordinator; more where networks are slow',
+      'for two volunteers to open a link, before their frames go through this coordinator; ' +
+        'more where networks are slow',
       readLinkOpen,
       LINK_OPEN_MS / SECOND_MS,
     )
     .option(
       '--relay-quota <GB>',
-      'that this coordinator relays in an hour for one member whose links do not open, and four times as many for one address',
+      'that this coordinator relays in an hour for one member whose links do not open, ' +
+        'and four times as many for one address',
       readGigabytes,
       RELAY_GIGABYTES,
     )
@@ -100,13 +104,13 @@ export function parseOptions(argv: readonly string[]): StartOptions {
 function readPort(text: string): number {
   const port = Number(text)
   if (text.trim() === '' || !Number.isInteger(port) || port < 0 || port > MAX_PORT)
-    throw new InvalidArgumentError(`A port is a whole number from 0 to ${MAX_PORT}.`)
+    throw new InvalidArgumentError(`expected a whole number from 0 to ${MAX_PORT}`)
   return port
 }
 
 function readUrl(text: string): URL {
   if (!/^https?:/.test(text) || !URL.canParse(text))
-    throw new InvalidArgumentError('An address such as https://grid.example.org is expected.')
+    throw new InvalidArgumentError('expected an address such as https://grid.example.org')
   return new URL(text)
 }
 
@@ -114,7 +118,7 @@ function readLinkOpen(text: string): number {
   const ms = SECOND_MS * Number(text)
   if (!(ms >= MIN_LINK_OPEN_MS && ms <= MAX_LINK_OPEN_MS))
     throw new InvalidArgumentError(
-      `From ${MIN_LINK_OPEN_MS / SECOND_MS} to ${MAX_LINK_OPEN_MS / SECOND_MS} seconds are expected.`,
+      `expected ${MIN_LINK_OPEN_MS / SECOND_MS} to ${MAX_LINK_OPEN_MS / SECOND_MS} seconds`,
     )
   return ms / SECOND_MS
 }
@@ -122,7 +126,7 @@ function readLinkOpen(text: string): number {
 function readGigabytes(text: string): number {
   const gigabytes = Number(text)
   if (!(gigabytes > 0 && gigabytes <= MAX_RELAY_GIGABYTES))
-    throw new InvalidArgumentError(`More than 0 and at most ${MAX_RELAY_GIGABYTES} GB are expected.`)
+    throw new InvalidArgumentError(`expected more than 0 and at most ${MAX_RELAY_GIGABYTES} GB`)
   return gigabytes
 }
 
@@ -144,7 +148,7 @@ function readTiming(text: string): Partial<Timing> {
     Object.entries(value).every(([key, time]) => key in DEFAULT_TIMING && typeof time === 'number')
   if (!known)
     throw new InvalidArgumentError(
-      `An object with numbers for some of ${Object.keys(DEFAULT_TIMING).join(', ')} is expected.`,
+      `expected an object with numbers for some of ${Object.keys(DEFAULT_TIMING).join(', ')}`,
     )
   return value as Partial<Timing>
 }

@@ -40,7 +40,9 @@ test('a command that does not exist is wrong use, and so is none', () => {
 })
 
 test('an old Node is told which one is needed and which one it is', () => {
-  const pretend = `data:text/javascript,Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '18.20.8' } })`
+  const pretend =
+    "data:text/javascript,Object.defineProperty(process, 'versions', { value: { ...process.versions, node: " +
+    "'18.20.8' } })"
   const { status, stderr } = starling(['start'], ['--import', pretend])
   assert.equal(status, 1)
   assert.match(stderr, /needs Node 20\.19 or later, and this is Node 18\.20\.8/)

@@ -55,7 +55,7 @@ test('failed, damaged and unsupported cases are named, and the exit code is 1', 
 test('an unreadable folder is one clear line and exit code 1, a wrong call is 2', () => {
   const missing = golden(join(folder, 'nowhere'), '--executor', 'reference')
   assert.equal(missing.status, 1)
-  assert.match(missing.stderr, /^The folder ".*nowhere" cannot be read: .*\n$/)
+  assert.match(missing.stderr, /^expected a folder of golden cases, got ".*nowhere" \(.*\n$/)
   assert.equal(golden('--executor', 'abacus', folder).status, 2)
   assert.equal(golden().status, 2)
 })

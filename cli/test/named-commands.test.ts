@@ -114,8 +114,11 @@ const COMMAND_LINES = filesUnder('bin', /\.mjs$/)
 const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: Record<string, string> }
 
 /** `npm run NAME` or `starling NAME`, and what follows it in its text. */
-const NAMED =
-  /(?:\bnpm run (?:-\w+ )*|\bnpm (?=start|test)|(?:`|^|\s)(?:node bin\/)?starling(?:\.mjs)? )([a-z][a-z:-]*)(?=[\s`'",.;:)]|$)([^`'"|;#\n]*)/g
+const NAMED = new RegExp(
+  '(?:\\bnpm run (?:-\\w+ )*|\\bnpm (?=start|test)|(?:`|^|\\s)(?:node bin/)?starling(?:\\.mjs)? )' +
+    '([a-z][a-z:-]*)(?=[\\s`\'",.;:)]|$)([^`\'"|;#\\n]*)',
+  'g',
+)
 
 test(
   'every command and option that is named in documents, pages and messages exists',

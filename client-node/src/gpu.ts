@@ -87,7 +87,7 @@ function chosen(adapters: readonly GPUAdapter[], wanted: string | undefined, dri
   if (first === undefined)
     throw new GridError(
       'no-adapter',
-      `No WebGPU adapter was found; drivers: ${drivers}. ${driverCure()} \`npm run doctor\` shows details.`,
+      `expected a WebGPU adapter, got none (drivers: ${drivers}); ${driverCure()}; \`npm run doctor\` shows details`,
     )
   if (wanted === undefined) return first
   const text = wanted.toLowerCase()
@@ -97,13 +97,13 @@ function chosen(adapters: readonly GPUAdapter[], wanted: string | undefined, dri
   if (match) return match
   throw new GridError(
     'no-adapter',
-    `No adapter's name contains "${wanted}"; this machine offers ${adapters.map(nameOf).join(', ')}.`,
+    `expected an adapter whose name contains "${wanted}", got ${adapters.map(nameOf).join(', ')}; name one of these`,
   )
 }
 
 function driverCure(): string {
-  if (process.platform !== 'linux') return "Update the GPU's driver."
-  return "Install the GPU's Vulkan driver, or a software one: `apt-get install mesa-vulkan-drivers` (Mesa 24 or later)."
+  if (process.platform !== 'linux') return "update the GPU's driver"
+  return "install the GPU's Vulkan driver, or a software one: `apt-get install mesa-vulkan-drivers` (Mesa 24 or later)"
 }
 
 function abilities(adapter: GPUAdapter): GPUDeviceDescriptor {

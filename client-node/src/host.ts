@@ -81,7 +81,8 @@ function requireF32(bounds: ExecutorBounds | undefined): void {
   if (bounds?.precision !== 'f16') return
   throw new GridError(
     'no-f16',
-    'expected a GPU for a job in f16, got the reference executor, which computes in f32; start the volunteer with --executor webgpu',
+    'expected a GPU for a job in f16, got the reference executor, which computes in f32; ' +
+      'start the volunteer with --executor webgpu',
   )
 }
 

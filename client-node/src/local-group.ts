@@ -56,7 +56,8 @@ export async function localGroup(size: number, main: (group: Communicator) => Pr
 
 /** The processes of a group, once all can talk to each other. */
 export async function startLocalGroup({ size, file, args = [] }: LocalGroupOptions): Promise<LocalGroup> {
-  if (!(Number.isInteger(size) && size >= 1)) throw new GridError('usage', `a group has 1 rank or more, got ${size}`)
+  if (!(Number.isInteger(size) && size >= 1))
+    throw new GridError('usage', `expected a group of 1 rank or more, got ${size}`)
   const signalling = await startLocalSignalling()
   const members = Array.from({ length: size }, newMemberId)
   const processes = members.map((self) => {
@@ -69,7 +70,8 @@ export async function startLocalGroup({ size, file, args = [] }: LocalGroupOptio
   const ends = Promise.all(processes.map(endOf)).finally(() => signalling.stop())
   const ended = ends.then((all) => {
     const failed = all.findIndex((end) => end !== 0)
-    if (failed >= 0) throw new GridError('unsupported', `rank ${failed} ended with ${all[failed]}`)
+    if (failed >= 0)
+      throw new GridError('unsupported', `expected all ranks to end with 0, got ${all[failed]} of rank ${failed}`)
   })
   ended.catch(() => {}) // who awaits it is told
   try {
@@ -85,7 +87,8 @@ export async function startLocalGroup({ size, file, args = [] }: LocalGroupOptio
 async function hasJoined(child: ChildProcess, rank: number): Promise<void> {
   const joined = once(child, 'message').then(() => undefined)
   const end = await Promise.race([joined, endOf(child)])
-  if (end !== undefined) throw new GridError('unsupported', `rank ${rank} ended with ${end} before it joined its group`)
+  if (end !== undefined)
+    throw new GridError('unsupported', `expected rank ${rank} to join its group, got its end with ${end}`)
 }
 
 /** The place that this process was started for; undefined when it was started by itself. */

@@ -25,7 +25,8 @@ export async function openSigner(file = join(cacheFolder(), FILE_NAME)): Promise
   const key = await readOrMake(file).catch((cause: unknown) => {
     throw new GridError(
       'no-key',
-      `expected this volunteer's key in ${file}, got: ${textOf(cause)}; delete the file, or name a folder that can be written in STARLING_CACHE`,
+      `expected this volunteer's key in ${file}, got: ${textOf(cause)}; delete the file, ` +
+        'or name a folder that can be written in STARLING_CACHE',
       { cause },
     )
   })
@@ -49,7 +50,7 @@ async function readOrMake(file: string): Promise<KeyObject> {
   if (pem === undefined) return make(file)
   if (((await stat(file)).mode & OTHERS) !== 0) await chmod(file, FILE_MODE)
   const key = createPrivateKey(pem)
-  if (key.asymmetricKeyType !== 'ed25519') throw new Error(`a key of type ${key.asymmetricKeyType}, not ed25519`)
+  if (key.asymmetricKeyType !== 'ed25519') throw new Error(`expected an ed25519 key, got ${key.asymmetricKeyType}`)
   return key
 }
 

@@ -30,7 +30,10 @@ function open<T>(
     const socket = new WebSocket(url, protocols, { perMessageDeflate: false, maxPayload, handshakeTimeout: OPEN_MS })
     const fail = (why: string): void =>
       reject(
-        new GridError('coordinator-lost', `${new URL(url).origin.replace(/^ws/, 'http')} cannot be reached: ${why}`),
+        new GridError(
+          'coordinator-lost',
+          `expected a coordinator at ${new URL(url).origin.replace(/^ws/, 'http')}, got: ${why}; check the address`,
+        ),
       )
     socket.on('error', (error) => fail(error.message || 'no answer'))
     socket.on('open', () => resolve(wrap(socket)))

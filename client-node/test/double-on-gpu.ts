@@ -15,7 +15,8 @@ gpu.close()
 
 async function double(values: Float32Array<ArrayBuffer>): Promise<number[]> {
   const code =
-    '@group(0) @binding(0) var<storage, read_write> x: array<f32>; @compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) { x[i] *= 2; }'
+    '@group(0) @binding(0) var<storage, read_write> x: array<f32>; @compute @workgroup_size(4) ' +
+    'fn main(@builtin(local_invocation_index) i: u32) { x[i] *= 2; }'
   const pipeline = device.createComputePipeline({
     layout: 'auto',
     compute: { module: device.createShaderModule({ code }) },

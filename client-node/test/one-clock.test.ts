@@ -10,8 +10,10 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const FOLDERS = ['protocol/src', 'volunteer/src', 'coordinator/src']
 /** The clocks themselves. */
 const CLOCKS = new Set(['protocol/src/clock.ts', 'coordinator/src/clock.ts'])
-const READS_A_CLOCK =
-  /\b(Date\.now|performance\.(now|timeOrigin)|set(Timeout|Interval|Immediate)\(|AbortSignal\.timeout|new Date\(\)|hrtime|timers\/promises|requestAnimationFrame)/
+const READS_A_CLOCK = new RegExp(
+  String.raw`\b(Date\.now|performance\.(now|timeOrigin)|set(Timeout|Interval|Immediate)\(|AbortSignal\.timeout|` +
+    String.raw`new Date\(\)|hrtime|timers/promises|requestAnimationFrame)`,
+)
 const NAMES_A_REAL_CLOCK = /\b(systemClock|processClock)\b/
 
 /** What may name the machine's clock: file or folder → why. */

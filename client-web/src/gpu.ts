@@ -36,9 +36,11 @@ export async function openDevice(): Promise<OpenedDevice> {
 export async function requestAdapter(): Promise<GPUAdapter> {
   // The type declares `gpu` as present; older browsers and insecure pages disagree.
   const gpu: GPU | undefined = navigator.gpu
-  if (gpu === undefined) throw new GridError('no-adapter', 'This browser offers no WebGPU here.')
+  if (gpu === undefined)
+    throw new GridError('no-adapter', 'expected WebGPU in this browser, got none; use another browser')
   const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' })
-  if (adapter === null) throw new GridError('no-adapter', 'The browser found no graphics adapter that it can use.')
+  if (adapter === null)
+    throw new GridError('no-adapter', 'expected a graphics adapter, got none; turn on hardware acceleration')
   return adapter
 }
 

@@ -88,14 +88,18 @@ function say(text: string): void {
 /** A kernel's text. */
 async function readText(url: URL): Promise<string> {
   const response = await fetch(url).catch((cause: unknown) => {
-    throw new GridError('coordinator-lost', `${url.pathname} could not be fetched: the coordinator did not answer.`, {
-      cause,
-    })
+    throw new GridError(
+      'coordinator-lost',
+      `expected ${url.pathname} from the coordinator, got no answer; reload the page`,
+      {
+        cause,
+      },
+    )
   })
   if (!response.ok)
     throw new GridError(
       'coordinator-lost',
-      `${url.pathname} could not be fetched (${response.status}); reload the page.`,
+      `expected ${url.pathname} from the coordinator, got HTTP ${response.status}; reload the page`,
     )
   return response.text()
 }

@@ -51,7 +51,8 @@ async function makeKeyPair(): Promise<CryptoKeyPair> {
   } catch (cause) {
     throw new GridError(
       'no-key',
-      `expected a browser with Ed25519 keys, got: ${describeError(cause)}; update it to Chrome or Edge 137, Firefox 129, Safari 17, or newer`,
+      `expected a browser with Ed25519 keys, got: ${describeError(cause)}; update it to Chrome or Edge 137, ` +
+        'Firefox 129, Safari 17, or newer',
       { cause },
     )
   }

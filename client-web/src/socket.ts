@@ -25,7 +25,7 @@ function open(url: string, protocols: string[] = []): Promise<WebSocket> {
       socket.onopen = null
       socket.onclose = null
       socket.close()
-      reject(new GridError('coordinator-lost', `The coordinator ${why}.`))
+      reject(new GridError('coordinator-lost', `expected a connection to the coordinator, but it ${why}`))
     }
     socket.onclose = () => fail('cannot be reached')
     socket.onopen = () => {

@@ -14,7 +14,10 @@ const LAN = 'http://192.0.2.7:8080'
 const COUNT_REQUESTS = `
   globalThis.asked = []
   const { requestDevice } = GPUAdapter.prototype
-  GPUAdapter.prototype.requestDevice = function (...rest) { asked.push('device'); return requestDevice.apply(this, rest) }
+  GPUAdapter.prototype.requestDevice = function (...rest) {
+    asked.push('device')
+    return requestDevice.apply(this, rest)
+  }
   globalThis.RTCPeerConnection = class { constructor() { asked.push('peer') } }
 `
 
@@ -106,7 +109,8 @@ test('leaving the page waits for its goodbye: some ten milliseconds, not felt', 
   await page.locator('.contribution').getByText('Computing').waitFor()
   const waited = Number(
     await page.evaluate(
-      '(() => { const began = performance.now(); dispatchEvent(new Event("pagehide")); return performance.now() - began })()',
+      '(() => { const began = performance.now(); dispatchEvent(new Event("pagehide")); return performance.now() ' +
+        '- began })()',
     ),
   )
   assert.ok(waited >= 50, `${waited} ms`)

@@ -169,7 +169,8 @@ const RING_PHASE = {
   exchange: {
     type: 'ring',
     reason:
-      "a step's exchange would take 84 ms around the ring and 71 ms as a direct exchange (2.1 ms from one to another, 18 MB/s)",
+      "a step's exchange would take 84 ms around the ring and 71 ms as a direct exchange (2.1 ms from one to " +
+      'another, 18 MB/s)',
     costs: { ring: 84, direct: 71 },
   },
   modeReason: 'Membership has been stable for 40 steps; links to all neighbours are open.',

@@ -59,7 +59,8 @@ export class FolderOwner {
       if (isGridError(cause)) throw cause
       throw new GridError(
         'folder-unwritable',
-        `The data folder ${folder} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`,
+        `expected a data folder that can be written, got ${folder} (${describeError(cause)}); ` +
+          'name another with --data-dir',
         { cause },
       )
     }
@@ -122,7 +123,7 @@ export class FolderOwner {
       return this.#onDisplaced(
         new GridError(
           'folder-in-use',
-          `another coordinator took over the data folder: ${nameOf(found)}; this one ends`,
+          `expected this coordinator to own the data folder, got ${nameOf(found)}, which took over; this one ends`,
         ),
       )
     }
@@ -193,7 +194,8 @@ function inUse(folder: string, owner: Card | undefined): GridError {
   const who = owner === undefined ? 'another coordinator' : nameOf(owner)
   return new GridError(
     'folder-in-use',
-    `expected a data folder without a coordinator, got ${folder}, which belongs to ${who}; stop that one, name another folder with --data-dir, or displace it with --take-over`,
+    `expected a data folder without a coordinator, got ${folder}, which belongs to ${who}; stop that one, ` +
+      'name another folder with --data-dir, or displace it with --take-over',
   )
 }
 

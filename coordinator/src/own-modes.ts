@@ -18,7 +18,8 @@ export async function requireOwn(path: string): Promise<boolean> {
   } catch (cause) {
     throw new GridError(
       'folder-unwritable',
-      `expected ${path} to be readable by one user alone, got mode ${mode.toString(8)}, and it cannot be changed (${describeError(cause)}); change it as its owner, or name another with --data-dir`,
+      `expected ${path} to be readable by one user alone, got mode ${mode.toString(8)}, ` +
+        `and it cannot be changed (${describeError(cause)}); change it as its owner, or name another with --data-dir`,
       { cause },
     )
   }

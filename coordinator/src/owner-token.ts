@@ -37,7 +37,10 @@ export async function ownerToken(dataDir: string, { token, tokenFile }: GivenTok
 
 function requireLong(token: string): string {
   if (token.length >= MIN_LENGTH) return token
-  throw new GridError('usage', `an owner token has at least ${MIN_LENGTH} characters, got ${token.length}`)
+  throw new GridError(
+    'usage',
+    `expected an owner token of at least ${MIN_LENGTH} characters, got ${token.length}; use a longer one`,
+  )
 }
 
 /** @throws GridError 'folder-unwritable' */
@@ -50,7 +53,8 @@ async function makeToken(dataDir: string, file: string): Promise<string> {
   } catch (cause) {
     throw new GridError(
       'folder-unwritable',
-      `The data folder ${dataDir} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`,
+      `expected a data folder that can be written, got ${dataDir} (${describeError(cause)}); ` +
+        'name another with --data-dir',
       { cause },
     )
   }

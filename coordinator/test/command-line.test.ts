@@ -36,7 +36,7 @@ test('a taken port ends with one line that says which and how to choose another'
   assert.deepEqual([code, lines.length], [1, 1], lines.join('\n'))
   assert.match(
     lines[0] ?? '',
-    new RegExp(`Port ${port} is in use: http://127.0.0.1:${port} .*--port ${port + 1}.*\\(port-taken\\)`),
+    new RegExp(`got ${port}: http://127.0.0.1:${port} is another program.*--port ${port + 1}.*\\(port-taken\\)`),
   )
 })
 
@@ -203,7 +203,8 @@ test('the coordinator that is told twice to stop leaves at once, though a connec
   // Opens a WebSocket and then answers nothing, not even the closing handshake.
   const socket = connect(port, '127.0.0.1')
   socket.write(
-    `GET /api/watch HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`,
+    `GET /api/watch HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
+      'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n',
   )
   socket.on('error', () => undefined)
   await once(socket, 'data')

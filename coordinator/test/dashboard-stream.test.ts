@@ -95,7 +95,8 @@ test('a page that does not read costs no memory and does not slow the run', asyn
   await submit(url, smallJob({ epochs: 2 }))
   const socket = connect(port, '127.0.0.1')
   socket.write(
-    `GET /api/watch HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`,
+    `GET /api/watch HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
+      'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n',
   )
   await once(socket, 'data')
   socket.pause()

@@ -91,7 +91,7 @@ for (const loss of ['mse', 'bce_with_logits'])
     assert.equal((await importDataset({ source: 'digits' }, model(10), memoryBlobs())).classes, 10)
     await assert.rejects(
       importDataset({ source: 'digits' }, model(11), memoryBlobs()),
-      (error) => isGridError(error) && error.code === 'job-invalid' && error.message.includes('the model answers [11]'),
+      (error) => isGridError(error) && error.code === 'job-invalid' && error.message.includes('got [11]'),
     )
   })
 

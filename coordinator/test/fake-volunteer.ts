@@ -239,7 +239,8 @@ export class FakeVolunteer {
       if (found !== undefined) return found as MessageTo<T>
       if (this.socket.readyState === WebSocket.CLOSED)
         throw new Error(
-          `the socket closed before ${type}; heard ${this.messages.map((message) => JSON.stringify(message).slice(0, 120)).join('\n')}`,
+          `the socket closed before ${type}; heard ` +
+            `${this.messages.map((message) => JSON.stringify(message).slice(0, 120)).join('\n')}`,
         )
       await this.next(type)
     }

@@ -119,7 +119,9 @@ export async function until(
     for await (const message of messages) {
       if (message.type === 'none') continue
       if (state(message.run)) return message.run
-      last = `${message.run.phase}: ${message.run.reason}, version ${message.run.version.v}, ${message.run.members.length} members`
+      last =
+        `${message.run.phase}: ${message.run.reason}, version ${message.run.version.v}, ` +
+        `${message.run.members.length} members`
     }
   } finally {
     clearTimeout(timer)

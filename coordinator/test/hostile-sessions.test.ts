@@ -152,8 +152,8 @@ test('a claim with a wrong count of samples, or with a block named twice, is ref
   const refusals = (): string[] =>
     liar.messages.flatMap((message) => (message.type === 'refused' ? [message.message] : []))
   liar.raw({ type: 'state', job: liar.terms?.id, fence, generation, claim: claim('0:0', 1) })
-  await liar.heard('refused', ({ message }) => /these blocks hold 256 samples, got 1/.test(message))
+  await liar.heard('refused', ({ message }) => /expected 256 samples in these blocks, got 1/.test(message))
   liar.raw({ type: 'state', job: liar.terms?.id, fence, generation, claim: claim('0:00', 256) })
-  await liar.heard('refused', ({ message }) => /blocks/.test(message) && !/hold 256/.test(message))
+  await liar.heard('refused', ({ message }) => /block/.test(message) && !/expected 256/.test(message))
   assert.equal(refusals().length, 2)
 })

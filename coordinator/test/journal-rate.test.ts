@@ -27,7 +27,7 @@ test('threat 26: a member that causes too many journal rows is disconnected with
       })
   const [, , third] = members
   const refused = await third?.heard('refused', ({ code }) => code === 'rate-exceeded')
-  assert.match(refused?.message ?? '', /journal rows a minute/)
+  assert.match(refused?.message ?? '', /expected at most \d+ journal rows a minute/)
   await third?.closed
   assert.ok(state.quarantined.size <= ROWS_AT_ONCE + BLOCKS_IN_ONE, `${state.quarantined.size} rows`)
 })

@@ -47,6 +47,6 @@ test('a model beyond the limits is refused with both of its numbers', async () =
   assert.equal(status, 422)
   assert.match(
     message ?? '',
-    /has 79500010 parameters, the limit is 67108864, and 403176 bytes of activations per sample, the limit is 1073741824/,
+    /at most 67108864 parameters and 1073741824 bytes of activations per sample, got 79500010 and 403176;/,
   )
 })

@@ -147,7 +147,8 @@ test('threat 25: a push under a stale lease is refused before a byte of its body
   })
   socket.write(
     `POST /api/jobs/${id}/pushes HTTP/1.1\r\nHost: localhost:${port}\r\nAuthorization: Bearer ${member.session}\r\n` +
-      `Content-Type: application/octet-stream\r\nContent-Length: 30000\r\nx-starling-push: ${JSON.stringify(push)}\r\n\r\n`,
+      'Content-Type: application/octet-stream\r\nContent-Length: 30000\r\nx-starling-push: ' +
+      `${JSON.stringify(push)}\r\n\r\n`,
   )
   await once(socket, 'end')
   socket.end()

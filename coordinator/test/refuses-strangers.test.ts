@@ -89,9 +89,9 @@ test('a first message that is not a good hello is refused by its code, counted, 
 test('a volunteer of another version is told what to do', async () => {
   const { url } = await startCoordinator()
   const hello = { type: 'hello', protocol: 0, incarnation: newMemberId(), name: 'x' }
-  assert.match((await refusalOf(url, { ...hello, client: 'tab' })).message, /Reload the page/)
-  assert.match((await refusalOf(url, { ...hello, client: 'node' })).message, /Update the volunteer/)
-  assert.match((await refusalOf(url, { ...hello, client: 'node', protocol: 99 })).message, /Update the coordinator/)
+  assert.match((await refusalOf(url, { ...hello, client: 'tab' })).message, /reload the page/)
+  assert.match((await refusalOf(url, { ...hello, client: 'node' })).message, /update the volunteer/)
+  assert.match((await refusalOf(url, { ...hello, client: 'node', protocol: 99 })).message, /update the coordinator/)
 })
 
 test('another model, too large a message, bytes, and a flood each end the connection by name', async () => {
@@ -259,7 +259,7 @@ test('a model that cannot be built, or does not fit the data, is refused at once
   assert.equal((await refused({ mode: 'local', local: { innerSteps: 1000 } })).code, 'job-invalid')
   assert.match(
     (await refused({ mode: 'local', local: { innerSteps: 4, fragments: 5 } })).message ?? '',
-    /4 inner steps cannot have 5 fragments/,
+    /at most one fragment for each of 4 inner steps, got 5/,
   )
   assert.match((await refused({ mode: 'local', local: { innerSteps: 4, fragments: 0 } })).message ?? '', /fragments/)
   assert.match((await refused({ encoding: 'int4' })).message ?? '', /encoding/)

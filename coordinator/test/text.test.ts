@@ -148,7 +148,7 @@ test('what cannot be a text of this model is refused with what was found', async
   await refusedWith('dataset-unreadable', /is empty/, import_(await file('')))
   await refusedWith(
     'job-invalid',
-    /the text .* has 26 characters and the model knows 25/,
+    /expected a model of the 26 characters in .*, got one of 25/,
     importText(ALPHABET, { vocab: 25 }),
   )
   await refusedWith(
@@ -157,7 +157,11 @@ test('what cannot be a text of this model is refused with what was found', async
     importText(ALPHABET.repeat(10), { context: 26 }),
   )
   const mlp = parseModelSpec({ input: [8], layers: [{ type: 'linear', name: 'a', out: 26 }] })
-  await refusedWith('job-invalid', /needs one that begins with an `embedding`/, import_(await file(ALPHABET), mlp))
+  await refusedWith(
+    'job-invalid',
+    /expected a model for text that begins with an `embedding`/,
+    import_(await file(ALPHABET), mlp),
+  )
   const oneAnswer = parseModelSpec({
     input: [8],
     layers: [
@@ -166,10 +170,10 @@ test('what cannot be a text of this model is refused with what was found', async
       { type: 'linear', name: 'a', out: 26 },
     ],
   })
-  await refusedWith('job-invalid', /should answer \[8, 26\]/, import_(await file(ALPHABET), oneAnswer))
+  await refusedWith('job-invalid', /expected a model that answers \[8, 26\]/, import_(await file(ALPHABET), oneAnswer))
   await refusedWith(
     'job-invalid',
-    /takes tokens, dataset digits has numbers/,
+    /expected a model for the numbers of dataset digits, got one for tokens/,
     importDataset({ source: 'digits' }, model(26), memoryBlobs()),
   )
 })

@@ -9,6 +9,8 @@ import { MESSAGE_FAULTS, withMessageFault } from './message-faults.ts'
 import { withOldGradients } from './old-gradients.ts'
 import { isSlowness, SLOWNESS, withSlowBlocks } from './slow-blocks.ts'
 
+const OTHER_KINDS = ['no-ice', 'no-links', 'partition', 'long-lines', 'old-gradients']
+const KINDS = [...OTHER_KINDS, ...SLOWNESS, ...FRAME_FAULTS, ...MESSAGE_FAULTS].map((kind) => `${kind}:NUMBER`)
 /** A home's line to others: 20 Mbit/s. */
 const LINE_BYTES_PER_MS = 2500
 
@@ -24,9 +26,7 @@ function withFault(host: VolunteerHost): VolunteerHost {
   if (isSlowness(kind)) return withSlowBlocks(host, kind, Number(number))
   const faulty = withFrameFault(host, kind, Number(number)) ?? withMessageFault(host, kind, Number(number))
   if (faulty === undefined)
-    throw new Error(
-      `STARLING_FAULT is one of ${['no-ice', 'no-links', 'partition', 'long-lines', 'old-gradients', ...SLOWNESS, ...FRAME_FAULTS, ...MESSAGE_FAULTS].join(', ')} with a number, got "${kind}:${number}"`,
-    )
+    throw new Error(`expected STARLING_FAULT to be one of ${KINDS.join(', ')}, got "${kind}:${number}"; name one`)
   return faulty
 }
 

@@ -19,7 +19,7 @@ const TIMING = QUICK
 /** ms for a state that comes within seconds on a machine that is not busy */
 const WAIT_MS = 60_000
 const COSTS =
-  /a step's exchange would take (\d+) ms around the ring and (\d+) ms as a direct exchange \((\d+\.\d) ms from one to another/
+  /exchange would take (\d+) ms around the ring and (\d+) ms as a direct exchange \((\d+\.\d) ms from one to another/
 
 /**
  * A model whose computing takes a few ms a step, and whose gradient is in one frame: latency is nearly all of a step.

@@ -248,7 +248,8 @@ test('four processes sum a million floats around a ring, bit-equal', async (t) =
   const seconds = Math.max(...results.map(({ milliseconds }) => milliseconds)) / 1000
   const megabytes = (rounds * 2 * 3 * floats * 4) / 4 / 1e6
   t.diagnostic(
-    `${(megabytes / seconds).toFixed(1)} MB/s sent by each member, ${((seconds / rounds) * 1000).toFixed(0)} ms per reduce of 4 MB`,
+    `${(megabytes / seconds).toFixed(1)} MB/s sent by each member, ` +
+      `${((seconds / rounds) * 1000).toFixed(0)} ms per reduce of 4 MB`,
   )
 })
 

@@ -9,7 +9,10 @@ const SEEDS = 100
 
 function explain({ scenario, violation, faults, ms }: GridOutcome): string {
   const { seed, shape, seats } = scenario
-  return `seed ${seed} breaks ${violation?.invariant} after ${(ms / 1000).toFixed(1)} s: ${violation?.text} (${shape.mode}, ${seats} seats; ${faults.join(', ')})`
+  return (
+    `seed ${seed} breaks ${violation?.invariant} after ${(ms / 1000).toFixed(1)} s: ` +
+    `${violation?.text} (${shape.mode}, ${seats} seats; ${faults.join(', ')})`
+  )
 }
 
 test('under kills, cut sockets and links, failing disks and takeovers each epoch trains each block once', async () => {

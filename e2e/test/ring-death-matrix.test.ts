@@ -18,7 +18,8 @@ function dieIn(cell: Cell): number {
       undefined,
       death.violation === undefined
         ? ''
-        : `${where}\n${death.violation.invariant}: ${death.violation.text}\n${runCell(cell, seed, true).trace.join('\n')}`,
+        : `${where}\n${death.violation.invariant}: ${death.violation.text}\n` +
+            `${runCell(cell, seed, true).trace.join('\n')}`,
     )
     assert.equal(death.deaths, cell.point.victim === undefined ? 1 : 2, `${where}: nobody died`)
     const blocks = death.records.flatMap((record) => record.blocks)

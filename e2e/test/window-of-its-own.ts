@@ -37,7 +37,8 @@ export class OwnWindow {
   async whenThere(selector: string): Promise<void> {
     const wanted = JSON.stringify(selector)
     await this.evaluate(
-      `new Promise((resolve) => { const look = () => document.querySelector(${wanted}) ? resolve(true) : setTimeout(look, 50); look() })`,
+      `new Promise((resolve) => { const look = () => document.querySelector(${wanted}) ? resolve(true) : ` +
+        'setTimeout(look, 50); look() })',
     )
   }
 

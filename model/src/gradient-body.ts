@@ -57,7 +57,7 @@ export function gradientForm({ entries }: ParameterLayout, sparse: readonly Spar
   if (unknown !== undefined)
     throw new GridError(
       'gradient-shape',
-      `this model has no parameter "${unknown.slice(0, 80)}" whose rows could be pushed alone`,
+      `expected a parameter whose rows are pushed alone, got "${unknown.slice(0, 80)}"`,
     )
   return { pieces, bytes: WORD_BYTES * pieces.reduce((sum, piece) => sum + wordsOf(piece), 0) }
 }
@@ -113,7 +113,7 @@ function requireRows(rows: Uint32Array, { name, of }: { readonly name: string; r
     if (row < least || row >= of)
       throw new GridError(
         'gradient-shape',
-        `rows of "${name}" ascend and are below ${of}, got ${row} after ${least - 1}`,
+        `expected ascending rows of "${name}" below ${of}, got ${row} after ${least - 1}`,
       )
     least = row + 1
   }
@@ -122,7 +122,8 @@ function requireRows(rows: Uint32Array, { name, of }: { readonly name: string; r
 function requireFinite(values: Float32Array): void {
   for (let i = 0; i < values.length; i++) {
     const value = values[i] ?? 0
-    if (value - value !== 0) throw new GridError('gradient-not-finite', `expected finite elements, got ${value}`) // a third of isFinite's time
+    // takes a third of isFinite's time
+    if (value - value !== 0) throw new GridError('gradient-not-finite', `expected finite elements, got ${value}`)
   }
 }
 

@@ -61,7 +61,8 @@ function requireBounded(spec: ModelSpec): void {
   const [parameters, activations] = [parameterCount(spec), activationBytesPerSample(spec)]
   if (parameters <= MAX_PARAMETERS && activations <= MAX_ACTIVATION_BYTES) return
   throw invalid(
-    `the model has ${parameters} parameters, the limit is ${MAX_PARAMETERS}, and ${activations} bytes of activations per sample, the limit is ${MAX_ACTIVATION_BYTES}`,
+    `expected at most ${MAX_PARAMETERS} parameters and ${MAX_ACTIVATION_BYTES} bytes of activations per sample, ` +
+      `got ${parameters} and ${activations}; use a smaller model`,
   )
 }
 
@@ -129,7 +130,8 @@ function requireDistinctNames(parameters: readonly ParameterSpec[]): void {
       throw invalid(`two layers hold a parameter \`${name}\`; each layer needs a name of its own`)
     if (first !== undefined && first.shape.join() !== shape.join())
       throw invalid(
-        `\`${name}\` is shared and has the shape [${first.shape.join(', ')}] in one layer and [${shape.join(', ')}] in another`,
+        `\`${name}\` is shared and has the shape [${first.shape.join(', ')}] in one layer and ` +
+          `[${shape.join(', ')}] in another`,
       )
     seen.set(name, first ?? parameter)
   }

@@ -282,7 +282,7 @@ function asCorrupt<T>(reading: () => T): T {
 function corrupt(what: string, cause?: unknown): GridError {
   return new GridError(
     'version-corrupt',
-    `not a version of this run: ${what}`,
+    `expected a version of this run, got another file: ${what}`,
     cause === undefined ? undefined : { cause },
   )
 }

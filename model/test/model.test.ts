@@ -156,7 +156,7 @@ test('a model that no volunteer could hold is refused with both of its numbers',
   assert.equal(parameterCount(parseModelSpec(wide(3))), 120)
   assertInvalid(
     wide(4),
-    /^the model has 120 parameters, the limit is 67108864, and 1200000000 bytes of activations per sample, the limit is 1073741824$/,
+    /^expected at most 67108864 parameters and 1073741824 bytes of activations per sample, got 120 and 1200000000;/,
   )
 })
 

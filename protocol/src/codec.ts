@@ -24,7 +24,8 @@ function decodeClaim(text: string): OnWire<ToCoordinator> {
   if (!text.startsWith('{"type":"state",'))
     throw new GridError(
       'message-too-large',
-      `expected a message of at most ${MAX_PLAIN_MESSAGE_BYTES} bytes and ${MAX_PLAIN_MESSAGE_VALUES} values, got ${text.length} bytes of ${JSON.stringify(text.slice(0, 40))}`,
+      `expected a message of at most ${MAX_PLAIN_MESSAGE_BYTES} bytes and ${MAX_PLAIN_MESSAGE_VALUES} values, ` +
+        `got ${text.length} bytes of ${JSON.stringify(text.slice(0, 40))}`,
     )
   // Ids and numbers need none, and texts with escapes are looked through key by key.
   if (text.includes('\\')) throw new GridError('message-malformed', 'message state: expected no escapes, got some')
@@ -70,11 +71,11 @@ function requireOwnVersion(value: unknown): void {
   const client = 'client' in value ? value.client : undefined
   throw new GridError(
     'protocol-version',
-    `expected protocol ${PROTOCOL_VERSION}, got ${protocol}. ${cureFor(protocol, client)}`,
+    `expected protocol ${PROTOCOL_VERSION}, got ${protocol}; ${cureFor(protocol, client)}`,
   )
 }
 
 function cureFor(protocol: number, client: unknown): string {
-  if (protocol > PROTOCOL_VERSION) return 'Update the coordinator.'
-  return client === 'tab' ? 'Reload the page.' : 'Update the volunteer.'
+  if (protocol > PROTOCOL_VERSION) return 'update the coordinator'
+  return client === 'tab' ? 'reload the page' : 'update the volunteer'
 }

@@ -63,7 +63,8 @@ export function volunteerIdOf(publicKey: string): VolunteerId {
 /** What a volunteer signs. Its first line keeps it apart from everything else that the key may ever sign. */
 export function helloText({ nonce, coordinator, incarnation }: HelloClaim): Uint8Array<ArrayBuffer> {
   return encoded(
-    `starling hello\nprotocol ${PROTOCOL_VERSION}\ncoordinator ${coordinator}\nnonce ${nonce}\nincarnation ${incarnation}\n`,
+    `starling hello\nprotocol ${PROTOCOL_VERSION}\ncoordinator ${coordinator}\nnonce ${nonce}\n` +
+      `incarnation ${incarnation}\n`,
   )
 }
 

@@ -24,7 +24,9 @@ export const SWITCHABLE_RULES = {
   R15: 'an upload becomes a checkpoint only when its id is on the chain',
   R16: 'a rewind does not touch the counters',
   R17: 'a member that keeps failing the ring is left out of it, and a ring that keeps failing gives way to async mode',
-  A1: 'blocks that off-ring members computed are in no plan while their sum is on its way into a step of the ring, the one writer',
+  A1:
+    'blocks that off-ring members computed are in no plan while their sum is on its way into a step of the ring, ' +
+    'the one writer',
   A7: 'inner progress of a local round goes on only in an assignment that holds all of it',
   A2: 'a push is taken only with current lease tokens, once',
   A4: 'a parameter server that restarts goes back to its newest checkpoint',

@@ -185,7 +185,8 @@ export function safetensorsParts(
   for (const [name, tensor] of tensors)
     if (dataBytesOf(name, tensor) !== tensor.data.byteLength)
       throw new Error(
-        `internal: tensor ${quote(name)} of ${tensor.data.byteLength} bytes cannot be stored as ${tensor.dtype} [${tensor.shape.join(', ')}]`,
+        `internal: tensor ${quote(name)} of ${tensor.data.byteLength} bytes cannot be stored as ${tensor.dtype} ` +
+          `[${tensor.shape.join(', ')}]`,
       )
   return [layOut(tensors, metadata).start, ...byAlignment(tensors).map(([, { data }]) => data)]
 }
@@ -271,7 +272,7 @@ function quote(name: string): string {
 function malformed(what: string, cause?: unknown): GridError {
   return new GridError(
     'message-malformed',
-    `not a safetensors file: ${what}`,
+    `expected a safetensors file, got another: ${what}`,
     cause === undefined ? undefined : { cause },
   )
 }

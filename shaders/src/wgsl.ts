@@ -121,7 +121,10 @@ function variable(binding: Binding, number: number | undefined): string {
   const access = binding.access === 'read' ? 'read' : 'read_write'
   const element = elementOf(binding)
   const length = isGrouped(element) ? boundElements(binding) / 4 : boundElements(binding)
-  return `@group(0) @binding(${number ?? 'absent'}) var<storage, ${access}> ${binding.name}: array<${binding.half ? halfOf(element) : element}, ${length}>;`
+  return (
+    `@group(0) @binding(${number ?? 'absent'}) var<storage, ${access}> ${binding.name}: ` +
+    `array<${binding.half ? halfOf(element) : element}, ${length}>;`
+  )
 }
 
 function elementOf(binding: Binding): ArrayBinding['element'] {
@@ -148,9 +151,11 @@ function matrixText({ name, access, columns, finish, begins = false }: MatrixBin
   const lines = [
     variableText,
     `const ${name}_stride = ${aligned ? columns / 4 : columns}u;`,
-    `fn ${name}_rows(first: u32, last: u32) -> vec4u { return min(vec4u(first, first + 1u, first + 2u, first + 3u), vec4u(last)) * ${name}_stride; }`,
+    `fn ${name}_rows(first: u32, last: u32) -> vec4u { return min(vec4u(first, first + 1u, first + 2u, ` +
+      `first + 3u), vec4u(last)) * ${name}_stride; }`,
     aligned ? alignedQuad(name) : raggedQuad(name, columns),
-    `fn ${name}_block(rows: vec4u, c: u32) -> mat4x4f { return mat4x4f(${['x', 'y', 'z', 'w'].map((i) => `${name}_quad(rows.${i}, c)`).join(', ')}); }`,
+    `fn ${name}_block(rows: vec4u, c: u32) -> mat4x4f { return ` +
+      `mat4x4f(${['x', 'y', 'z', 'w'].map((i) => `${name}_quad(rows.${i}, c)`).join(', ')}); }`,
   ]
   if (access !== 'read')
     lines.push(
@@ -174,7 +179,10 @@ function raggedQuad(name: string, columns: number): string {
 }
 
 function alignedPut(name: string, columns: number): string {
-  return `fn ${name}_put(r: u32, c: u32, v: vec4f) { if (c < ${columns}u) { ${name}[r * ${name}_stride + c / 4u] = ${name}_finish(r, c, v); } }`
+  return (
+    `fn ${name}_put(r: u32, c: u32, v: vec4f) { if (c < ${columns}u) ` +
+    `{ ${name}[r * ${name}_stride + c / 4u] = ${name}_finish(r, c, v); } }`
+  )
 }
 
 function raggedPut(name: string, columns: number): string {
@@ -188,7 +196,8 @@ function raggedPut(name: string, columns: number): string {
 function finisher(name: string, finish: Epilogue | undefined): string[] {
   if (finish?.derivative)
     return [
-      `fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { return ${finish.derivative}_back(v, activated_quad(r * activated_stride, c)); }`,
+      `fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { return ${finish.derivative}_back(v, ` +
+        'activated_quad(r * activated_stride, c)); }',
     ]
   const sum = finish?.residual ? 'v + residual_quad(r * residual_stride, c)' : 'v'
   const value = finish?.activation ? `${finish.activation}_of(${sum})` : sum

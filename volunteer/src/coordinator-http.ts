@@ -280,13 +280,14 @@ function refusalAtSight(headers: Headers, path: string, maxBytes: number): GridE
   if (encoding !== 'identity')
     return new GridError(
       'message-malformed',
-      `expected ${path} as it is, got it encoded as ${encoding.slice(0, 40)}; remove what compresses between coordinator and volunteer`,
+      `expected ${path} as it is, got it encoded as ${encoding.slice(0, 40)}; ` +
+        'remove what compresses between coordinator and volunteer',
     )
   return announced > maxBytes ? tooLarge(path, announced, maxBytes) : undefined
 }
 
 function tooLarge(path: string, bytes: number, maxBytes: number): GridError {
-  return new GridError('message-too-large', `${path} has ${bytes} bytes, at most ${maxBytes} are taken`)
+  return new GridError('message-too-large', `expected at most ${maxBytes} bytes of ${path}, got ${bytes}`)
 }
 
 function binary(bytes: Uint8Array, headers: Readonly<Record<string, string>> = {}): Asked {
@@ -320,7 +321,7 @@ function jsonOf(bytes: Uint8Array): unknown {
 
 function within<T>(work: Promise<T>, ms: number, clock: Clock): Promise<T> {
   return new Promise((resolve, reject) => {
-    const cancelTimer = clock.timer(ms, () => reject(new Error(`nothing came for ${ms} ms`)))
+    const cancelTimer = clock.timer(ms, () => reject(new Error(`expected bytes within ${ms} ms, got none`)))
     work.then(resolve, reject).finally(cancelTimer)
   })
 }

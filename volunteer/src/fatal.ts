@@ -43,5 +43,5 @@ export function explained(error: unknown): unknown {
   const cure = FATAL[error.code]
   return cure === undefined
     ? error
-    : new GridError(error.code, `${error.message} What to do: ${cure}`, { cause: error })
+    : new GridError(error.code, `${error.message.replace(/\.$/, '')}. What to do: ${cure}`, { cause: error })
 }

@@ -78,9 +78,10 @@ const ENDS_WORK: ReadonlySet<string> = new Set<ControlMessage['type']>([
 /** @throws GridError 'gradient-shape', 'gradient-not-finite' */
 function floatsOf(bytes: Uint8Array, length: number): Float32Array {
   if (bytes.byteLength !== Float32Array.BYTES_PER_ELEMENT * length)
-    throw new GridError('gradient-shape', `a sum has ${length} floats, got ${bytes.byteLength} bytes`)
+    throw new GridError('gradient-shape', `expected a sum of ${length} floats, got ${bytes.byteLength} bytes`)
   const floats = new Float32Array(bytes.slice().buffer)
-  if (!allFinite(floats)) throw new GridError('gradient-not-finite', 'a sum of off-ring members holds NaN or infinity')
+  if (!allFinite(floats))
+    throw new GridError('gradient-not-finite', 'expected a finite sum of off-ring members, got NaN or infinity')
   return floats
 }
 
@@ -106,7 +107,9 @@ function requireWanted(signal: AbortSignal): void {
  */
 function loaded<T>(part: Promise<T>): Promise<T> {
   return part.catch((cause: unknown) => {
-    throw new GridError('coordinator-lost', 'a part of this program could not be fetched', { cause })
+    throw new GridError('coordinator-lost', 'expected a part of this program, got no answer; reload the page', {
+      cause,
+    })
   })
 }
 
@@ -161,7 +164,8 @@ export class JobSession {
     if (found !== terms.modelHash)
       throw new GridError(
         'model-hash',
-        `this volunteer reads the model as ${found.slice(0, 12)}, the coordinator as ${terms.modelHash.slice(0, 12)}; update the older of the two`,
+        `expected the coordinator's model ${terms.modelHash.slice(0, 12)}, got ${found.slice(0, 12)}; ` +
+          'update volunteer or coordinator, the older one',
       )
     const limits = parts.host.limits ?? DEFAULT_LIMITS
     const maxBytes = executorBytes(spec, limits)

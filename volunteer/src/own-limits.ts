@@ -57,7 +57,9 @@ export function requireBlockWork(
   if (flops <= blockFlops) return
   throw new GridError(
     'own-limit',
-    `expected blocks of at most ${blockFlops / 1e12} TFLOP, got blocks of ${samples} samples with ${(flops / 1e12).toPrecision(3)}; take part in a job with smaller blocks, or raise --max-work`,
+    `expected blocks of at most ${blockFlops / 1e12} TFLOP, ` +
+      `got blocks of ${samples} samples with ${(flops / 1e12).toPrecision(3)}; ` +
+      'take part in a job with smaller blocks, or raise --max-work',
   )
 }
 
@@ -68,7 +70,8 @@ export function overLimit(what: 'memory' | 'upload', needed: number, allowed: nu
       : [`${sizeOf(allowed)} of upload an hour`, '--max-upload', 'Upload']
   return new GridError(
     'own-limit',
-    `expected a job within this volunteer's limit of ${text}, got one that needs ${sizeOf(needed)}; raise ${option}, in a browser "${setting}" under Limits`,
+    `expected a job within this volunteer's limit of ${text}, got one that needs ${sizeOf(needed)}; ` +
+      `raise ${option}, in a browser "${setting}" under Limits`,
   )
 }
 

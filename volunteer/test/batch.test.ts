@@ -154,7 +154,7 @@ test('a block that does not fit at once is refused by a model that normalises ov
   const batch = await (await batchesOf()).of([trainingBlock(0, 0)])
   await assert.rejects(
     executor.gradient(batch, new Float32Array(parameterLayout(MODEL).total)),
-    /normalises over whole blocks of 20 samples.*room for 19/,
+    /expected room for blocks of 20 samples.*got 19/,
   )
   assert.deepEqual(microBatchFor(MODEL, 64), { maxMicroBatch: 64 })
   assert.deepEqual(microBatchFor(parseModelSpec({ input: [1], layers: [{ type: 'relu' }] }), 64), {})

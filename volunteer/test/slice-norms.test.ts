@@ -117,7 +117,8 @@ test('members of unequal assignments that learn until only wrong labels are left
     loss = lossSum / targets
   }
   context.diagnostic(
-    `at most ${most.toPrecision(3)} times the usual, and ${mostHarm.toPrecision(2)} of what is harmless; the loss at the end is ${loss.toPrecision(3)}`,
+    `at most ${most.toPrecision(3)} times the usual, and ${mostHarm.toPrecision(2)} of what is harmless; ` +
+      `the loss at the end is ${loss.toPrecision(3)}`,
   )
   assert.ok(most > FAR_OUTSIDE, 'what others sent alone would blame an honest member')
   assert.ok(mostHarm < 0.5, 'far from what would be taken for harm')

@@ -215,7 +215,7 @@ test('an answer that is larger than the model can need is refused before it is a
     (frame: Frame) => ({ ...frame, bucket: 0 }),
   ]) {
     const table = new Table(sources([[one, { change }]]))
-    await assert.rejects(table.fetch.fetch(wanted, [one], never), /does not fit what was asked for/)
+    await assert.rejects(table.fetch.fetch(wanted, [one], never), /expected a state as asked for/)
   }
 })
 
@@ -226,7 +226,7 @@ test('bytes out of place, too many or of another whole end the talk with their s
     (frame: Frame) => ({ ...frame, payload: new Uint8Array(0) }),
   ]) {
     const table = new Table(sources([[one, { change: (frame) => (frame.type === 'chunk' ? change(frame) : frame) }]]))
-    await assert.rejects(table.fetch.fetch(wanted, [one], never), /not what was asked for/)
+    await assert.rejects(table.fetch.fetch(wanted, [one], never), /expected the bytes that were asked for/)
   }
 })
 

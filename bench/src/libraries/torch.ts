@@ -44,7 +44,9 @@ export async function openTorch(): Promise<Torch | Missing> {
     process.kill()
     return {
       name: NAME,
-      reason: `python3 has no usable torch (${error instanceof Error ? error.message : String(error)}); install python3-torch`,
+      reason:
+        `python3 has no usable torch (${error instanceof Error ? error.message : String(error)}); ` +
+        'install python3-torch',
     }
   }
 }

@@ -156,8 +156,10 @@ function report(line: ProgressLine, result: Result): void {
   line.say(
     [
       '',
-      `trained    ${result.steps} steps, ${result.samplesCommitted} of ${result.samplesExpected} samples, in ${duration(result.seconds)} (${result.samplesPerSecond} samples/s)`,
-      `accuracy   ${accuracy} on digits that were not trained on; loss ${result.firstLoss?.toFixed(3)} → ${result.lastLoss?.toFixed(3)}`,
+      `trained    ${result.steps} steps, ${result.samplesCommitted} of ${result.samplesExpected} samples, ` +
+        `in ${duration(result.seconds)} (${result.samplesPerSecond} samples/s)`,
+      `accuracy   ${accuracy} on digits that were not trained on; ` +
+        `loss ${result.firstLoss?.toFixed(3)} → ${result.lastLoss?.toFixed(3)}`,
       `model      ${result.model}`,
     ].join('\n'),
   )

@@ -12,7 +12,8 @@ const STATE_WIDTH = 'warning'.length
 export async function doctor(argv: string[]): Promise<number> {
   const program = new Command('starling doctor')
     .description(
-      'Checks Node, adapter, browser, WebRTC, disk and, given its URL, the coordinator. Exit code 1 if something will not work.',
+      'Checks Node, adapter, browser, WebRTC, disk and, given its URL, the coordinator. ' +
+        'Exit code 1 if something will not work.',
     )
     .argument('[url]', 'address of a coordinator')
     .option('--data-dir <folder>', "the coordinator's data folder", 'starling-data')

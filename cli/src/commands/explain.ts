@@ -35,7 +35,8 @@ interface Options {
 export async function explain(argv: string[]): Promise<number> {
   const program = new Command('starling explain')
     .description(
-      'Shows the plan of one training step: kernels, variants and why, dispatches, bytes, operations, predicted cost, memory.',
+      'Shows the plan of one training step: kernels, variants and why, dispatches, bytes, operations, ' +
+        'predicted cost, memory.',
     )
     .argument('<model>', `${Object.keys(MODELS).join(', ')}, or a JSON file with a model`)
     .option('--batch <n>', 'samples of one step', wholeNumber, DEFAULT_BATCH)
@@ -86,7 +87,7 @@ async function modelNamed(name: string): Promise<ModelSpec> {
   const text = await readFile(name, 'utf8').catch(() => {
     throw new GridError(
       'usage',
-      `"${name}" is neither one of ${Object.keys(MODELS).join(', ')} nor a file that can be read.`,
+      `expected one of ${Object.keys(MODELS).join(', ')} or a model file, got "${name}"; name a file that can be read`,
     )
   })
   return parseModelSpec(parsed(text, name))
@@ -98,7 +99,7 @@ function parsed(text: string, name: string): unknown {
   } catch (cause) {
     throw new GridError(
       'model-invalid',
-      `"${name}" holds no JSON: ${cause instanceof Error ? cause.message : String(cause)}.`,
+      `expected JSON in "${name}", got: ${cause instanceof Error ? cause.message : String(cause)}`,
     )
   }
 }
@@ -123,10 +124,13 @@ function print(
         .trimEnd(),
     )
   console.log(
-    `${totals.dispatches} dispatches, ${mega(totals.flops)} Mflop, ${mebi(totals.bytes)} MiB bound, about ${totals.predictedMs.toPrecision(3)} ms (predicted)`,
+    `${totals.dispatches} dispatches, ${mega(totals.flops)} Mflop, ${mebi(totals.bytes)} MiB bound, ` +
+      `about ${totals.predictedMs.toPrecision(3)} ms (predicted)`,
   )
   console.log(
-    `activations ${mebi(totals.activationBytes)} MiB, at least ${mebi(totals.peakLiveBytes)} MiB live at one time (${mebi(totals.leastTensorBytes)} MiB without scratch): ratio ${totals.ratio.toFixed(3)}; parameters and gradient ${mebi(totals.parameterBytes)} MiB`,
+    `activations ${mebi(totals.activationBytes)} MiB, at least ${mebi(totals.peakLiveBytes)} MiB live at one time ` +
+      `(${mebi(totals.leastTensorBytes)} MiB without scratch): ratio ${totals.ratio.toFixed(3)}; ` +
+      `parameters and gradient ${mebi(totals.parameterBytes)} MiB`,
   )
 }
 
@@ -163,6 +167,6 @@ function mega(flops: number): string {
 
 function wholeNumber(text: string): number {
   const value = Number(text)
-  if (!Number.isInteger(value) || value < 1) throw new InvalidArgumentError('expected a whole number above 0.')
+  if (!Number.isInteger(value) || value < 1) throw new InvalidArgumentError('expected a whole number above 0')
   return value
 }

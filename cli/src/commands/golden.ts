@@ -50,7 +50,7 @@ export async function golden(argv: readonly string[]): Promise<number> {
   const folder = program.args[0] ?? ''
   const options = program.opts<Options>()
   if (options.in === 'browser' && options.precision === 'f16')
-    throw new GridError('usage', 'Cases in a browser compute in f32 only; f16 needs --in node.')
+    throw new GridError('usage', 'expected f32 for cases in a browser, got f16; use --in node')
   const files = await goldenFiles(folder)
   const place = await (options.in === 'browser' ? openBrowser(options) : openHere(options))
   const print = options.json ? console.error : console.log
@@ -68,14 +68,18 @@ async function goldenFiles(folder: string): Promise<string[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch((cause: unknown) => {
     throw new GridError(
       'dataset-unreadable',
-      `The folder "${folder}" cannot be read: ${cause instanceof Error ? cause.message : String(cause)}.`,
+      `expected a folder of golden cases, got "${folder}" ` +
+        `(${cause instanceof Error ? cause.message : String(cause)}); name another`,
     )
   })
   const files = entries
     .filter((entry) => entry.isFile() && entry.name.endsWith(EXTENSION))
     .map((entry) => join(entry.parentPath, entry.name))
   if (files.length === 0)
-    throw new GridError('dataset-unreadable', `The folder "${folder}" holds no ${EXTENSION} files.`)
+    throw new GridError(
+      'dataset-unreadable',
+      `expected ${EXTENSION} files in the folder "${folder}", got none; name another`,
+    )
   return files.sort()
 }
 
@@ -87,7 +91,7 @@ async function openBrowser(options: GoldenPlaceOptions): Promise<GoldenPlace> {
 
 async function openHere({ executor, adapter, precision = 'f32' }: GoldenPlaceOptions): Promise<GoldenPlace> {
   if (executor === 'reference' && precision === 'f16')
-    throw new GridError('usage', 'The reference computes in f32 only; f16 needs --executor webgpu.')
+    throw new GridError('usage', 'expected f32 with the reference executor, got f16; use --executor webgpu')
   if (executor === 'reference')
     return placeOf(
       { adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity) },

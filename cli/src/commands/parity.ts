@@ -52,7 +52,9 @@ export async function parity(argv: string[]): Promise<number> {
   for (const count of options.volunteers) outcomes.push(await train(count, options, line))
   const result = compare(outcomes)
   line.say(
-    `largest difference of a loss ${result.maxLossDifference.toExponential(2)}, of a parameter ${result.maxParameterDifference.toExponential(2)}; replicas ${result.replicasIdentical ? 'identical' : 'DIFFER'}`,
+    `largest difference of a loss ${result.maxLossDifference.toExponential(2)}, ` +
+      `of a parameter ${result.maxParameterDifference.toExponential(2)}; ` +
+      `replicas ${result.replicasIdentical ? 'identical' : 'DIFFER'}`,
   )
   if (options.json === true) console.log(JSON.stringify(result))
   return result.maxLossDifference <= MAX_LOSS_DIFFERENCE && result.replicasIdentical ? 0 : 1
@@ -84,7 +86,9 @@ async function train(count: number, { steps, executor, seed, model }: Options, l
     await grid.exportModel(job, join(folder, 'model'))
     const { tensors } = readSafetensors(new Uint8Array(await readFile(join(folder, 'model'))))
     line.say(
-      `${count} volunteer${count > 1 ? 's' : ''}: ${grid.watch.steps.length} steps, last loss ${grid.watch.steps.at(-1)?.loss.toFixed(6)}, ${run.checkpoint?.agreeing} of ${count} replicas agree`,
+      `${count} volunteer${count > 1 ? 's' : ''}: ${grid.watch.steps.length} steps, ` +
+        `last loss ${grid.watch.steps.at(-1)?.loss.toFixed(6)}, ` +
+        `${run.checkpoint?.agreeing} of ${count} replicas agree`,
     )
     return {
       losses: grid.watch.steps.map((step) => step.loss),

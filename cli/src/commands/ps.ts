@@ -6,7 +6,8 @@ import { Command, InvalidArgumentError } from 'commander'
 export async function ps(argv: readonly string[]): Promise<number> {
   const program = new Command('starling ps')
     .description(
-      "One key range of a coordinator's parameter server in a process of its own. Used from the next time that the server takes over, when all N are there.",
+      "One key range of a coordinator's parameter server in a process of its own. " +
+        'Used from the next time that the server takes over, when all N are there.',
     )
     .argument('<url>', 'the coordinator, for example http://localhost:8790')
     .requiredOption('--range <i/n>', 'which of how many ranges, counted from 0', rangeText)

@@ -57,14 +57,18 @@ async function submitTo({ runs }: Coordinator, job: JobSpec | undefined): Promis
 /** @throws GridError 'job-invalid' */
 async function readJobFile(file: string): Promise<JobSpec> {
   const text = await readFile(file, 'utf8').catch((cause: unknown) => {
-    throw new GridError('job-invalid', `The job ${file} cannot be read: ${describeError(cause)}`, { cause })
+    throw new GridError(
+      'job-invalid',
+      `expected a job file, got ${file} (${describeError(cause)}); name one that can be read`,
+      { cause },
+    )
   })
   try {
     return parseJobSpec(JSON.parse(text))
   } catch (cause) {
     throw new GridError(
       'job-invalid',
-      `The job ${file} is not right: ${cause instanceof Error ? cause.message : String(cause)}`,
+      `expected a valid job in ${file}, got: ${cause instanceof Error ? cause.message : String(cause)}`,
       { cause },
     )
   }
@@ -73,8 +77,11 @@ async function readJobFile(file: string): Promise<JobSpec> {
 /** What other users of this machine see, or could see. */
 function warnings({ tokenIsShown }: StartOptions, { file, wasOpen }: OwnerToken): string[] {
   const shown =
-    'Warning: --token shows the owner token to every user of this machine in its list of processes; use --token-file FILE or STARLING_TOKEN.'
-  const open = `Warning: other users of this machine could read ${file} until now; if they may have, delete it and start again for a new token.`
+    'Warning: --token shows the owner token to every user of this machine in its list of processes; ' +
+    'use --token-file FILE or STARLING_TOKEN.'
+  const open =
+    `Warning: other users of this machine could read ${file} until now; if they may have, ` +
+    'delete it and start again for a new token.'
   return [...(tokenIsShown ? [shown] : []), ...(wasOpen ? [open] : [])]
 }
 

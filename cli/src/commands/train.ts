@@ -107,7 +107,8 @@ function summarise({ steps, validations }: Watch, run: RunView): object {
 function parse(argv: string[]): { readonly file: string; readonly options: Options } {
   const program = new Command('starling train')
     .description(
-      'Trains the job of a file with a coordinator and volunteers on this machine. Called again, it goes on with the same run.',
+      'Trains the job of a file with a coordinator and volunteers on this machine. Called again, ' +
+        'it goes on with the same run.',
     )
     .argument('<job>', 'JSON file with a job, such as examples/nanogpt-shakespeare-char.json')
     .option('--volunteers <n>', 'headless volunteers', wholeNumber(1), 1)
@@ -133,7 +134,11 @@ function parse(argv: string[]): { readonly file: string; readonly options: Optio
 /** Paths in a job file are relative to it. */
 async function readJob(file: string, { data, steps }: Options): Promise<JobSpec> {
   const text = await readFile(file, 'utf8').catch((cause: unknown) => {
-    throw new GridError('job-invalid', `the job file ${file} cannot be read (${describeError(cause)})`, { cause })
+    throw new GridError(
+      'job-invalid',
+      `expected a job file, got ${file} (${describeError(cause)}); name one that can be read`,
+      { cause },
+    )
   })
   const job = parseJobSpec(parseJson(text, file))
   return {
@@ -147,7 +152,7 @@ function parseJson(text: string, file: string): unknown {
   try {
     return JSON.parse(text)
   } catch (cause) {
-    throw new GridError('job-invalid', `${file} is not JSON: ${describeError(cause)}`, { cause })
+    throw new GridError('job-invalid', `expected JSON in ${file}, got: ${describeError(cause)}`, { cause })
   }
 }
 
@@ -194,7 +199,9 @@ function progressText(run: RunView, { steps, validations }: Watch): string {
 function report(line: ProgressLine, { steps, validations }: Watch, model: string): void {
   const [first, last, validation] = [steps[0], steps.at(-1), validations.at(-1)]
   line.say(
-    `trained ${steps.length} steps in ${duration(((last?.at ?? 0) - (first?.at ?? 0)) / 1000)}; loss ${first?.loss.toFixed(4)} → ${last?.loss.toFixed(4)}, validation loss ${validation?.loss.toFixed(4) ?? 'not measured'}`,
+    `trained ${steps.length} steps in ${duration(((last?.at ?? 0) - (first?.at ?? 0)) / 1000)}; ` +
+      `loss ${first?.loss.toFixed(4)} → ${last?.loss.toFixed(4)}, ` +
+      `validation loss ${validation?.loss.toFixed(4) ?? 'not measured'}`,
   )
   line.say(`model ${model}`)
 }

@@ -44,7 +44,8 @@ function size(flags: string, text: string, bytes: number): Option {
 export async function volunteer(argv: string[]): Promise<number> {
   const program = new Command('starling volunteer')
     .description(
-      'Lends this machine to a coordinator, job after job. Ctrl-C leaves gracefully, twice at once. Exit code 0 when it left.',
+      'Lends this machine to a coordinator, job after job. Ctrl-C leaves gracefully, twice at once. ' +
+        'Exit code 0 when it left.',
     )
     .argument('<url>', 'address of the coordinator, for example http://localhost:8790')
     .option('--name <name>', 'shown to others', `volunteer-${randomBytes(2).toString('hex')}`)
@@ -68,7 +69,10 @@ export async function volunteer(argv: string[]): Promise<number> {
     .parse(argv, { from: 'user' })
   const { name, adapter, executor, once = false, allowIce, relaysOnly = false, ...most } = program.opts<Options>()
   if (name.length === 0 || name.length > MAX_NAME_LENGTH)
-    throw new GridError('usage', `--name has 1 to ${MAX_NAME_LENGTH} characters, got ${name.length}`)
+    throw new GridError(
+      'usage',
+      `expected a --name of 1 to ${MAX_NAME_LENGTH} characters, got ${name.length}; choose another`,
+    )
   const coordinatorUrl = originOf(program.args[0] ?? '')
   const terminal = new TerminalStatus(process.stderr)
   process.stderr.write(`volunteer "${name}" → ${coordinatorUrl}  (Ctrl-C leaves gracefully)\n`)

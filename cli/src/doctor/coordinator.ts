@@ -9,7 +9,8 @@ const CLOCK_TOLERANCE_S = 30
 
 export async function checkCoordinator(url: string): Promise<CheckResult[]> {
   const cure =
-    'Compare the address with the one that the coordinator printed, and check that it runs and that no firewall is between.'
+    'Compare the address with the one that the coordinator printed, ' +
+    'and check that it runs and that no firewall is between.'
   const health = healthUrl(url)
   if (health === undefined)
     return [failure('coordinator', `"${url}" is no http or https address`, 'Write it like http://localhost:8080.')]

@@ -8,7 +8,8 @@ const PROBE = fileURLToPath(new URL('./probe-webrtc.mjs', import.meta.url))
 /** The probe gives up earlier by itself; this is for one that hangs. */
 const LIMIT_MS = 15_000
 const CURE =
-  'Allow UDP between local addresses in the firewall. Without it gradients travel through the coordinator, which is slower.'
+  'Allow UDP between local addresses in the firewall. Without it gradients travel through the coordinator, ' +
+  'which is slower.'
 
 export async function checkWebRtc(): Promise<CheckResult> {
   try {

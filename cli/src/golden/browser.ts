@@ -12,7 +12,11 @@ export async function browserPlace({ executor, adapter: wanted = '' }: GoldenPla
     // Our own page: its answers are what its TypeScript says.
     const adapter = (await page.call('open', executor)) as AdapterDescription
     if (!`${adapter.name} ${adapter.vendor}`.toLowerCase().includes(wanted.toLowerCase()))
-      throw new GridError('no-adapter', `No adapter's name contains "${wanted}"; the browser offers ${adapter.name}.`)
+      throw new GridError(
+        'no-adapter',
+        `expected an adapter whose name contains "${wanted}", got ${adapter.name} from the browser; ` +
+          'leave --adapter out',
+      )
     return {
       adapter,
       close: () => page.close(),

@@ -117,7 +117,10 @@ export class Grid {
       headers: { authorization: `Bearer ${this.token}` },
     })
     if (!response.ok)
-      throw new GridError('unsupported', `the run could not be ended: HTTP ${response.status} ${await response.text()}`)
+      throw new GridError(
+        'unsupported',
+        `expected the coordinator to end the run, got HTTP ${response.status} ${await response.text()}`,
+      )
   }
 
   /** Ids of the jobs that its data folder holds, the oldest first. */
@@ -209,7 +212,7 @@ export class Grid {
     if (!response.ok)
       throw new GridError(
         'unsupported',
-        `the model could not be exported: HTTP ${response.status} ${await response.text()}`,
+        `expected the model of the run, got HTTP ${response.status} ${await response.text()}`,
       )
     await writeFile(file, new Uint8Array(await response.arrayBuffer()))
   }

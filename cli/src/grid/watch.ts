@@ -80,7 +80,10 @@ export class Watch {
       .slice(-6)
       .map((event) => event.text)
       .join(' / ')
-    return `${run.phase} (${run.reason}), mode ${run.mode}, version ${run.version.v}, ${run.members.length} members; lately: ${last}`
+    return (
+      `${run.phase} (${run.reason}), mode ${run.mode}, version ${run.version.v}, ${run.members.length} members; ` +
+      `lately: ${last}`
+    )
   }
 
   stop(): void {

@@ -92,5 +92,8 @@ function progressText({
   const inRing = ring === null ? 'no ring' : `ring ${ring.rank + 1}/${ring.size}${relayed}`
   const place = mode === 'async' ? 'parameter server' : inRing
   const lossText = loss === null ? '' : `, loss ${loss.toFixed(4)}`
-  return `${place}, version ${version}${lossText}, ${Math.round(samplesPerSecond)} samples/s, ${samplesCommitted} samples committed, ${phase}`
+  return (
+    `${place}, version ${version}${lossText}, ${Math.round(samplesPerSecond)} samples/s, ` +
+    `${samplesCommitted} samples committed, ${phase}`
+  )
 }

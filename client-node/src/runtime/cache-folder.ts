@@ -71,7 +71,8 @@ function cacheError(folder: string, cause: unknown): GridError {
   const why = cause instanceof Error ? cause.message : String(cause)
   return new GridError(
     'folder-unwritable',
-    `Could not unpack into the cache ${folder}: ${why}. Name a writable folder with 250 MB free in STARLING_CACHE.`,
+    `expected to unpack into the cache ${folder}, got: ${why}; ` +
+      'name a writable folder with 250 MB free in STARLING_CACHE',
     { cause },
   )
 }

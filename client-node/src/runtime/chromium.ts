@@ -15,7 +15,7 @@ export interface FoundChromium {
 }
 
 const PROGRAMS = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable']
-const CURE = 'Run `npx playwright install chromium`, or name a Chromium or Chrome in STARLING_CHROMIUM.'
+const CURE = 'run `npx playwright install chromium`, or name a Chromium or Chrome in STARLING_CHROMIUM'
 
 /** @throws GridError('browser-missing') with the command that gets one */
 export async function findChromium(env: NodeJS.ProcessEnv = process.env): Promise<FoundChromium> {
@@ -26,12 +26,18 @@ export async function findChromium(env: NodeJS.ProcessEnv = process.env): Promis
   const playwrights = await playwrightsChromium()
   if (playwrights) return { executable: playwrights, origin: "Playwright's", env }
   if (bundleRunsHere) return bundledChromium(env)
-  throw new GridError('browser-missing', `No Chromium was found on this ${process.platform} ${process.arch}. ${CURE}`)
+  throw new GridError(
+    'browser-missing',
+    `expected Chromium on this ${process.platform} ${process.arch}, got none; ${CURE}`,
+  )
 }
 
 async function chromiumNamed(executable: string, env: NodeJS.ProcessEnv): Promise<FoundChromium> {
   if (await exists(executable)) return { executable, origin: 'STARLING_CHROMIUM', env }
-  throw new GridError('browser-missing', `STARLING_CHROMIUM names ${executable}, which does not exist. ${CURE}`)
+  throw new GridError(
+    'browser-missing',
+    `expected Chromium at ${executable} of STARLING_CHROMIUM, got no file; ${CURE}`,
+  )
 }
 
 async function installedChromium(env: NodeJS.ProcessEnv): Promise<string | undefined> {

@@ -20,7 +20,8 @@ export async function softwareAdapter(): Promise<SoftwareAdapter> {
   if (!bundleRunsHere)
     throw new GridError(
       'no-adapter',
-      `The bundled software adapter is for Linux x64, this is ${process.platform} ${process.arch}.`,
+      `expected Linux x64 for the bundled software adapter, got ${process.platform} ${process.arch}; ` +
+        'install a Vulkan driver',
     )
   const folder = await filledOnce(`swiftshader-${bundleVersion()}`, (into) => unpackArchive('swiftshader', into, FILES))
   return { icd: join(folder, MANIFEST), libraryPath: folder }

@@ -56,25 +56,35 @@ function insecure(host: string): Refusal {
   return {
     reason: 'insecure-context',
     cause: 'This page came over plain http from another machine, and browsers let such pages do very little.',
-    nextStep: `Open https://${host} instead. If that does not answer, ask the person who gave you this link to put a proxy with https in front of the coordinator, and to name it with --public-url.`,
+    nextStep:
+      `Open https://${host} instead. If that does not answer, ` +
+      'ask the person who gave you this link to put a proxy with https in front of the coordinator, ' +
+      'and to name it with --public-url.',
     again: false,
   }
 }
 
 const GET_WEBGPU: Readonly<Record<Browser, string>> = {
   chrome:
-    'Update Chrome to 121 or newer. On Linux, also set chrome://flags/#enable-unsafe-webgpu to Enabled and restart Chrome.',
-  edge: 'Update Edge to 121 or newer. On Linux, also set edge://flags/#enable-unsafe-webgpu to Enabled and restart Edge.',
+    'Update Chrome to 121 or newer. On Linux, also set chrome://flags/#enable-unsafe-webgpu to Enabled and ' +
+    'restart Chrome.',
+  edge:
+    'Update Edge to 121 or newer. On Linux, also set edge://flags/#enable-unsafe-webgpu to Enabled and restart ' +
+    'Edge.',
   firefox:
-    'Update Firefox to 145 or newer, or set dom.webgpu.enabled to true in about:config. Chrome and Edge have it on every system.',
+    'Update Firefox to 145 or newer, or set dom.webgpu.enabled to true in about:config. ' +
+    'Chrome and Edge have it on every system.',
   safari: 'Update to Safari 26 (macOS 26, iOS 26). On an older system, open this page in Chrome.',
   other: 'Open this page in a current Chrome, Edge, Firefox or Safari.',
 }
 
 const FREE_ADAPTER: Readonly<Record<Browser, string>> = {
   chrome:
-    'Turn on "Use graphics acceleration when available" in chrome://settings/system, restart Chrome, and look at the WebGPU line of chrome://gpu if it stays.',
-  edge: 'Turn on "Use graphics acceleration when available" in edge://settings/system, restart Edge, and look at the WebGPU line of edge://gpu if it stays.',
+    'Turn on "Use graphics acceleration when available" in chrome://settings/system, restart Chrome, ' +
+    'and look at the WebGPU line of chrome://gpu if it stays.',
+  edge:
+    'Turn on "Use graphics acceleration when available" in edge://settings/system, restart Edge, ' +
+    'and look at the WebGPU line of edge://gpu if it stays.',
   firefox: 'Look at "WebGPU" in about:support for what blocks it, update the graphics driver, and restart Firefox.',
   safari: 'Restart Safari, and check in Settings, Advanced, Feature Flags that WebGPU is on.',
   other: "Turn on hardware acceleration in the browser's settings and restart it.",

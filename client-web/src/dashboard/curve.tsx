@@ -112,7 +112,9 @@ function PlotArea(props: PlotAreaProps) {
     event.preventDefault()
     plot.current?.pointAt(next)
   }
-  const label = `${props.title}: ${plural(series.x.length, 'point')}. Arrow keys move through them; the table below has the numbers.`
+  const label =
+    `${props.title}: ${plural(series.x.length, 'point')}. Arrow keys move through them; ` +
+    'the table below has the numbers.'
   return <div ref={element} class="plot" tabIndex={0} role="img" aria-label={label} onKeyDown={move} />
 }
 

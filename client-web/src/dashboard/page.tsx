@@ -146,7 +146,8 @@ function RelayNote(props: { readonly relay: RunView['relay'] }) {
   const now =
     links === 0
       ? 'No link goes through the coordinator now'
-      : `${plural(links, 'link')} ${links === 1 ? 'goes' : 'go'} through the coordinator (dashed), ${bytes(bytesPerSecond)} a second`
+      : `${plural(links, 'link')} ${links === 1 ? 'goes' : 'go'} through the coordinator (dashed), ` +
+        `${bytes(bytesPerSecond)} a second`
   return (
     <p class="soft relay-note">
       {now}; {bytes(carried)} so far.

@@ -58,7 +58,7 @@ function Model(props: { readonly run: RunView; readonly token: string | undefine
 /** A link cannot carry a token other than in its address, where logs would keep it. */
 async function download(path: string, token: string): Promise<void> {
   const response = await fetch(path, { headers: { authorization: `Bearer ${token}` } })
-  if (!response.ok) throw new Error(`The coordinator answered ${response.status}.`)
+  if (!response.ok) throw new Error(`expected the model, got HTTP ${response.status}; reload the page`)
   const url = URL.createObjectURL(await response.blob())
   const link = document.createElement('a')
   link.href = url

@@ -41,7 +41,7 @@ export class Access {
     if (this.#isMember(request) || !this.isToken(bearer(request), addressOf(request)))
       throw new GridError(
         'token-required',
-        'this needs the owner token of this coordinator: Authorization: Bearer TOKEN',
+        'expected the owner token, got none or a wrong one; send it as Authorization: Bearer TOKEN',
       )
   }
 
@@ -75,7 +75,10 @@ export class Access {
   requireSession(request: FastifyRequest): MemberId {
     const member = this.#parts.sessions.authenticate(bearer(request))
     if (member === undefined)
-      throw new GridError('session-unknown', 'this needs the session token of a volunteer: Authorization: Bearer TOKEN')
+      throw new GridError(
+        'session-unknown',
+        'expected the session token of a volunteer, got none or an old one; send it as Authorization: Bearer TOKEN',
+      )
     return member
   }
 
@@ -88,7 +91,8 @@ export class Access {
     if (reader !== 'stranger' || this.#isMember(request)) throw noSuchJob()
     throw new GridError(
       'token-required',
-      'this job is not public, or does not exist: the owner token is needed, or the session of a volunteer of this job',
+      'expected a public job, got a private or unknown one; send the owner token, ' +
+        'or the session token of a volunteer of this job',
     )
   }
 

@@ -28,14 +28,27 @@ export function registerBodies(app: FastifyInstance): void {
 export function requireLength(request: FastifyRequest, most: number): number {
   const { 'content-length': length, 'content-encoding': encoding } = request.headers
   if (encoding !== undefined)
-    throw new HttpRefusal(415, 'message-malformed', `bodies are sent as they are, not as ${encoding.slice(0, 20)}`)
+    throw new HttpRefusal(
+      415,
+      'message-malformed',
+      `expected a body without encoding, got ${encoding.slice(0, 20)}; send it as it is`,
+    )
   if (length === undefined)
-    throw new HttpRefusal(411, 'message-malformed', 'a body with an announced length is expected')
-  if (Number(length) > most) throw new GridError('message-too-large', `at most ${most} bytes are taken, got ${length}`)
+    throw new HttpRefusal(
+      411,
+      'message-malformed',
+      'expected a body with a Content-Length, got none; announce its length',
+    )
+  if (Number(length) > most)
+    throw new GridError('message-too-large', `expected a body of at most ${most} bytes, got ${length}`)
   return Number(length)
 }
 
 export function bytesOf(request: FastifyRequest): Uint8Array {
   if (request.body instanceof Uint8Array) return request.body
-  throw new HttpRefusal(415, 'message-malformed', 'a body of application/octet-stream is expected')
+  throw new HttpRefusal(
+    415,
+    'message-malformed',
+    'expected a body of application/octet-stream, got another type; name that type',
+  )
 }

@@ -112,7 +112,7 @@ function boundBodies(
       throw new HttpRefusal(
         429,
         'rate-exceeded',
-        'too many bytes are on their way here; send this again in a moment',
+        'expected fewer bytes on their way here, got too many at once; send this again in a moment',
         RETRY_SECONDS,
       )
     onTheirWay += bytes

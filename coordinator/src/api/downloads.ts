@@ -31,7 +31,7 @@ export async function sendStored(
     throw new HttpRefusal(
       416,
       'message-malformed',
-      `there are ${found.bytes} bytes, asked for ${String(headers.range).slice(0, 40)}`,
+      `expected a range within ${found.bytes} bytes, got ${String(headers.range).slice(0, 40)}`,
     )
   }
   const { first, last } = range ?? { first: 0, last: found.bytes - 1 }

@@ -19,17 +19,22 @@ export function registerGuards(app: FastifyInstance, names: Names): void {
   app.addHook('onRequest', async (request) => {
     const { host = '', origin } = request.headers
     if (request.raw.rawHeaders.filter((text, i) => i % 2 === 0 && text.toLowerCase() === 'host').length > 1)
-      throw new HttpRefusal(400, 'message-malformed', 'a request has one Host')
+      throw new HttpRefusal(400, 'message-malformed', 'expected one Host header, got none or several')
     if (!isOurs(hostname(host), names))
       throw new HttpRefusal(
         421,
         'origin-refused',
-        `this coordinator does not answer to "${host.slice(0, 80)}". Use its address as printed at start, or start it with --public-url.`,
+        `expected the address of this coordinator, got "${host.slice(0, 80)}"; ` +
+          'use the address that it prints at start, or start it with --public-url',
       )
     const changes = request.method !== 'GET' && request.method !== 'HEAD'
     const upgrades = request.headers.upgrade !== undefined
     if (origin !== undefined && (changes || upgrades) && !sameOrigin(origin, host, names))
-      throw new GridError('origin-refused', `a page of ${origin.slice(0, 80)} may not use this coordinator`)
+      throw new GridError(
+        'origin-refused',
+        `expected a page of this coordinator, got one of ${origin.slice(0, 80)}; ` +
+          'open the address that the coordinator prints',
+      )
   })
 }
 

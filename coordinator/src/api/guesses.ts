@@ -37,7 +37,8 @@ export class Guesses {
     throw new HttpRefusal(
       429,
       'rate-exceeded',
-      `${wrong.count} wrong tokens came from this address; try again in ${Math.ceil(waitMs / 1000)} s`,
+      `expected a right token, got ${wrong.count} wrong ones from this address; ` +
+        `try again in ${Math.ceil(waitMs / 1000)} s`,
       Math.ceil(waitMs / 1000),
     )
   }

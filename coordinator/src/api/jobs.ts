@@ -131,5 +131,5 @@ function registerExport(app: FastifyInstance, access: Access): void {
 /** Whether a job is only to be checked; a misspelt wish must not start a run. */
 function isDry({ dry }: { readonly dry?: string }): boolean {
   if (dry === undefined || dry === 'true') return dry === 'true'
-  throw new GridError('job-invalid', '`dry` expects true, or to be left out')
+  throw new GridError('job-invalid', 'expected `dry` to be true, got another value; leave it out to submit the job')
 }

@@ -8,7 +8,8 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 /** Names of built files hold a hash of their content; the pages' own names stay. */
 const HASHED = /[\\/]assets[\\/]/
 const NOT_BUILT =
-  'The web page is not built. Run `npm start` from the folder of the repository, which builds it, or name its folder with --web-root.\nVolunteers with Node can join all the same.\n'
+  'The web page is not built. Run `npm start` in the repository, or name its folder with --web-root.\n' +
+  'Node volunteers can still join.\n'
 
 export async function registerPages(app: FastifyInstance, webRoot: string | undefined): Promise<void> {
   if (webRoot === undefined || !existsSync(join(webRoot, 'index.html'))) {

@@ -51,7 +51,10 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
         requireLength(request, layout.total * Float32Array.BYTES_PER_ELEMENT)
         const push = readPush(request)
         if (push.incarnation !== member)
-          throw new GridError('session-unknown', 'a push carries the incarnation of its own session')
+          throw new GridError(
+            'session-unknown',
+            'expected the incarnation of the session that pushes, got another; join again',
+          )
         const stale = run.refusesPush(push)
         if (stale !== undefined)
           return reply
@@ -111,6 +114,7 @@ async function decided(
 
 function readPush(request: FastifyRequest): Push {
   const header = request.headers[PUSH_HEADER]
-  if (typeof header !== 'string') throw new GridError('message-malformed', `a push has the header ${PUSH_HEADER}`)
+  if (typeof header !== 'string')
+    throw new GridError('message-malformed', `expected the header ${PUSH_HEADER}, got none; send it with the push`)
   return parse(PushSchema, parseJson(header, MAX_MESSAGE_BYTES, 'the push'), 'the push')
 }

@@ -15,7 +15,7 @@ export function registerRoutesOnly(app: FastifyInstance): readonly Route[] {
   app.addHook('onRequest', async (request, reply) => {
     if (request.is404) refuse(reply, methodsAt(routes, request.url))
     if ((request.method === 'GET' || request.method === 'HEAD') && announcesBody(request))
-      throw new HttpRefusal(400, 'message-malformed', `a request by ${request.method} has no body`)
+      throw new HttpRefusal(400, 'message-malformed', `expected no body with ${request.method}, got one; leave it out`)
   })
   return routes
 }
@@ -25,7 +25,7 @@ function refuse(reply: FastifyReply, methods: ReadonlySet<string>): never {
   if (methods.size === 0) throw notFound('there is nothing at this address')
   const allowed = [...methods].join(', ')
   void reply.header('allow', allowed)
-  throw new HttpRefusal(405, 'message-unexpected', `this address takes ${allowed}`)
+  throw new HttpRefusal(405, 'message-unexpected', `expected ${allowed} for this address, got another method`)
 }
 
 function methodsAt(routes: readonly Route[], address: string): ReadonlySet<string> {

@@ -46,7 +46,7 @@ export function registerRows(app: FastifyInstance, access: Access): void {
         throw new HttpRefusal(
           404,
           'base-stale',
-          'the parameter server does not hold this version now; ask for work again',
+          'expected a version that the parameter server holds, got another; ask for work again',
         )
       return reply.type('application/octet-stream').send(writeRows(parameters, layout, rows))
     },
@@ -56,6 +56,6 @@ export function registerRows(app: FastifyInstance, access: Access): void {
 function readParts(request: FastifyRequest): SparsePart[] {
   const header = request.headers[ROWS_HEADER]
   if (typeof header !== 'string')
-    throw new GridError('message-malformed', `a request for rows has the header ${ROWS_HEADER}`)
+    throw new GridError('message-malformed', `expected the header ${ROWS_HEADER}, got none; name the rows in it`)
   return parse(SparsePartsSchema, parseJson(header, MAX_MESSAGE_BYTES, 'the rows'), 'the rows')
 }

@@ -24,14 +24,14 @@ export class Seats {
       throw new HttpRefusal(
         429,
         'rate-exceeded',
-        `${this.#mostEach} at a time; ask again when it is done`,
+        `expected at most ${this.#mostEach} at a time, got one more; ask again when it is done`,
         RETRY_SECONDS,
       )
     if (this.#all >= this.#most)
       throw new HttpRefusal(
         429,
         'rate-exceeded',
-        `${this.#most} others are being served; ask again in a moment`,
+        `expected fewer than ${this.#most} requests at a time, got one more; ask again in a moment`,
         RETRY_SECONDS,
       )
     this.#all++

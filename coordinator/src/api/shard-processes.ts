@@ -45,7 +45,7 @@ export function readRange(text: string): ShardSeat {
   if (of === '' || seat.of > MAX_SHARDS || seat.index >= seat.of)
     throw new GridError(
       'message-malformed',
-      `a range is I/N with 0 ≤ I < N ≤ ${MAX_SHARDS}, got "${text.slice(0, 20)}"`,
+      `expected a range I/N with 0 ≤ I < N ≤ ${MAX_SHARDS}, got "${text.slice(0, 20)}"`,
     )
   return seat
 }

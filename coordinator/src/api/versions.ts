@@ -110,7 +110,11 @@ async function parametersOf(versions: Versions, id: VersionId): Promise<Stored |
 
 function kept(stored: Stored | undefined): Stored {
   if (stored === undefined)
-    throw new HttpRefusal(404, 'base-stale', 'this version is not kept here; ask for work again')
+    throw new HttpRefusal(
+      404,
+      'base-stale',
+      'expected a version that this coordinator keeps, got another; ask for work again',
+    )
   return stored
 }
 
@@ -126,7 +130,11 @@ function registerUpload(app: FastifyInstance, access: Access): void {
         const { member, run } = access.requireMember(request, params.id)
         const { versions } = run
         if (!versions.expects(member, readVersion(params)))
-          throw new HttpRefusal(409, 'message-unexpected', 'this version was not asked of this member, or not any more')
+          throw new HttpRefusal(
+            409,
+            'message-unexpected',
+            'expected a version that this member was asked for, got another or a late one; keep it',
+          )
         requireLength(request, versions.maxBytes)
         seats.take(member, reply)
         begin(run, { member, version: readVersion(params), reply })
@@ -154,7 +162,11 @@ function registerSums(app: FastifyInstance, access: Access): void {
         const { member, run } = access.requireMember(request, id)
         const expected = run.sums.expects(member, versionId as VersionId) // only compared with what was asked
         if (expected === undefined)
-          throw new HttpRefusal(409, 'message-unexpected', 'these sums were not asked of this member, or not any more')
+          throw new HttpRefusal(
+            409,
+            'message-unexpected',
+            'expected sums that this member was asked for, got others or late ones; drop them',
+          )
         requireLength(request, expected)
         seats.take(member, reply)
       },

@@ -171,14 +171,21 @@ function heard(watcher: Watcher, { data, isBinary, clock, access, runs }: Word):
   if (socket.readyState !== socket.OPEN) return
   try {
     if (watcher.spoke || isBinary || data.byteLength > MAX_WORD_BYTES)
-      throw new GridError('message-unexpected', 'a page says its token once, and nothing else')
+      throw new GridError(
+        'message-unexpected',
+        'expected the owner token once, got another message; open the page again',
+      )
     watcher.spoke = true
     const { token } = parse(
       WatchTokenSchema,
       parseJson(data.toString('utf8'), MAX_WORD_BYTES, 'the token'),
       'the token',
     )
-    if (!access.isToken(token, address)) throw new GridError('token-required', 'this is not the owner token')
+    if (!access.isToken(token, address))
+      throw new GridError(
+        'token-required',
+        'expected the owner token, got another; take the one that the coordinator printed at start',
+      )
   } catch (error) {
     if (!isGridError(error)) throw error
     socket.close(CLOSE_POLICY, error.code)

@@ -134,7 +134,7 @@ export class Audit {
     const refs = (steps.at(-1)?.record.blocks ?? []).flatMap((block) => job.training.at(blockIndex(block))?.shard ?? [])
     const named = new Map(refs.map((ref) => [ref.sha256, ref.bytes]))
     const bytes = [...named.values()].reduce((sum, one) => sum + one, 0)
-    if (bytes > MOST_SHARD_BYTES) throw new Error(`its blocks are in files of ${bytes} bytes`)
+    if (bytes > MOST_SHARD_BYTES) throw new Error(`expected files that fit the audit's memory, got ${bytes} bytes`)
     const read = await Promise.all([...named.keys()].map(async (name) => [name, await shard(name)] as const))
     return new Map(read)
   }

@@ -65,5 +65,5 @@ function sumAt(sums: readonly Float32Array[], place: number): Float32Array {
 }
 
 function missing(name: string): never {
-  throw new GridError('shard-corrupt', `shard ${name.slice(0, 12)} was not given to the recomputation`)
+  throw new GridError('shard-corrupt', `expected shard ${name.slice(0, 12)} among those of the recomputation, got none`)
 }

@@ -15,7 +15,10 @@ export function isBlobName(text: string): text is Sha256 {
 /** @throws GridError('message-malformed') for what cannot be a name, whatever its type says */
 export function requireName(name: Sha256): void {
   if (!isBlobName(name))
-    throw new GridError('message-malformed', `a blob's name is 64 hex digits, got ${JSON.stringify(name).slice(0, 80)}`)
+    throw new GridError(
+      'message-malformed',
+      `expected 64 hex digits as the name of a blob, got ${JSON.stringify(name).slice(0, 80)}`,
+    )
 }
 
 /** @throws GridError('shard-corrupt') */
@@ -28,6 +31,7 @@ export function requireDigest(name: Sha256, found: string, where: string): void 
   if (found === name) return
   throw new GridError(
     'shard-corrupt',
-    `Blob ${name} in ${where} is damaged: its SHA-256 is ${found}. Import the dataset again, which replaces it.`,
+    `expected blob ${name} in ${where} to match its name, got bytes with SHA-256 ${found}; ` +
+      'import the dataset again to replace it',
   )
 }

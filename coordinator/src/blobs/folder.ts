@@ -28,7 +28,7 @@ export async function openFolderBlobs(root: string): Promise<BlobStore> {
   } catch (cause) {
     throw new GridError(
       'folder-unwritable',
-      `The folder ${root} cannot be written: ${describeError(cause)}. Name another with --data-dir.`,
+      `expected a folder that can be written, got ${root} (${describeError(cause)}); name another with --data-dir`,
       { cause },
     )
   }
@@ -112,7 +112,8 @@ async function writeDurably(root: string, name: Sha256, bytes: Uint8Array): Prom
     await rm(unfinished, { force: true }).catch(() => undefined)
     throw new GridError(
       'disk-failed',
-      `Could not write ${bytes.byteLength} bytes to ${root}: ${describeError(cause)}. Check the space and health of the disk.`,
+      `expected to write ${bytes.byteLength} bytes to ${root}, got: ${describeError(cause)}; ` +
+        'check the space and health of the disk',
       { cause },
     )
   }

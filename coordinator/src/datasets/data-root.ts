@@ -29,6 +29,8 @@ async function inside(path: string, root: string): Promise<string> {
   if (real !== undefined && !isAbsolute(way) && way.split(/[/\\]/)[0] !== '..') return real
   throw new GridError(
     'dataset-unreadable',
-    `expected data inside the folder that this coordinator reads datasets from, got ${JSON.stringify(path.slice(0, 200))}; put it there, or start the coordinator with --data-root and a folder that has it`,
+    'expected data inside the folder that this coordinator reads datasets from, ' +
+      `got ${JSON.stringify(path.slice(0, 200))}; put it there, ` +
+      'or start the coordinator with --data-root and a folder that has it',
   )
 }

@@ -66,7 +66,8 @@ async function readArray(bytes: ByteReader, { path, dimensions, size, compressed
   if (declared > Math.min(holdsAtMost, MAX_DATA_BYTES))
     throw unreadable(
       path,
-      `declares ${described(shape, declared)}, more than its ${size} bytes can hold or than the limit of ${MAX_DATA_BYTES}`,
+      `declares ${described(shape, declared)}, more than its ${size} bytes can hold or than the limit of ` +
+        `${MAX_DATA_BYTES}`,
     )
   const data = await bytes.take(declared)
   if (data.byteLength < declared)

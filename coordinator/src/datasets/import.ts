@@ -42,7 +42,8 @@ async function importText(
   if (known === undefined || context === undefined || more.length > 0)
     throw new GridError(
       'job-invalid',
-      `the model takes samples of [${model.input.join(', ')}] numbers, and a text needs one that begins with an \`embedding\` of a sequence of tokens`,
+      'expected a model for text that begins with an `embedding` of tokens, ' +
+        `got one of [${model.input.join(', ')}] numbers; choose another model`,
     )
   const text = await readText(path)
   requireAnswers(model, context, { path, characters: [...text.vocabulary].length, known })
@@ -60,38 +61,49 @@ interface Vocabularies {
 /** The model knows every character, and says for each place which one comes next. */
 function requireAnswers(model: ModelSpec, context: number, { path, characters, known }: Vocabularies): void {
   if (characters > known)
-    throw new GridError('job-invalid', `the text ${path} has ${characters} characters and the model knows ${known}`)
+    throw new GridError(
+      'job-invalid',
+      `expected a model of the ${characters} characters in ${path}, got one of ${known}; change its vocabulary`,
+    )
   const output = outputShape(model)
   if (model.loss !== 'cross_entropy' || output.length !== 2 || output[0] !== context || lastSize(output) < characters)
     throw new GridError(
       'job-invalid',
-      `the model should answer [${context}, ${characters}] with the loss cross_entropy to learn the text ${path}, and answers [${output.join(', ')}] with ${model.loss}`,
+      `expected a model that answers [${context}, ${characters}] with cross_entropy for ${path}, ` +
+        `got [${output.join(', ')}] with ${model.loss}`,
     )
 }
 
 /** The model takes what the dataset holds and answers as many classes. */
 function requireFit(model: ModelSpec, { name, inputShape, classes }: ImportedDataset): void {
   if (tokenVocabulary(model) !== undefined)
-    throw new GridError('job-invalid', `the model takes tokens, dataset ${name} has numbers`)
+    throw new GridError(
+      'job-invalid',
+      `expected a model for the numbers of dataset ${name}, got one for tokens; choose another model or dataset`,
+    )
   if (model.input.join() !== inputShape.join())
     throw new GridError(
       'job-invalid',
-      `the model takes samples of [${model.input.join(', ')}], dataset ${name} has [${inputShape.join(', ')}]`,
+      `expected a model for samples of [${inputShape.join(', ')}] of dataset ${name}, ` +
+        `got one for [${model.input.join(', ')}]; change its input`,
     )
   const output = outputShape(model)
   if (model.loss === 'cross_entropy' && output.length > 1)
     throw new GridError(
       'job-invalid',
-      `the model should answer one row of classes for a sample of dataset ${name}, and answers [${output.join(', ')}]`,
+      `expected a model that answers one row of classes for a sample of dataset ${name}, ` +
+        `got [${output.join(', ')}]; change its last layer`,
     )
   if (model.loss === 'cross_entropy' && lastSize(output) < classes)
     throw new GridError(
       'job-invalid',
-      `the model tells ${lastSize(output)} classes apart, dataset ${name} has ${classes}`,
+      `expected a model of the ${classes} classes of dataset ${name}, got one of ${lastSize(output)}; ` +
+        'change its last layer',
     )
   if (model.loss !== 'cross_entropy' && output.join() !== String(classes))
     throw new GridError(
       'job-invalid',
-      `the loss ${model.loss} compares one output with each of the ${classes} classes of dataset ${name} (1 for its class, 0 for the others), and the model answers [${output.join(', ')}]`,
+      `expected one output for each of the ${classes} classes of dataset ${name} with the loss ${model.loss}, ` +
+        `got [${output.join(', ')}]; change its last layer`,
     )
 }

@@ -7,7 +7,8 @@ import { readIdx } from './idx.ts'
 import { datasetUnreadable, type ImportedDataset, type OnProgress, PIXEL_SCALE, type Samples } from './samples.ts'
 
 const CURE =
-  'Name the folder with the four files: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte (each may end in .gz).'
+  'Name the folder with the four files: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, ' +
+  't10k-labels-idx1-ubyte (each may end in .gz).'
 const FILES = 4
 /** Characters of a dataset's name in the manifest. */
 const MAX_NAME = 80

@@ -41,7 +41,7 @@ export class KeptFiles {
     } catch (cause) {
       throw new GridError(
         'folder-unwritable',
-        `The folder ${folder} cannot be written: ${describeError(cause)}. Name another with --data-dir.`,
+        `expected a folder that can be written, got ${folder} (${describeError(cause)}); name another with --data-dir`,
         { cause },
       )
     }
@@ -98,7 +98,8 @@ async function writtenTo(folder: string, bytes: Uint8Array): Promise<Placed> {
     await remove()
     throw new GridError(
       'disk-failed',
-      `Could not write ${bytes.byteLength} bytes to ${folder}: ${describeError(cause)}. Check the space and health of the disk.`,
+      `expected to write ${bytes.byteLength} bytes to ${folder}, got: ${describeError(cause)}; ` +
+        'check the space and health of the disk',
       { cause },
     )
   }

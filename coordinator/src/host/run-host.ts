@@ -274,7 +274,7 @@ export class RunHost {
   #cutOff(input: RunInput): void {
     const member = causeOf(input)
     if (member === undefined) return
-    const message = `expected at most ${ROWS_PER_MINUTE} journal rows a minute of one member, got more; join again later`
+    const message = `expected at most ${ROWS_PER_MINUTE} journal rows a minute of a member, got more; join again later`
     this.refused('rate-exceeded', `${this.#nameOf(member)}: ${message}`)
     this.#parts.audience.refuse(this.job.id, member, { code: 'rate-exceeded', message, fatal: true })
   }
@@ -349,7 +349,11 @@ export class RunHost {
 
   async #shard(name: Sha256): Promise<Uint8Array> {
     const bytes = await this.#parts.blobs.get(name)
-    if (bytes === undefined) throw new GridError('shard-corrupt', `shard ${name} is gone from the data folder`)
+    if (bytes === undefined)
+      throw new GridError(
+        'shard-corrupt',
+        `expected shard ${name} in the data folder, got no file; import the dataset again`,
+      )
     return bytes
   }
 

@@ -142,7 +142,10 @@ export class Versions {
   async bytesOf({ blob, version }: Checkpoint): Promise<Uint8Array> {
     const bytes = blob === undefined ? undefined : await this.#parts.blobs.get(blob)
     if (bytes !== undefined) return bytes
-    throw new GridError('version-corrupt', `checkpoint ${version.v} is gone from the data folder (blob ${blob})`)
+    throw new GridError(
+      'version-corrupt',
+      `expected checkpoint ${version.v} in the data folder, got no blob ${blob}; restore it from a backup`,
+    )
   }
 
   /** Says of a checkpoint whose bytes are wrong that it is damaged. A disk that fails for a while damages none. */
@@ -163,7 +166,8 @@ export class Versions {
     if (bytes === undefined)
       throw new GridError(
         'version-corrupt',
-        `what belongs to checkpoint ${version.v} is gone from the data folder (blob ${remembered})`,
+        `expected the server's memory of checkpoint ${version.v} in the data folder, got no blob ${remembered}; ` +
+          'restore it from a backup',
       )
     return decodePushMemory(
       bytes,

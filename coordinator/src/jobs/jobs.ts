@@ -83,7 +83,7 @@ export async function importJob(spec: JobSpec, { blobs, dataRoot, submittedAt }:
   if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
     throw new GridError(
       'job-invalid',
-      `blockSamples of ${spec.blockSamples} cuts the dataset into more than ${MAX_BLOCKS} blocks; use larger ones`,
+      `expected at most ${MAX_BLOCKS} blocks, got more with blockSamples of ${spec.blockSamples}; use larger blocks`,
     )
   const description: Description = { spec: withScheduledSteps(spec, manifest), manifest, submittedAt }
   return { id: newJobId(spec.name), description: JSON.stringify(description) }
@@ -213,12 +213,15 @@ function localSettings({ mode, local, batchBlocks }: JobSpec): LocalSettings | u
   if (blocks > MAX_STEP_BLOCKS)
     throw new GridError(
       'job-invalid',
-      `${settings.innerSteps} inner steps of ${batchBlocks} blocks make rounds of ${blocks} blocks, the limit is ${MAX_STEP_BLOCKS}; use larger blocks or fewer inner steps`,
+      `expected local rounds of at most ${MAX_STEP_BLOCKS} blocks, ` +
+        `got ${blocks} (${settings.innerSteps} inner steps of ${batchBlocks}); ` +
+        'use larger blocks or fewer inner steps',
     )
   if ((settings.fragments ?? 1) > settings.innerSteps)
     throw new GridError(
       'job-invalid',
-      `a round of ${settings.innerSteps} inner steps cannot have ${settings.fragments} fragments: one leaves after an inner step; use fewer fragments or more inner steps`,
+      `expected at most one fragment for each of ${settings.innerSteps} inner steps, got ${settings.fragments}; ` +
+        'use fewer fragments or more inner steps',
     )
   return settings
 }

@@ -77,7 +77,10 @@ export class Runs {
   /** Durable when it resolves; volunteers hear of it. @throws GridError what is wrong with the job, or with the disk */
   async submit(spec: JobSpec): Promise<RunHost> {
     if (this.#importing >= MAX_IMPORTS)
-      throw new GridError('rate-exceeded', 'another job is being imported; submit again when it is done')
+      throw new GridError(
+        'rate-exceeded',
+        'expected one import at a time, got a second; submit again when the first is done',
+      )
     this.#importing++
     try {
       const { blobs, dataRoot, clock } = this.#parts

@@ -7,7 +7,7 @@ export function requireFence(job: JobId, fence: number, own: number): void {
   if (own === fence) return
   throw new GridError(
     'lease-stale',
-    `Another coordinator took over job ${job}: its number is ${fence}, this one's is ${own}. Stop one of the two.`,
+    `expected job ${job} under this coordinator's fence ${own}, got fence ${fence} of another; stop one of the two`,
   )
 }
 

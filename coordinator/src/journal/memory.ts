@@ -25,7 +25,7 @@ export function memoryState(): StateStore {
 
   return {
     async createJob(job) {
-      if (journals.has(job.id)) throw new GridError('duplicate', `There is a job ${job.id} already.`)
+      if (journals.has(job.id)) throw new GridError('duplicate', `expected a new job id, got ${job.id}, which exists`)
       journals.set(job.id, { job, rows: [], records: [], fence: 0 })
     },
     jobs: async () => [...journals.values()].map(({ job }) => job),

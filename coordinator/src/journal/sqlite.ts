@@ -15,10 +15,14 @@ const PRAGMAS = ['busy_timeout = 2000', 'journal_mode = WAL', 'synchronous = FUL
 /** codes of SQLite for pages that hold something else than was written */
 const DAMAGED = /^SQLITE_(CORRUPT|NOTADB)/
 const SCHEMA = `
-  CREATE TABLE IF NOT EXISTS jobs (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, fence INTEGER NOT NULL, description TEXT NOT NULL);
-  CREATE TABLE IF NOT EXISTS journal (number INTEGER PRIMARY KEY, job INTEGER NOT NULL REFERENCES jobs (number), at REAL NOT NULL, entry TEXT NOT NULL);
+  CREATE TABLE IF NOT EXISTS jobs (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, fence INTEGER NOT NULL, description TEXT NOT NULL);
+  CREATE TABLE IF NOT EXISTS journal (
+    number INTEGER PRIMARY KEY, job INTEGER NOT NULL REFERENCES jobs (number), at REAL NOT NULL, entry TEXT NOT NULL);
   CREATE INDEX IF NOT EXISTS journal_of_job ON journal (job, number);
-  CREATE TABLE IF NOT EXISTS records (job INTEGER NOT NULL REFERENCES jobs (number), v INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, v)) WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS records (
+    job INTEGER NOT NULL REFERENCES jobs (number), v INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, v)
+  ) WITHOUT ROWID;
   CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 `
 
@@ -42,7 +46,8 @@ export function openSqliteState(file: string, free = (): number => freeBytes(dir
   } catch (cause) {
     throw new GridError(
       'folder-unwritable',
-      `The data folder ${dirname(file)} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`,
+      `expected a data folder that can be written, got ${dirname(file)} (${describeError(cause)}); ` +
+        'name another with --data-dir',
       { cause },
     )
   }
@@ -98,7 +103,7 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
       )
     return new GridError(
       'disk-failed',
-      `Could not write to ${file}: ${describeError(cause)}. Check the space and health of the disk.`,
+      `expected to write to ${file}, got: ${describeError(cause)}; check the space and health of the disk`,
       { cause },
     )
   }
@@ -148,7 +153,7 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
   return {
     async createJob({ id, description }) {
       const { changes } = writing(() => insertJob.run(id, description))
-      if (changes === 0) throw new GridError('duplicate', `There is a job ${id} already.`)
+      if (changes === 0) throw new GridError('duplicate', `expected a new job id, got ${id}, which exists`)
     },
     jobs: async () => allJobs.all().map((row) => ({ ...(row as StoredJob) })),
     async takeOver(job, at, read) {

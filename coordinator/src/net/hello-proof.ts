@@ -18,7 +18,8 @@ export function requireProof(hello: MessageFrom<'hello'>, { nonce, names }: Expe
   const { coordinator, incarnation, publicKey, salt, signature } = hello
   if (!names.includes(coordinator))
     throw unproven(
-      `a hello to ${names.join(' or ')}, got one to ${coordinator.slice(0, 80)}; dial the address that the coordinator prints, or start it with --public-url`,
+      `a hello to ${names.join(' or ')}, got one to ${coordinator.slice(0, 80)}; ` +
+        'dial the address that the coordinator prints, or start it with --public-url',
     )
   if (incarnation !== incarnationOf(publicKey, salt))
     throw unproven('the id of this key and salt, got another; start the volunteer again')

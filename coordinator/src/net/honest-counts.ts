@@ -22,14 +22,14 @@ export function requireHonestCounts(
     0,
   )
   if (samples !== expected)
-    throw new GridError('message-malformed', `these blocks hold ${expected} samples, got ${samples}`)
+    throw new GridError('message-malformed', `expected ${expected} samples in these blocks, got ${samples}`)
   const most = samples * targetsPerSample(form.spec)
   // Which targets are ignored is written in the shards, which are not read here: then the number is bounded only.
   const plausible = form.spec.ignore_index === undefined ? targets === most : targets <= most
   if (!plausible || correct > targets)
     throw new GridError(
       'message-malformed',
-      `${samples} samples have ${most} targets, got ${targets}, ${correct} of them right`,
+      `expected at most ${most} targets in ${samples} samples, got ${targets}, ${correct} of them right`,
     )
 }
 

@@ -30,18 +30,20 @@ export function renewalMs({ urls, credentialsMs = CREDENTIALS_MS }: IceOptions):
 /** @throws GridError 'usage' when an address is none, or a TURN server has no secret */
 export function requireIceOptions({ urls, turnSecret }: IceOptions): void {
   if (urls.length > MAX_ICE_SERVERS)
-    throw new GridError('usage', `at most ${MAX_ICE_SERVERS} ICE servers are handed out, got ${urls.length}`)
+    throw new GridError('usage', `expected at most ${MAX_ICE_SERVERS} ICE servers, got ${urls.length}; name fewer`)
   const wrong = urls.find((url) => !/^(stun|stuns|turn|turns):[\w.:[\]-]+(\?transport=(udp|tcp))?$/.test(url))
   if (wrong !== undefined)
     throw new GridError(
       'usage',
-      `an ICE server is an address such as stun:stun.example.org:3478 or turns:turn.example.org:5349?transport=tcp, got "${wrong}"`,
+      'expected an ICE server such as stun:stun.example.org:3478 or turns:turn.example.org:5349?transport=tcp, ' +
+        `got "${wrong}"`,
     )
   const turn = urls.find(isTurn)
   if (turn !== undefined && (turnSecret ?? '') === '')
     throw new GridError(
       'usage',
-      `${turn} needs --turn-secret, or STARLING_TURN_SECRET: the static-auth-secret of the TURN server`,
+      `expected the secret of ${turn}, got none; give its static-auth-secret with --turn-secret or ` +
+        'STARLING_TURN_SECRET',
     )
 }
 

@@ -208,7 +208,7 @@ class Relays implements Relay {
       this.#requireQuota(end, data.byteLength)
       if (end.other !== undefined) this.#forward(end, end.other, data)
       else if (end.early.push(data) > MAX_EARLY_MESSAGES)
-        throw new GridError('message-unexpected', 'a link begins with one greeting')
+        throw new GridError('message-unexpected', 'expected one greeting at the start of a link, got another')
     } catch (error) {
       if (!isGridError(error)) throw error
       this.#options.onRefusal(error.code, `a relayed link: ${error.message}`)
@@ -219,7 +219,10 @@ class Relays implements Relay {
   /** @throws GridError 'rate-exceeded' */
   #requireQuota(end: RelayEnd, bytes: number): void {
     if (!this.#account.take(end, bytes))
-      throw new GridError('rate-exceeded', 'a member or its address sent more than its bytes of the hour')
+      throw new GridError(
+        'rate-exceeded',
+        'expected no more than the relayed bytes of an hour, got more from this member or its address; try again later',
+      )
   }
 
   #forward(from: RelayEnd, to: RelayEnd, data: Buffer): void {
@@ -263,13 +266,17 @@ function refusalOf(request: FastifyRequest, options: RelayOptions): ErrorCode | 
 function endsOf(request: FastifyRequest): { readonly self: MemberId; readonly peer: MemberId; readonly token: string } {
   const { id, peer } = request.query as { id?: unknown; peer?: unknown }
   const token = tokenIn(request.headers['sec-websocket-protocol'])
-  if (token === undefined) throw new GridError('message-malformed', 'a relayed link needs the session token')
+  if (token === undefined)
+    throw new GridError(
+      'message-malformed',
+      'expected the session token before frames of a relayed link, got another message',
+    )
   return { self: parse(MemberIdSchema, id, 'id'), peer: parse(MemberIdSchema, peer, 'peer'), token }
 }
 
 /** @throws GridError */
 function requireFrameSize(data: Buffer, isBinary: boolean): void {
-  if (!isBinary) throw new GridError('message-malformed', 'text has no place on a link')
+  if (!isBinary) throw new GridError('message-malformed', 'expected binary frames on a link, got text')
   if (data.byteLength < MIN_RELAY_MESSAGE_BYTES)
     throw new GridError(
       'message-malformed',

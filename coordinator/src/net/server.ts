@@ -265,7 +265,10 @@ class CoordinatorLife implements Coordinator {
 
   #requireOwnership({ routeOptions: { url } }: FastifyRequest): void {
     if (this.#deposedBy !== undefined && url !== ROUTES.readyz && url !== ROUTES.healthz)
-      throw new GridError('coordinator-leaving', `this coordinator ends, ask again: ${this.#deposedBy}`)
+      throw new GridError(
+        'coordinator-leaving',
+        `expected the coordinator that owns the data folder, got one that ends (${this.#deposedBy}); ask again`,
+      )
   }
 
   get #started(): Parts {
@@ -409,19 +412,22 @@ function listenFailed(cause: unknown, host: string, port: number): unknown {
   if (code === 'EADDRINUSE')
     return new GridError(
       'port-taken',
-      `Port ${port} is in use: http://${host}:${port} is another program, perhaps a coordinator that still runs. Choose another with --port, for example --port ${port + 1}.`,
+      `expected a free port, got ${port}: http://${host}:${port} is another program, perhaps a coordinator; ` +
+        `choose another, for example --port ${port + 1}`,
       { cause },
     )
   if (code === 'EACCES')
     return new GridError(
       'port-taken',
-      `Port ${port} needs more rights than this program has. Choose one above 1023 with --port.`,
+      `expected a port that this program may use, got ${port}, which needs more rights; ` +
+        'choose one above 1023 with --port',
       { cause },
     )
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
     return new GridError(
       'usage',
-      `This machine has no address "${host}". Leave --host out to listen on ${DEFAULT_HOST}, or use 0.0.0.0 for all addresses.`,
+      `expected an address of this machine, got "${host}"; leave --host out for ${DEFAULT_HOST}, ` +
+        'or use 0.0.0.0 for all addresses',
       { cause },
     )
   return cause

@@ -269,7 +269,7 @@ export class VolunteerSession {
     }
     this.#heardAt = this.#clock.awake()
     try {
-      if (isBinary) throw new GridError('message-malformed', 'a message is text')
+      if (isBinary) throw new GridError('message-malformed', 'expected a text message, got a binary one')
       this.#take(decodeToCoordinator(data.toString('utf8')))
     } catch (error) {
       if (!isGridError(error)) throw error
@@ -286,7 +286,7 @@ export class VolunteerSession {
   #take(message: OnWire<ToCoordinator>): void {
     if (message.type === 'hello') return this.#greeted(message)
     if (this.#hello === undefined)
-      throw new GridError('message-unexpected', `the first message is hello, got ${message.type}`)
+      throw new GridError('message-unexpected', `expected hello as the first message, got ${message.type}`)
     if (!this.#hasWelcome) this.#desk.heard(this)
     this.#hasWelcome = true
     switch (message.type) {
@@ -317,7 +317,7 @@ export class VolunteerSession {
         `expected ${type} of a job of this coordinator, got job ${job}; join again`,
       )
     if (this.#run === undefined && this.#offered?.id === job && !run.finished)
-      throw new GridError('message-unexpected', `${type} comes after ready`)
+      throw new GridError('message-unexpected', `expected ready before ${type}, got none; send ready first`)
   }
 
   /** A graceful end: it said that it leaves. */
@@ -329,7 +329,11 @@ export class VolunteerSession {
     if (this.#hello !== undefined)
       throw new GridError('message-unexpected', 'expected one hello per connection, got a second')
     const name = plainText(hello.name)
-    if (name === '') throw new GridError('message-malformed', 'a name has at least one visible character')
+    if (name === '')
+      throw new GridError(
+        'message-malformed',
+        'expected a name with a visible character, got none; choose another name',
+      )
     requireProof(hello, { nonce: this.#nonce, names: this.#names })
     this.#hello = { ...hello, name }
     try {
@@ -353,7 +357,8 @@ export class VolunteerSession {
     if (ready.modelHash !== modelHash)
       throw new GridError(
         'model-hash',
-        `expected the model ${modelHash.slice(0, 8)}…, got ${ready.modelHash.slice(0, 8)}…: volunteer and coordinator are of different versions. Reload the page, or update the volunteer.`,
+        `expected the model ${modelHash.slice(0, 8)}…, got ${ready.modelHash.slice(0, 8)}…, ` +
+          'so their versions differ; reload the page, or update the volunteer',
       )
     const { adapter, samplesPerSecond, holds, relaysOnly = false } = ready
     this.#ready = {

@@ -147,11 +147,14 @@ function checkedSdp(sdp: string): string {
 }
 
 /** RFC 8839: candidate:foundation component transport priority address port typ type … */
+const CANDIDATE = new RegExp(
+  String.raw`^candidate:[\w+/-]{1,32} [0-9]{1,3} (udp|tcp) [0-9]{1,10} [0-9A-Za-z.:-]{1,255} ([0-9]{1,5}) ` +
+    String.raw`typ (host|srflx|prflx|relay)( [\x20-\x7e]*)?$`,
+  'i',
+)
+
 function requirePlausibleCandidate(candidate: string): void {
-  const match =
-    /^candidate:[\w+/-]{1,32} [0-9]{1,3} (udp|tcp) [0-9]{1,10} [0-9A-Za-z.:-]{1,255} ([0-9]{1,5}) typ (host|srflx|prflx|relay)( [\x20-\x7e]*)?$/i.exec(
-      candidate,
-    )
+  const match = CANDIDATE.exec(candidate)
   const port = Number(match?.[2])
   const noPort = port === DISCARD_PORT && match?.[1]?.toLowerCase() === 'tcp'
   if (noPort || (port >= LOWEST_PORT && port <= 0xffff)) return

@@ -135,9 +135,15 @@ class SignallingDesk implements Signalling {
     try {
       if (this.#clients.get(client.id) !== client) return
       if (!client.bucket.take())
-        throw new GridError('rate-exceeded', `more than ${MESSAGES_PER_SECOND} signalling messages a second`)
+        throw new GridError(
+          'rate-exceeded',
+          `expected at most ${MESSAGES_PER_SECOND} signalling messages a second, got more; send fewer`,
+        )
       if (data.byteLength > MAX_SIGNAL_BYTES)
-        throw new GridError('message-too-large', `a signalling message has at most ${MAX_SIGNAL_BYTES} bytes`)
+        throw new GridError(
+          'message-too-large',
+          `expected a signalling message of at most ${MAX_SIGNAL_BYTES} bytes, got a longer one`,
+        )
       this.#forward(client, readSignal(data.toString('utf8')))
     } catch (error) {
       this.#refuse(client, error)
@@ -153,7 +159,11 @@ class SignallingDesk implements Signalling {
     if (reachable) this.#pass(client, destination, signal)
     // The same answer for absent and forbidden members: an offer must not tell strangers who is here.
     else if (signal.type === 'OFFER') send(client, { type: 'EXPIRE', src: signal.dst })
-    if (!allowed) throw new GridError('message-unexpected', `${client.id} and ${signal.dst} are no neighbours`)
+    if (!allowed)
+      throw new GridError(
+        'message-unexpected',
+        `expected signals to members of this generation, got one of ${client.id} to ${signal.dst}`,
+      )
   }
 
   #pass(from: Client, to: Client, signal: Exclude<Signal, { type: 'HEARTBEAT' }>): void {

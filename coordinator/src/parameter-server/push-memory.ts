@@ -49,7 +49,7 @@ export function decodePushMemory(bytes: Uint8Array, { v, id }: VersionRef, train
   )
     throw new GridError(
       'version-corrupt',
-      `what the parameter server remembers beside version ${v} is not in these bytes`,
+      `expected the parameter server's memory beside version ${v}, got other bytes`,
     )
   return { norms: [...new Float64Array(new Uint8Array(norms.data).buffer)], square: square && float32Values(square) }
 }

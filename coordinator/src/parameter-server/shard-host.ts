@@ -20,7 +20,7 @@ export class ShardHost {
   /** The answer, if the order has one. @throws GridError 'message-malformed', 'message-unexpected' */
   ordered(text: string): Uint8Array | undefined {
     if (this.#target !== undefined)
-      throw new GridError('message-unexpected', 'the bytes of a vector were announced, and an order came')
+      throw new GridError('message-unexpected', 'expected the announced bytes of a vector, got an order')
     const order = parseOrder(text)
     switch (order.type) {
       case 'setup':
@@ -47,13 +47,14 @@ export class ShardHost {
     if (target === undefined || bytes.byteLength !== target.byteLength)
       throw new GridError(
         'message-unexpected',
-        `${target?.byteLength ?? 'no'} bytes were announced, ${bytes.byteLength} came`,
+        `expected ${target?.byteLength ?? 'no'} announced bytes, got ${bytes.byteLength}`,
       )
     new Uint8Array(target.buffer, target.byteOffset, target.byteLength).set(bytes)
   }
 
   get #required(): Held {
-    if (this.#held === undefined) throw new GridError('message-unexpected', 'this shard was not set up yet')
+    if (this.#held === undefined)
+      throw new GridError('message-unexpected', 'expected an order to set this shard up first, got another')
     return this.#held
   }
 
@@ -62,7 +63,7 @@ export class ShardHost {
     if (whole === undefined || start + count > whole.length)
       throw new GridError(
         'message-malformed',
-        `${count} elements from ${start} on are not in this shard's ${vector.of}`,
+        `expected a range within this shard's ${vector.of}, got ${count} elements from ${start} on`,
       )
     return whole.subarray(start, start + count)
   }
@@ -75,7 +76,7 @@ function setUp({
   compensated,
 }: Extract<ShardOrder, { type: 'setup' }>): Held {
   const fits = trained <= total && entries.every(({ offset, length }) => offset + length <= total)
-  if (!fits) throw new GridError('message-malformed', 'the layout of this range does not fit into it')
+  if (!fits) throw new GridError('message-malformed', 'expected a layout that fits into its range, got a longer one')
   // What a parameter starts from is no business of a shard.
   const layout: ParameterLayout = {
     total,

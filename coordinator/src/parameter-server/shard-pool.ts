@@ -102,7 +102,9 @@ class ShardThread {
   }
 
   #hangs(): void {
-    this.#failed(new Error(`a thread of the parameter server did not answer within ${this.#time.answerMs} ms`))
+    this.#failed(
+      new Error(`expected an answer of the parameter server's thread within ${this.#time.answerMs} ms, got none`),
+    )
     void this.stop()
   }
 

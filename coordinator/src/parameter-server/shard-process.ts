@@ -54,7 +54,13 @@ function connection({ url, range, token, log }: ShardProcessOptions, signal: Abo
       }
     })
     socket.on('unexpected-response', (_, { statusCode }) => {
-      if (statusCode === UNAUTHORIZED) reject(new GridError('token-required', `${url} does not take this owner token`))
+      if (statusCode === UNAUTHORIZED)
+        reject(
+          new GridError(
+            'token-required',
+            `expected the owner token of ${url}, got another; take the one that it printed at start`,
+          ),
+        )
       socket.terminate()
     })
     socket.on('error', (error) => {
@@ -69,6 +75,6 @@ function connection({ url, range, token, log }: ShardProcessOptions, signal: Abo
 }
 
 function take(host: ShardHost, data: unknown, isBinary: boolean): Uint8Array | undefined {
-  if (!(data instanceof Buffer)) throw new GridError('message-malformed', 'a message in pieces')
+  if (!(data instanceof Buffer)) throw new GridError('message-malformed', 'expected a whole message, got a fragment')
   return isBinary ? void host.received(data) : host.ordered(String(data))
 }

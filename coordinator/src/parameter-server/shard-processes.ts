@@ -30,7 +30,11 @@ export class ShardProcesses {
   /** @throws GridError 'duplicate' when another process has this range */
   admit(socket: WebSocket, { index, of }: ShardSeat): void {
     const seat = `${index}/${of}`
-    if (this.#seats.has(seat)) throw new GridError('duplicate', `another process has range ${seat}`)
+    if (this.#seats.has(seat))
+      throw new GridError(
+        'duplicate',
+        `expected a free range, got ${seat}, which another process serves; start this one with another range`,
+      )
     this.#seats.set(seat, new RemoteShard(socket, this.#time))
     socket.on('close', () => this.#seats.delete(seat))
   }
@@ -157,7 +161,7 @@ export class RemoteShard {
     })
     socket.on('close', () => {
       this.#expect(false)
-      this.#failure = new Error('a process of the parameter server is gone')
+      this.#failure = new Error('expected all processes of the parameter server, got one fewer')
       for (const { reject } of this.#waiting.splice(0)) reject(this.#failure)
     })
   }
@@ -198,7 +202,9 @@ export class RemoteShard {
       chunksOf(own.length).map(async ({ start, count }) => {
         const bytes = await this.ask({ type: 'read', vector, start, count })
         if (bytes.byteLength !== count * own.BYTES_PER_ELEMENT)
-          throw new Error(`a process of the parameter server answered ${bytes.byteLength} bytes for ${count} elements`)
+          throw new Error(
+            `expected ${count} elements of a process of the parameter server, got ${bytes.byteLength} bytes`,
+          )
         own.set(new Float32Array(bytes.slice().buffer), start)
       }),
     )

@@ -12,7 +12,8 @@ export async function within<T>(
     const fail = (): void =>
       reject(
         new Error(
-          `expected the end within ${ms / 60_000} min, still waiting for ${watch.waitingFor}; the run is ${watch.describe()}; on a slow machine allow more with --minutes`,
+          `expected the end within ${ms / 60_000} min, still waiting for ${watch.waitingFor}; ` +
+            `the run is ${watch.describe()}; on a slow machine allow more with --minutes`,
         ),
       )
     timer = setTimeout(fail, ms)

@@ -202,7 +202,8 @@ class Ordeal {
     const timer = new Promise<'alive'>((resolve) => setTimeout(() => resolve('alive'), DEPOSED_LIMIT_MS).unref())
     if ((await Promise.race([before.ended, timer])) === 'alive')
       throw new Error(
-        `the coordinator that was replaced still runs after ${DEPOSED_LIMIT_MS / 1000} s: ${before.lines.slice(-3).join(' | ')}`,
+        `the coordinator that was replaced still runs after ${DEPOSED_LIMIT_MS / 1000} s: ` +
+          `${before.lines.slice(-3).join(' | ')}`,
       )
     this.#deposed++
   }
@@ -261,7 +262,8 @@ class Ordeal {
       if (left.length === 0) return
       if (Date.now() > limit)
         throw new Error(
-          `${left.length} of ${this.#jobs.length} jobs did not end within ${END_LIMIT_MS / 60_000} minutes after the last fault; the run is ${this.#grid.watch.describe()}`,
+          `${left.length} of ${this.#jobs.length} jobs did not end within ${END_LIMIT_MS / 60_000} minutes after ` +
+            `the last fault; the run is ${this.#grid.watch.describe()}`,
         )
       this.#progress(`${left.length} of ${this.#jobs.length} jobs have to end`)
       await new Promise((resolve) => setTimeout(resolve, 1000))

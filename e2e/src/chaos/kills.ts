@@ -20,7 +20,8 @@ export async function killCoordinator(grid: Grid, { say }: Injection): Promise<I
   await goesOn(grid, fault)
   const next = grid.watch.steps.find(({ at }) => at > listening)?.at ?? Date.now()
   say(
-    `  it listened after ${seconds(listening - fault.at)} s, and the next step was committed ${seconds(next - listening)} s later`,
+    `  it listened after ${seconds(listening - fault.at)} s, ` +
+      `and the next step was committed ${seconds(next - listening)} s later`,
   )
   return { faults: [fault] }
 }

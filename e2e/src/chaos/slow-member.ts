@@ -33,7 +33,8 @@ export async function slowMember(grid: Grid, blow: Injection): Promise<Injection
   const slowness = await slowDown(grid, victim)
   if (slowness !== undefined)
     blow.say(
-      `  ${victim.name} fell from ${slowness.speed.before} to ${slowness.speed.slowed} of the others' speed, and from ${slowness.fraction.before} to ${slowness.fraction.slowed} of a step; now it sleeps`,
+      `  ${victim.name} fell from ${slowness.speed.before} to ${slowness.speed.slowed} of the others' speed, ` +
+        `and from ${slowness.fraction.before} to ${slowness.fraction.slowed} of a step; now it sleeps`,
     )
   const silent = faultNow(grid, 'silent')
   victim.kill('SIGSTOP')

@@ -113,7 +113,8 @@ export async function chaos(argv: string[]): Promise<number> {
     .addOption(
       new Option(
         '--exchange <way>',
-        'gradients travel around the ring, from each to each, or as the run finds cheaper; who sends wrong sums is named in the ring only',
+        'gradients travel around the ring, from each to each, or as the run finds cheaper; ' +
+          'who sends wrong sums is named in the ring only',
       )
         .choices(['ring', 'direct', 'auto'])
         .default('ring'),
@@ -121,7 +122,8 @@ export async function chaos(argv: string[]): Promise<number> {
     .option('--log <file>', 'append a line of JSON for every fault, and one for the run')
     .option(
       '--minutes <n>',
-      `of faults, in the scenario ${EVERYTHING} (${EVERYTHING_MINUTES}); after which another fails and says what it waits for (${LONGEST_MINUTES})`,
+      `of faults, in the scenario ${EVERYTHING} (${EVERYTHING_MINUTES}); ` +
+        `after which another fails and says what it waits for (${LONGEST_MINUTES})`,
       wholeNumber(1),
     )
     .option(
@@ -170,7 +172,9 @@ async function everythingBreaks({
   })
   const { lost, duplicated, jobs, jobsEnded, volunteersEnded, recoverySeconds } = result
   line.say(
-    `${jobsEnded} of ${jobs} jobs ended; ${result.blocksCommitted} of ${result.blocksExpected} blocks committed, ${lost} lost, ${duplicated} duplicated; ${volunteersEnded.length} volunteers ended by themselves; recovery ${recoverySeconds.p50} s (median), ${recoverySeconds.max} s at most`,
+    `${jobsEnded} of ${jobs} jobs ended; ${result.blocksCommitted} of ${result.blocksExpected} blocks committed, ` +
+      `${lost} lost, ${duplicated} duplicated; ${volunteersEnded.length} volunteers ended by themselves; ` +
+      `recovery ${recoverySeconds.p50} s (median), ${recoverySeconds.max} s at most`,
   )
   if (json === true) console.log(JSON.stringify(result))
   return survived(result) ? 0 : 1
@@ -264,7 +268,8 @@ async function struckRun({ name, scenario, grid, line }: Stage, options: Asked):
     }
     if (struck.length < faults)
       line.say(`the run ended after ${struck.length} of ${faults} faults; leave --epochs out, or ask for more`)
-    if (struck.length === 0) throw new GridError('usage', 'the run ended before the first fault; ask for more epochs')
+    if (struck.length === 0)
+      throw new GridError('usage', 'expected a fault before the end of the run, got none; ask for more epochs')
     if (options.epochs === undefined) await grid.endWithEpoch(job)
     const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run)
     await noteRecovery(struck.at(-1))
@@ -280,7 +285,9 @@ async function struckRun({ name, scenario, grid, line }: Stage, options: Asked):
     }
     if (options.log !== undefined) keep(options.log, [{ scenario: name, seed, volunteers, ...result }])
     line.say(
-      `${struck.length} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ${result.recoverySeconds.max} s at most; goodput ${result.goodput}`,
+      `${struck.length} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ` +
+        `${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ` +
+        `${result.recoverySeconds.max} s at most; goodput ${result.goodput}`,
     )
     return result
   } finally {
@@ -297,7 +304,10 @@ function progress(
   { struck, faults, seconds }: { readonly struck: number; readonly faults: number; readonly seconds: number },
 ): string {
   const left = struck === 0 ? '' : `, about ${duration((seconds / struck) * (faults - struck))} left`
-  return `${struck} of ${faults} faults${left}; step ${watch.run?.version.v ?? 0}: ${watch.run?.reason ?? ''}; waiting for ${watch.waitingFor}`
+  return (
+    `${struck} of ${faults} faults${left}; step ${watch.run?.version.v ?? 0}: ${watch.run?.reason ?? ''}; ` +
+    `waiting for ${watch.waitingFor}`
+  )
 }
 
 /** Samples per second of the first steps, before anything breaks. */

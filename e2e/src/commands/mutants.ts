@@ -43,7 +43,8 @@ export async function mutants(argv: string[]): Promise<number> {
   const areas = [...new Set(MUTANTS.map(({ area }) => area))]
   const program = new Command('starling mutants')
     .description(
-      `Breaks one line of production code at a time, in a copy, and runs the tests that have to notice it; fails below ${100 * LEAST_RATE} %.`,
+      'Breaks one line of production code at a time, in a copy, and runs the tests that have to notice it; ' +
+        `fails below ${100 * LEAST_RATE} %.`,
     )
     .addArgument(new Argument('[area]', 'mutants of one part only').choices(areas))
     .option('--only <text>', 'mutants whose file or description holds this text')
@@ -56,7 +57,10 @@ export async function mutants(argv: string[]): Promise<number> {
     (one) => (area === undefined || one.area === area) && `${one.file} ${one.breaks}`.includes(only),
   )
   if (chosen.length === 0)
-    throw new GridError('usage', `no mutant of ${area ?? 'any area'} holds "${only}"; leave --only out`)
+    throw new GridError(
+      'usage',
+      `expected a mutant of ${area ?? 'any area'} with "${only}", got none; leave --only out`,
+    )
   const result = await run(chosen)
   console.log(table(result))
   if (json === true) console.log(JSON.stringify(result))

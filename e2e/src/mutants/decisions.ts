@@ -155,7 +155,8 @@ export const DECISIONS: readonly Mutant[] = [
     [
       [
         'a rewind is not in the journal',
-        "  transition.journal({ type: 'rewind', to: version, ...(final ? { final: true as const, generation: state.generation } : {}) })\n",
+        "  transition.journal({ type: 'rewind', to: version, " +
+          '...(final ? { final: true as const, generation: state.generation } : {}) })\n',
         '',
       ],
     ],

@@ -33,7 +33,8 @@ export function mutate({ file, breaks, from, to }: Mutant, source: string): stri
   const times = [...source.matchAll(pattern)].length
   if (times !== 1)
     throw new Error(
-      `the mutant "${breaks}" expects its text once in ${file}, got it ${times} times; name a line that is there: ${JSON.stringify(from)}`,
+      `the mutant "${breaks}" expects its text once in ${file}, got it ${times} times; name a line that is there: ` +
+        `${JSON.stringify(from)}`,
     )
   return source.replace(pattern, () => to)
 }

@@ -78,7 +78,7 @@ export class Tree {
     return files
   }
 
-  /** Runs the file once, while nothing is broken: a test that fails by itself would notice every mutant. @throws Error */
+  /** Runs the file once without a mutant: a test that fails by itself would notice every mutant. @throws Error */
   async requirePassing(file: string): Promise<void> {
     if (this.#limits.has(file)) return
     const began = performance.now()

@@ -15,9 +15,9 @@ export const VOLUNTEER: readonly Mutant[] = [
       ['the first member is in no sum', 'sum.set(this.#contributionOf(0, chunk))', 'sum.fill(0)'],
       ['a frame in our own name is taken', '|| from === this.#self || frame.hop !== 0', '|| frame.hop !== 0'],
       [
-        'a sum that nobody can know yet is taken',
-        'if (!this.#sum.own.has(chunk.bucket)) throw unexpected(`a sum',
-        'if (false) throw unexpected(`a sum',
+        'a sum that no member can know yet is taken',
+        'if (!this.#sum.own.has(chunk.bucket))\n      throw',
+        'if (false)\n      throw',
       ],
       ['slices far outside are summed', 'this.#judge(chunks)', ''],
     ],
@@ -42,7 +42,7 @@ export const VOLUNTEER: readonly Mutant[] = [
     [
       ['a repeated frame is added again', 'if (this.#states[chunk.index] !== CHUNK.empty) return []', ''],
       [
-        'a sum that nobody can know yet is taken',
+        'a sum that no member can know yet is taken',
         'if (state !== CHUNK.forwarded) throw',
         'if (state === undefined) throw',
       ],
@@ -256,7 +256,8 @@ export const VOLUNTEER: readonly Mutant[] = [
       ],
       [
         'offers of older ballots are taken',
-        'if (generation < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined || again) return []',
+        'if (generation < core.promised || core.ring !== undefined ' +
+          '|| core.asyncEpoch !== undefined || again) return []',
         'if (core.ring !== undefined || core.asyncEpoch !== undefined || again) return []',
       ],
     ],

@@ -13,7 +13,10 @@ function detail(message: ToCoordinator | ToVolunteer): string {
         ? ' holds nothing'
         : ` holds version ${message.claim.base.v} + ${message.claim.records.length}`
     case 'form':
-      return ` of ${message.members.join(', ')} at version ${message.target.v} (${message.target.id.slice(0, 6)}), sources ${message.sources.join(', ')}${message.coordinatorHolds ? ' and the coordinator' : ''}`
+      return (
+        ` of ${message.members.join(', ')} at version ${message.target.v} (${message.target.id.slice(0, 6)}), ` +
+        `sources ${message.sources.join(', ')}${message.coordinatorHolds ? ' and the coordinator' : ''}`
+      )
     case 'confirm':
       return ` version ${message.version.v}`
     case 'start':
@@ -29,7 +32,10 @@ function detail(message: ToCoordinator | ToVolunteer): string {
     case 'checkpoint-at':
       return ` version ${message.v} by ${message.uploader}`
     case 'grant':
-      return ` ${message.leases.map(({ block, leaseEpoch }) => `${block}/${leaseEpoch}`).join(' ')} at version ${message.base.v}, mode epoch ${message.modeEpoch}`
+      return (
+        ` ${message.leases.map(({ block, leaseEpoch }) => `${block}/${leaseEpoch}`).join(' ')} at version ` +
+        `${message.base.v}, mode epoch ${message.modeEpoch}`
+      )
     case 'async':
     case 'lease-request':
       return ` mode epoch ${message.modeEpoch}`

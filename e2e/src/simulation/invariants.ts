@@ -132,7 +132,8 @@ function checkDone(context: Context, { state }: CoordinatorProcess): void {
       if (state.chain.isDone(block) !== (counts[context.history.seat(block)] === 1))
         context.violations.report(
           'I4',
-          `block ${block} is ${state.chain.isDone(block) ? '' : 'not '}done and in version ${state.chain.head.v} it is otherwise`,
+          `block ${block} is ${state.chain.isDone(block) ? '' : 'not '}done and in version ${state.chain.head.v} ` +
+            'it is otherwise',
         )
     }
 }

@@ -19,7 +19,8 @@ const { events, failures, counts, slowest } = campaign(first, seeds, {
 })
 const seconds = (performance.now() - began) / 1000
 process.stdout.write(
-  `${seeds} seeds, ${events} events, ${failures.length} with a broken invariant, ${seconds.toFixed(0)} s; at most ${slowest} events after the last fault\n`,
+  `${seeds} seeds, ${events} events, ${failures.length} with a broken invariant, ${seconds.toFixed(0)} s; ` +
+    `at most ${slowest} events after the last fault\n`,
 )
 process.stdout.write(`${JSON.stringify(counts, undefined, 2)}\n`)
 process.exitCode = failures.length > 0 ? 1 : 0

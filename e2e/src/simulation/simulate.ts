@@ -77,7 +77,10 @@ export function explain(outcome: Outcome, options: SimulateOptions = {}): string
   const { scenario, violation } = outcome
   const { config, network, seats, faults, defect } = scenario
   const { trace } = simulate(scenario.seed, { ...options, trace: true })
-  const setting = `${seats} members, ${network} network, mode ${config.mode}, ${config.epochs} × ${config.blocks} blocks in batches of ${config.batchBlocks}, ${faults} faults${defect === undefined ? '' : `, first seat: ${defect}`}`
+  const setting =
+    `${seats} members, ${network} network, mode ${config.mode}, ` +
+    `${config.epochs} × ${config.blocks} blocks in batches of ${config.batchBlocks}, ` +
+    `${faults} faults${defect === undefined ? '' : `, first seat: ${defect}`}`
   return [
     `seed ${scenario.seed} breaks ${violation?.invariant}: ${violation?.text}`,
     setting,

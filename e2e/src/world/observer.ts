@@ -327,7 +327,8 @@ export class Observer {
       if (confirmed?.generation !== generation || !sameVersion(confirmed.version, head))
         this.#world.violations.report(
           'I3',
-          `generation ${generation} starts after version ${head.v}, ${volunteer.name} confirmed ${confirmed?.version.v ?? 'nothing'}`,
+          `generation ${generation} starts after version ${head.v}, ` +
+            `${volunteer.name} confirmed ${confirmed?.version.v ?? 'nothing'}`,
         )
     }
   }

@@ -60,7 +60,8 @@ export const attention: LayerRule<AttentionLayer> = {
     const { length, channels } = requireSequence(place, x)
     if (channels % (3 * heads) !== 0)
       throw invalid(
-        `${place} expects queries, keys and values for ${heads} heads, a last dimension divisible by ${3 * heads}, and gets ${channels}`,
+        `${place} expects queries, keys and values for ${heads} heads, ` +
+          `a last dimension divisible by ${3 * heads}, and gets ${channels}`,
       )
     return [length, channels / 3]
   },

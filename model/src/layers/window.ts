@@ -70,7 +70,8 @@ function requireWindows(
 ): Shape {
   if (y.some((size) => size < 1))
     throw invalid(
-      `${place} expects an image of at least ${kernel} × ${kernel} with its padding of ${padding} and gets the shape [${x.join(', ')}]`,
+      `${place} expects an image of at least ${kernel} × ${kernel} with its padding of ${padding} and gets the ` +
+        `shape [${x.join(', ')}]`,
     )
   return y
 }

@@ -60,11 +60,11 @@ export function decodeInt8(bytes: Uint8Array, into: Float32Array): void {
   for (let block = 0; block < scales.length; block++) {
     const scale = scales[block] ?? 0
     if (scale < 0 || scale === Infinity)
-      throw new GridError('message-malformed', `the scale of a block is positive or NaN, got ${scale}`)
+      throw new GridError('message-malformed', `expected a positive scale of a block or NaN, got ${scale}`)
     for (let i = block * INT8_BLOCK, end = Math.min(i + INT8_BLOCK, into.length); i < end; i++) {
       const code = codes[i] ?? 0
       if (code < -LARGEST)
-        throw new GridError('message-malformed', `a code is from -${LARGEST} to ${LARGEST}, got ${code}`)
+        throw new GridError('message-malformed', `expected a code from -${LARGEST} to ${LARGEST}, got ${code}`)
       into[i] = code * scale
     }
   }

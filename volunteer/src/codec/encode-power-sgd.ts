@@ -53,14 +53,14 @@ export function rightLength({ matrices, rank }: PowerSgdShape): number {
 /** @throws GridError 'usage' when matrices overlap, are out of order, or reach beyond the vector */
 export function requireShape({ matrices, rank }: PowerSgdShape, length: number): void {
   if (!Number.isInteger(rank) || rank < 1)
-    throw new GridError('usage', `a rank is a whole number from 1 on, got ${rank}`)
+    throw new GridError('usage', `expected a rank of 1 or more, a whole number, got ${rank}`)
   let free = 0
   for (const { start, rows, columns } of matrices) {
     const whole = [start, rows, columns].every(Number.isInteger) && rows > 0 && columns > 0
     if (!whole || start < free || start + rows * columns > length)
       throw new GridError(
         'usage',
-        `a matrix of ${rows} × ${columns} at ${start} does not fit: the vector has ${length} numbers, and those before ${free} are taken`,
+        `expected matrices within numbers ${free} to ${length} of the vector, got ${rows} × ${columns} at ${start}`,
       )
     free = start + rows * columns
   }

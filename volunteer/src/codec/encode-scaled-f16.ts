@@ -31,7 +31,7 @@ export function scaledF16Codec(): Codec {
       const { buffer, byteOffset } = requireBytes(bytes, SCALE_BYTES + HALF_BYTES * count)
       const scale = new DataView(buffer, byteOffset).getFloat32(0, true)
       if (!(scale > 0 && scale < Infinity))
-        throw new GridError('message-malformed', `the scale of a run is positive and finite, got ${scale}`)
+        throw new GridError('message-malformed', `expected a positive finite scale of a run, got ${scale}`)
       const into = scratch(count)
       decodeF16(bytes.subarray(SCALE_BYTES), into)
       for (let i = 0; i < count; i++) into[i] = (into[i] ?? 0) * scale

@@ -43,7 +43,10 @@ export function addTopK(bytes: Uint8Array, into: Float32Array, k: number): void 
   for (let i = 0; i < k; i++) {
     const place = places[i] ?? 0
     if (place <= last || place >= into.length)
-      throw new GridError('message-malformed', `places rise and end before ${into.length}, got ${place} after ${last}`)
+      throw new GridError(
+        'message-malformed',
+        `expected ascending indices below ${into.length}, got ${place} after ${last}`,
+      )
     into[place] = (into[place] ?? 0) + (values[i] ?? 0)
     last = place
   }

@@ -111,15 +111,19 @@ export function encodedBytes(encoding: Encoding, length: number): number {
 /** @throws GridError 'unsupported' or 'usage' */
 export function requireEncodable(encoding: Encoding, op: ReduceOp, values: Numbers): void {
   if (encoding.type === 'f32') return
-  if (!(values instanceof Float32Array)) throw new GridError('unsupported', `${encoding.type} encodes floats only`)
+  if (!(values instanceof Float32Array))
+    throw new GridError('unsupported', `expected floats for ${encoding.type}, got integers; use no encoding`)
   if (op !== 'sum' && op !== 'mean')
-    throw new GridError('unsupported', `${encoding.type} serves sums and means, not ${op}`)
+    throw new GridError('unsupported', `expected a sum or a mean for ${encoding.type}, got ${op}; use no encoding`)
   if (encoding.type === 'top-k' && !(encoding.fraction > 0 && encoding.fraction <= 1))
-    throw new GridError('usage', `a fraction is above 0 and at most 1, got ${encoding.fraction}`)
+    throw new GridError('usage', `expected a fraction above 0 and at most 1, got ${encoding.fraction}`)
   if (encoding.type === 'power-sgd') requireShape(encoding.shape, values.length)
   for (const residual of residualsOf(encoding))
     if (residual.length !== values.length)
-      throw new GridError('usage', `the residual has ${residual.length} numbers, the vector ${values.length}`)
+      throw new GridError(
+        'usage',
+        `expected a residual of ${values.length} numbers, as the vector has, got ${residual.length}`,
+      )
 }
 
 function residualsOf(encoding: Encoding): readonly Float32Array[] {

@@ -51,13 +51,13 @@ export function finish(op: ReduceOp, values: Numbers, size: number): void {
 /** @throws GridError 'unsupported' for a mean of integers, which would round */
 export function requireReducible(op: ReduceOp, values: Numbers): void {
   if (op === 'mean' && !(values instanceof Float32Array))
-    throw new GridError('unsupported', 'a mean needs floats: take the sum of integers and divide it')
+    throw new GridError('unsupported', 'expected floats for a mean, got integers; take their sum and divide it')
 }
 
 /** @throws GridError 'usage' */
 export function requireLength(name: string, values: Movable, length: number): void {
   if (values.length !== length)
-    throw new GridError('usage', `\`${name}\` needs ${length} numbers, got ${values.length}`)
+    throw new GridError('usage', `expected ${length} numbers in \`${name}\`, got ${values.length}`)
 }
 
 /** The bytes of an array, not copied. */

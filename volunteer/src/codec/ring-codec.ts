@@ -61,7 +61,10 @@ export class RingCodec {
   }
 
   #notFinite(): GridError {
-    return new GridError('gradient-not-finite', `a sum of gradients has numbers that ${this.#codec.name} cannot hold`)
+    return new GridError(
+      'gradient-not-finite',
+      `expected a sum of gradients that ${this.#codec.name} can hold, got NaN, infinity or too large a number`,
+    )
   }
 }
 

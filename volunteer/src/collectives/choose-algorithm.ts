@@ -66,7 +66,7 @@ export function chooseAlgorithm({
   if (chosen === undefined)
     throw new GridError(
       'unsupported',
-      `${collective} runs as ${algorithmsOf(collective).join(', ')}, not as ${among.join(', ')}`,
+      `expected ${algorithmsOf(collective).join(', ')} for ${collective}, got ${among.join(', ')}`,
     )
   const { algorithm, predictedMs, links } = chosen
   const predictions = costs.map((one) => `${one.algorithm} ${inMs(one.predictedMs)}`).join(', ')

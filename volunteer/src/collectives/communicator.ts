@@ -52,7 +52,7 @@ export function openCommunicator(
   { silenceMs = SILENCE_MS, clock = systemClock }: CommunicatorOptions = {},
 ): Communicator {
   if (!(mesh.size >= 1 && mesh.size <= MAX_RANKS))
-    throw new GridError('usage', `a group has 1 to ${MAX_RANKS} ranks, got ${mesh.size}`)
+    throw new GridError('usage', `expected a group of 1 to ${MAX_RANKS} ranks, got ${mesh.size}`)
   const hub = new ExchangeHub(mesh, { clock, silenceMs })
   hub.links.start()
   return new Communicator(
@@ -198,7 +198,10 @@ export class Communicator {
   /** Part b of `values` goes to rank b; the result holds what came from rank a as part a. */
   async allToAll<T extends Movable>(values: T, options: CallOptions = {}): Promise<T> {
     if (values.length % this.size !== 0)
-      throw new GridError('usage', `${values.length} numbers are not the same for each of ${this.size} ranks`)
+      throw new GridError(
+        'usage',
+        `expected a multiple of ${this.size} numbers, as many for each rank, got ${values.length}`,
+      )
     const part = values.length / this.size
     const received = emptyLike(values, values.length)
     received.set(values.subarray(part * this.rank, part * (this.rank + 1)), part * this.rank)
@@ -227,7 +230,7 @@ export class Communicator {
     if (!ranks.includes(this.rank) || new Set(ranks).size !== ranks.length)
       throw new GridError(
         'usage',
-        `a subgroup has each rank once, and this one (${this.rank}): got ${ranks.join(', ')}`,
+        `expected each rank of a subgroup once, rank ${this.rank} among them, got ${ranks.join(', ')}`,
       )
     const key = ranks.join()
     const made = this.#subgroups.get(key) ?? 0
@@ -265,11 +268,11 @@ export class Communicator {
 
   #requireRank(rank: number): void {
     if (!(Number.isInteger(rank) && rank >= 0 && rank < this.size))
-      throw new GridError('usage', `a rank here is 0 to ${this.size - 1}, got ${rank}`)
+      throw new GridError('usage', `expected a rank from 0 to ${this.size - 1}, got ${rank}`)
   }
 
   #requireOther(rank: number): void {
     this.#requireRank(rank)
-    if (rank === this.rank) throw new GridError('usage', `rank ${rank} needs no message to itself`)
+    if (rank === this.rank) throw new GridError('usage', `expected another rank as the receiver, got this one, ${rank}`)
   }
 }

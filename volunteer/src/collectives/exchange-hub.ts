@@ -166,7 +166,10 @@ export class ExchangeHub {
     const peer = ranks.indexOf(from)
     // Not the group's fault: who sent it is dropped.
     if (peer < 0)
-      throw new GridError('message-unexpected', `rank ${from} of the mesh speaks in a group that it is not in`)
+      throw new GridError(
+        'message-unexpected',
+        `expected frames of ranks of the group, got one of rank ${from} of the mesh`,
+      )
     try {
       if (frame.type === 'refusal') throw refusalOf(frame, peer, ranks.length)
       exchange.accept(peer, frame)
@@ -278,7 +281,7 @@ export class ExchangeHub {
     if (waiting > MAX_WAITING_BYTES)
       throw new GridError(
         'rate-exceeded',
-        `more than ${MAX_WAITING_BYTES} bytes for operations that this rank did not begin`,
+        `expected at most ${MAX_WAITING_BYTES} bytes for operations that this rank did not begin, got more`,
       )
   }
 }

@@ -86,7 +86,7 @@ export class GroupRunner {
     if (algorithm !== 'auto')
       throw new GridError(
         'unsupported',
-        `this ${collective} runs as ${(among ?? algorithmsOf(collective)).join(' or ')}, not as ${algorithm}`,
+        `expected ${(among ?? algorithmsOf(collective)).join(' or ')} for this ${collective}, got ${algorithm}`,
       )
     return chooseAlgorithm({
       collective,
@@ -149,7 +149,7 @@ export class GroupRunner {
   ): Promise<void> {
     const { signal, timeoutMs = TIMEOUT_MS } = options
     if (!(timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS))
-      throw new GridError('usage', `a time-out is above 0 and at most ${MAX_TIMEOUT_MS} ms, got ${timeoutMs}`)
+      throw new GridError('usage', `expected a time-out above 0 and at most ${MAX_TIMEOUT_MS} ms, got ${timeoutMs}`)
     return this.#hub.run({ ticket, name: `${name} ${ticket.sequence}`, exchange, ranks: this.ranks, timeoutMs, signal })
   }
 

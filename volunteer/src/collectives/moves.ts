@@ -121,7 +121,7 @@ export function scheduleOf({
   if (make === undefined)
     throw new GridError(
       'unsupported',
-      `${collective} runs as ${algorithmsOf(collective).join(', ')}, not as ${algorithm}`,
+      `expected ${algorithmsOf(collective).join(', ')} for ${collective}, got ${algorithm}`,
     )
   return make(size, root)
 }

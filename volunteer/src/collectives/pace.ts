@@ -49,7 +49,7 @@ export class Pace {
   heard(peer: number, line: Line, sequence: number): void {
     note(this.#heard, peer, line, sequence)
     if ((this.#heard.get(peer)?.size ?? 0) > MAX_LINES)
-      throw new GridError('rate-exceeded', `more than ${MAX_LINES} groups at once`)
+      throw new GridError('rate-exceeded', `expected at most ${MAX_LINES} groups at once, got more`)
   }
 }
 

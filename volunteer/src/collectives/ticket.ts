@@ -4,7 +4,7 @@
 //   partial, reduced   numbers of an operation of the whole group    generation = group, step = sequence
 //   chunk              numbers of a message between two ranks        the same
 //   heartbeat          "I have begun this operation"                 bucket = kind of line, from the sender's side
-//   refusal            "this operation has failed"                   hop = the rank that is to blame, payload = code and reason
+//   refusal            "this operation has failed"                   hop = the rank to blame, payload = code and reason
 import { type Frame, GridError, isErrorCode } from '@starling-grid/protocol'
 import { RankFailure } from '../reduce/rank-failure.ts'
 import type { Line } from './pace.ts'
@@ -41,10 +41,10 @@ export function ticketOf(from: number, { type, generation: group, step: sequence
   if (type === 'partial' || type === 'reduced') return { group, kind: 'group', peer: -1, sequence }
   if (type === 'chunk') return { group, kind: 'from', peer: from, sequence }
   if (type !== 'heartbeat' && type !== 'refusal')
-    throw new GridError('message-unexpected', `a ${type} frame has no place between the ranks of a group`)
+    throw new GridError('message-unexpected', `expected a frame of an operation between ranks, got ${type}`)
   const kind = LINE_KINDS[bucket]
   if (kind === undefined)
-    throw new GridError('message-malformed', `a ${type} frame speaks of no kind of operation: ${bucket}`)
+    throw new GridError('message-malformed', `expected a known kind of operation in a ${type} frame, got ${bucket}`)
   if (kind === 'group') return { group, kind, peer: -1, sequence }
   return { group, kind: kind === 'to' ? 'from' : 'to', peer: from, sequence }
 }

@@ -182,7 +182,8 @@ function copyOneHot(classes: Int32Array, values: Float32Array | Int32Array, outp
     if (label < 0 || label >= outputs)
       throw new GridError(
         'dataset-unreadable',
-        `expected classes 0 to ${outputs - 1}, one for each output of the model, got ${label}; submit the job with a larger model`,
+        `expected classes 0 to ${outputs - 1}, one for each output of the model, got ${label}; ` +
+          'submit the job with a larger model',
       )
     values[i * outputs + label] = 1
   }

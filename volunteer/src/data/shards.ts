@@ -63,7 +63,8 @@ export class Shards {
     if (found !== ref.sha256)
       throw new GridError(
         'shard-corrupt',
-        `shard ${ref.sha256.slice(0, 12)} has other bytes (${found.slice(0, 12)}); ask the coordinator's operator to import the dataset again`,
+        `expected shard ${ref.sha256.slice(0, 12)}, got bytes of ${found.slice(0, 12)}; ` +
+          "ask the coordinator's operator to import the dataset again",
       )
     await this.#cache.put(ref.sha256, bytes).catch(() => undefined) // a full cache costs a later download, nothing else
     return this.#decode(ref, bytes)
@@ -83,7 +84,8 @@ export class Shards {
     )
       throw new GridError(
         'shard-corrupt',
-        `shard ${ref.sha256.slice(0, 12)} should hold x U8 (${ref.samples}, ${this.#manifest.inputShape.join(', ')}) and y I32 (${ref.samples})`,
+        `expected x U8 (${ref.samples}, ${this.#manifest.inputShape.join(', ')}) and y I32 (${ref.samples}) ` +
+          `in shard ${ref.sha256.slice(0, 12)}, got other tensors`,
       )
     return { x: x.data, y: int32Values(y) }
   }
@@ -97,7 +99,8 @@ export class Shards {
     )
       throw new GridError(
         'shard-corrupt',
-        `shard ${ref.sha256.slice(0, 12)} should hold tokens U16, more than the ${context} of a sample`,
+        `expected tokens U16 in shard ${ref.sha256.slice(0, 12)}, more than the ${context} of a sample, ` +
+          'got other tensors',
       )
     const view = new DataView(stored.data.buffer, stored.data.byteOffset, stored.data.byteLength)
     return { tokens: Uint16Array.from({ length: stored.data.byteLength / 2 }, (_, i) => view.getUint16(2 * i, true)) }

@@ -53,7 +53,7 @@ function parseDescription(text: string | undefined): Record<string, unknown> {
   } catch {
     // falls through: not JSON is refused like not an object
   }
-  throw new GridError('message-malformed', 'the file holds no golden case: its metadata lack a JSON object `case`')
+  throw new GridError('message-malformed', 'expected a golden case with a JSON object `case` in its metadata, got none')
 }
 
 /**
@@ -102,7 +102,7 @@ export function relativeError(ours: ArrayLike<number>, wanted: ArrayLike<number>
 /** A tensor that the case must have. */
 export function tensorOf({ tensors }: GoldenCase, name: string): StoredTensor {
   const tensor = tensors.get(name)
-  if (!tensor) throw new GridError('message-malformed', `the golden case lacks the tensor \`${name}\``)
+  if (!tensor) throw new GridError('message-malformed', `expected the tensor \`${name}\` in the golden case, got none`)
   return tensor
 }
 

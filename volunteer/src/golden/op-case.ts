@@ -115,7 +115,8 @@ function learnedParameters({ parameters }: Graph): readonly ParameterEntry[] {
 /** y is the mean loss, so both y and grad.x divide our sums by the number of targets. */
 async function runLoss(golden: GoldenCase, loss: Loss, backend: GoldenBackend): Promise<Comparison[]> {
   const { op: _, reduction, ...options } = golden.description
-  if (reduction !== 'mean') throw new GridError('unsupported', `\`${loss}\` with \`reduction ${String(reduction)}\``)
+  if (reduction !== 'mean')
+    throw new GridError('unsupported', `expected a supported reduction of \`${loss}\`, got \`${String(reduction)}\``)
   const input = tensorOf(golden, 'in.x').shape.slice(1)
   const graph = buildGraph(
     { ...parseModelSpec({ input, layers: [{ type: 'relu' }], loss, ...options }), layers: [] },

@@ -32,7 +32,8 @@ export class OutOfDeviceMemory extends GridError {
   constructor(bytes: number, message: string) {
     super(
       'adapter-limit',
-      `The model needs ${Math.ceil(bytes / 2 ** 20)} MiB of device memory, and the adapter does not have it: ${message}`,
+      `The model needs ${Math.ceil(bytes / 2 ** 20)} MiB of device memory, and the adapter does not have it: ` +
+        `${message}`,
     )
   }
 }

@@ -41,5 +41,5 @@ export class DeviceWatch {
 }
 
 function deviceLost(reason: string): GridError {
-  return new GridError('device-lost', `The GPU device was lost: ${reason || 'no reason given'}.`)
+  return new GridError('device-lost', `expected a GPU device, got its loss: ${reason || 'no reason given'}`)
 }

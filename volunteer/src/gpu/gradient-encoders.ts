@@ -123,7 +123,8 @@ export class GradientEncoders {
       (cpuMsPerMillion * cut.floats) / 1e6
     owner.destroy()
     this.#parts.say?.(
-      `${encoding} of ${cut.floats} floats takes ${encodedMs.toFixed(1)} ms on the adapter and ${floatsMs.toFixed(1)} ms on the CPU, read-back included.`,
+      `${encoding} of ${cut.floats} floats takes ${encodedMs.toFixed(1)} ms on the adapter and ` +
+        `${floatsMs.toFixed(1)} ms on the CPU, read-back included.`,
     )
     return encodedMs < floatsMs
   }

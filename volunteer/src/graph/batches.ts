@@ -40,10 +40,7 @@ function checkIds(x: Batch['x'], vocab: number): void {
   if (!(x instanceof Int32Array)) throw new Error('internal: the model takes token ids, not floats')
   const wrong = x.findIndex((id) => id < 0 || id >= vocab)
   if (wrong >= 0)
-    throw new GridError(
-      'dataset-unreadable',
-      `input ${wrong} is token ${x[wrong]}; the model knows tokens 0 to ${vocab - 1}`,
-    )
+    throw new GridError('dataset-unreadable', `expected tokens 0 to ${vocab - 1}, got ${x[wrong]} as input ${wrong}`)
 }
 
 function checkClasses(y: Batch['y'], classes: number, ignored: number | undefined): void {
@@ -52,7 +49,7 @@ function checkClasses(y: Batch['y'], classes: number, ignored: number | undefine
   if (wrong >= 0)
     throw new GridError(
       'dataset-unreadable',
-      `target ${wrong} is class ${y[wrong]}; the model has classes 0 to ${classes - 1}`,
+      `expected classes 0 to ${classes - 1}, got ${y[wrong]} as target ${wrong}`,
     )
 }
 
@@ -67,7 +64,8 @@ export function piecesOf(
   if (largest > capacity)
     throw new GridError(
       'adapter-limit',
-      `The model ${spec.name} normalises over whole blocks of ${largest} samples, and the adapter has room for ${capacity}. Submit the job with smaller blocks.`,
+      `expected room for blocks of ${largest} samples, over which ${spec.name} normalises, ` +
+        `got ${capacity} on this adapter; submit the job with smaller blocks`,
     )
   let start = 0
   return groups.map((count) => {

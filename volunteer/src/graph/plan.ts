@@ -108,7 +108,8 @@ export function planGraph(whole: Graph, options: PlanOptions): Plan {
   if (precision === 'f16' && !traits.features.has(HALF_FEATURE))
     throw new GridError(
       'no-f16',
-      `expected an adapter with the feature ${HALF_FEATURE}, which values in f16 need, got one without; choose another with --adapter, or use f32`,
+      `expected an adapter with the feature ${HALF_FEATURE}, which values in f16 need, got one without; ` +
+        'choose another with --adapter, or use f32',
     )
   let refusal: GridError | undefined
   for (const attempt of attemptsFor(separateEvaluation(fuseGraph(whole)), options)) {
@@ -180,7 +181,8 @@ function ownObstacle(plan: Plan, maxBytes: number): GridError | undefined {
   if (longest === undefined) return undefined
   return new GridError(
     'own-limit',
-    `expected kernels of at most ${(MAX_WORK / 1e9).toFixed(0)} GFLOP, got ${longest.origin.kernel} with ${(longest.work / 1e9).toFixed(0)}; take part in a job with a smaller model`,
+    `expected kernels of at most ${(MAX_WORK / 1e9).toFixed(0)} GFLOP, ` +
+      `got ${longest.origin.kernel} with ${(longest.work / 1e9).toFixed(0)}; take part in a job with a smaller model`,
   )
 }
 
@@ -197,7 +199,7 @@ function firstObstacle({ buffers, flat, parts }: Plan, limits: PlanLimits): stri
   }
   for (const [name, need] of Object.entries(needs)) {
     const has = limits[name as keyof PlanLimits]
-    if (need > has) return `needs ${name} of at least ${need}, and the adapter has ${has}`
+    if (need > has) return `needs ${name} of at least ${need}, got ${has} on this adapter`
   }
   return undefined
 }

@@ -27,8 +27,12 @@ export function greetingOf(payload: Uint8Array): Uint8Array<ArrayBuffer> {
  */
 export function requireGreeting(bytes: Uint8Array): Frame['payload'] {
   if (bytes.byteLength > MAX_GREETING_BYTES)
-    throw new GridError('message-too-large', `a greeting has at most ${MAX_GREETING_BYTES} bytes`)
+    throw new GridError(
+      'message-too-large',
+      `expected a greeting of at most ${MAX_GREETING_BYTES} bytes, got a longer one`,
+    )
   const { type, payload } = unpackFrame(bytes)
-  if (type !== 'greeting') throw new GridError('message-unexpected', `the first frame is a greeting, got ${type}`)
+  if (type !== 'greeting')
+    throw new GridError('message-unexpected', `expected a greeting as the first frame, got ${type}`)
   return payload
 }

@@ -135,7 +135,7 @@ class Opening {
   }
 
   #receive(data: unknown): void {
-    if (!(data instanceof ArrayBuffer)) return this.link.close('text has no place on a link')
+    if (!(data instanceof ArrayBuffer)) return this.link.close('expected binary frames on a link, got text')
     const bytes = new Uint8Array(data)
     // The link keeps what comes while the greeting is checked.
     if (this.#heard) return this.link.received(bytes)

@@ -53,7 +53,10 @@ export async function catchUpBytes(
     effect.type === 'fetch-reduced' &&
     (bytes.byteLength !== vector || (await sha256Of(bytes)) !== effect.record.gradDigest)
   )
-    throw new GridError('checksum', `the reduced gradient of version ${version.v} does not match its record`)
+    throw new GridError(
+      'checksum',
+      `expected the reduced gradient in the record of version ${version.v}, got other bytes`,
+    )
   return bytes
 }
 

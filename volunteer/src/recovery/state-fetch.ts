@@ -134,7 +134,10 @@ export class StateFetch {
       [...lists].map(async ([source, list]) => {
         try {
           if (!sameList(list, agreed))
-            throw new GridError('digest-mismatch', `${short(source)} holds other bytes than the rest`)
+            throw new GridError(
+              'digest-mismatch',
+              `expected the bytes of the other sources, got others from ${short(source)}`,
+            )
           for (let chunk = board.take(); chunk !== undefined; chunk = board.take())
             await this.#getChunk(source, { board, chunk, task })
         } catch (error) {
@@ -213,7 +216,7 @@ export class StateFetch {
           )
             throw new GridError(
               'message-malformed',
-              `${payload.byteLength} bytes at ${offset} of ${bucket} are not what was asked for`,
+              `expected the bytes that were asked for, got ${payload.byteLength} at ${offset} of ${bucket}`,
             )
           board.bytes.set(payload, offset)
           next += payload.byteLength
@@ -221,7 +224,7 @@ export class StateFetch {
         },
       )
       if (!(await board.check(chunk)))
-        throw new GridError('checksum', `a chunk from ${short(source)} does not match its hash`)
+        throw new GridError('checksum', `expected a chunk that matches its hash, got another from ${short(source)}`)
     } finally {
       board.giveBack(chunk) // unless it is here
     }
@@ -243,7 +246,11 @@ export class StateFetch {
       }
       const abort = (): void => end(() => reject(signal.reason))
       const stalled = (): void =>
-        end(() => reject(new GridError('link-timeout', `${short(source)} sent nothing for ${STALL_MS / 1000} s`)))
+        end(() =>
+          reject(
+            new GridError('link-timeout', `expected bytes from ${short(source)} within ${STALL_MS / 1000} s, got none`),
+          ),
+        )
       const question: Question = {
         wanted,
         fail: (error) => end(() => reject(error)),
@@ -276,7 +283,7 @@ export class StateFetch {
     if (await board.fill(from, await rest(from))) return this.#finished(board)
     throw new GridError(
       'checksum',
-      `the coordinator's copy of version ${wanted.version.v} is not the one that members hold`,
+      `expected version ${wanted.version.v} as members hold it, got another from the coordinator`,
     )
   }
 
@@ -304,7 +311,7 @@ function hashList(frame: Frame, { maxBytes }: Wanted): HashList {
   if (type !== 'hashes' || total === 0 || total > maxBytes || payload.byteLength !== HASH_BYTES * chunksOf(total))
     throw new GridError(
       'message-malformed',
-      `a state of ${total} bytes with ${payload.byteLength / HASH_BYTES} hashes does not fit what was asked for`,
+      `expected a state as asked for, got ${total} bytes with ${payload.byteLength / HASH_BYTES} hashes`,
     )
   return { total, hashes: payload.slice() }
 }
@@ -321,7 +328,7 @@ function refusalIn(frame: Frame, from: MemberId): GridError {
   } catch (error) {
     return error instanceof GridError
       ? error
-      : new GridError('message-malformed', `${short(from)} refused without a reason`)
+      : new GridError('message-malformed', `expected a reason with the refusal of ${short(from)}, got none`)
   }
 }
 

@@ -70,7 +70,12 @@ export class StateServer {
     if (!mayServe)
       return this.#refuse(from, frame, 'base-stale', `version ${request.version.v} is not held whole in this ballot`)
     if (!this.#admit(from))
-      return this.#refuse(from, frame, 'rate-exceeded', `${MAX_ASKERS} members are being served; ask again in a moment`)
+      return this.#refuse(
+        from,
+        frame,
+        'rate-exceeded',
+        `expected at most ${MAX_ASKERS} members at a time, got one more; ask again in a moment`,
+      )
     const served = this.#find(request)
     if (served === undefined)
       return this.#refuse(from, frame, 'base-stale', `the ${request.kind} of version ${request.version.v} is not kept`)
@@ -80,7 +85,7 @@ export class StateServer {
         from,
         frame,
         'message-malformed',
-        `there are ${served.bytes.byteLength} bytes, asked for ${request.length} from ${request.from} on`,
+        `expected a range within ${served.bytes.byteLength} bytes, got ${request.length} from ${request.from} on`,
       )
     this.#sendBytes(from, frame.generation, { served, request })
   }

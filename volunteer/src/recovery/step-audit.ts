@@ -92,14 +92,20 @@ export class StepAudit {
 
 function wrongCounts(record: StepRecord, found: BatchSums & { readonly samples: number }): string | undefined {
   if (record.samples !== found.samples || record.targets !== found.targets)
-    return `its blocks have ${found.samples} samples and ${found.targets} targets, its record ${record.samples} and ${record.targets}`
+    return (
+      `its blocks have ${found.samples} samples and ${found.targets} targets, ` +
+      `its record ${record.samples} and ${record.targets}`
+    )
   const farOff = Math.abs(record.lossSum - found.lossSum) > MOST_LOSS_DEVIATION * Math.abs(found.lossSum)
   return farOff ? `the loss of its blocks sums to ${found.lossSum}, its record says ${record.lossSum}` : undefined
 }
 
 function wrongGradient(deviation: number, cosine: number): string | undefined {
   if (deviation < MOST_DEVIATION && cosine > LEAST_COSINE) return undefined
-  return `the gradient of its blocks is another: ‖difference‖ / ‖committed‖ ${deviation.toPrecision(3)}, cosine ${cosine.toPrecision(6)}`
+  return (
+    `the gradient of its blocks is another: ‖difference‖ / ‖committed‖ ${deviation.toPrecision(3)}, ` +
+    `cosine ${cosine.toPrecision(6)}`
+  )
 }
 
 /** Of what was found with what is expected. Two zeros are equal. */

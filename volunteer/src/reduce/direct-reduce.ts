@@ -105,7 +105,9 @@ export class DirectReduce extends Reduce {
     if (this.#hasCome(chunk, from)) return []
     // Our contribution has not left yet, so no honest member has this sum: it is made up.
     if (!this.#sum.own.has(chunk.bucket))
-      throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our contribution was in it`)
+      throw unexpected(
+        `expected a sum with this member's contribution, got bucket ${frame.bucket} at ${frame.offset} without it`,
+      )
     this.#sum.decode(frame, this.#sum.in(chunk))
     this.#came(chunk, from)
     return []
@@ -149,7 +151,8 @@ export class DirectReduce extends Reduce {
     throw new RankFailure(
       outlier.rank,
       'gradient-outlier',
-      `sent a slice of bucket ${chunks[0]?.bucket} that is ${outlier.times.toPrecision(2)} times as long as the others let expect`,
+      `sent a slice of bucket ${chunks[0]?.bucket} whose norm is ${outlier.times.toPrecision(2)} times that ` +
+        'expected from the others',
     )
   }
 

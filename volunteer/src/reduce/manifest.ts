@@ -18,6 +18,6 @@ function requireSmall(bytes: Uint8Array): void {
   if (bytes.byteLength > MAX_MANIFEST_BYTES)
     throw new GridError(
       'message-too-large',
-      `a manifest has at most ${MAX_MANIFEST_BYTES} bytes, got ${bytes.byteLength}`,
+      `expected a manifest of at most ${MAX_MANIFEST_BYTES} bytes, got ${bytes.byteLength}`,
     )
 }

@@ -88,7 +88,7 @@ export abstract class Reduce implements StepSum {
       case 'manifest':
         return this.onManifest(frame, from)
       default:
-        throw unexpected(`a reduce takes partial, reduced and manifest frames, got ${frame.type}`)
+        throw unexpected(`expected a partial, reduced or manifest frame, got ${frame.type}`)
     }
   }
 

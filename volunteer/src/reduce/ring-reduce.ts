@@ -92,7 +92,8 @@ export class RingReduce extends Reduce {
     if (!allFinite(sum))
       throw new GridError(
         'gradient-not-finite',
-        `the sum overflowed to NaN or infinity in bucket ${chunk.bucket}, floats ${chunk.offset} to ${chunk.offset + chunk.floats}`,
+        `expected a finite sum, got NaN or infinity in bucket ${chunk.bucket}, ` +
+          `floats ${chunk.offset} to ${chunk.offset + chunk.floats}`,
       )
     const completed = chunk.segment === completedSegment(this.#world)
     const payload = this.#sum.travelling(chunk, completed)
@@ -108,7 +109,9 @@ export class RingReduce extends Reduce {
     if (state === CHUNK.whole) return []
     // Our contribution has not left yet, so no honest member has this sum: it is made up.
     if (state !== CHUNK.forwarded)
-      throw unexpected(`a sum of bucket ${frame.bucket} at ${frame.offset} came before our contribution was in it`)
+      throw unexpected(
+        `expected a sum with this member's contribution, got bucket ${frame.bucket} at ${frame.offset} without it`,
+      )
     this.#sum.decode(frame, this.#sum.in(chunk))
     this.#states[chunk.index] = CHUNK.whole
     this.#sum.came()

@@ -97,7 +97,7 @@ export class OwnContribution {
     if (gradient.length !== this.#length)
       throw new Error(`internal: the reduce has ${this.#length} floats, the gradient ${gradient.length}`)
     if (!allFinite(gradient, range))
-      throw new GridError('gradient-not-finite', 'the gradient of this member holds NaN or infinity')
+      throw new GridError('gradient-not-finite', 'expected a finite gradient of this member, got NaN or infinity')
     this.#contributed[bucket] = true
     if (!this.#lossless) this.#feedback = feedback
     this.#values = addResidual(gradient, this.#feedback, range)

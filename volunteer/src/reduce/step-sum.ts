@@ -100,7 +100,7 @@ export class StepSumBuilder implements StepSum {
     const { generation, step } = this.#options
     if (frame.generation !== generation || frame.step !== step)
       throw unexpected(
-        `this is step ${step} of generation ${generation}, got a frame of step ${frame.step} of ${frame.generation}`,
+        `expected step ${step} of generation ${generation}, got a frame of step ${frame.step} of ${frame.generation}`,
       )
   }
 
@@ -123,7 +123,8 @@ export class StepSumBuilder implements StepSum {
     if (!allFinite(into))
       throw new GridError(
         'gradient-not-finite',
-        `a ${frame.type} frame holds NaN or infinity in bucket ${frame.bucket}, floats ${frame.offset} to ${frame.offset + into.length}`,
+        `expected a finite ${frame.type} frame, got NaN or infinity in bucket ${frame.bucket}, ` +
+          `floats ${frame.offset} to ${frame.offset + into.length}`,
       )
   }
 

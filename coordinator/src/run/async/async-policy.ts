@@ -60,7 +60,8 @@ function refuseContradictions(settings: AsyncSettings, keptVersions: number): vo
   const oldest = keptVersions - 1
   if (delayCompensation !== undefined && maxStaleness > oldest)
     throw contradiction(
-      `\`delayCompensation\` needs the version that a push began with, and of a model of this size ${keptVersions} are kept; use a \`maxStaleness\` of at most ${oldest}`,
+      '`delayCompensation` needs the version that a push began with, ' +
+        `and of a model of this size ${keptVersions} are kept; use a \`maxStaleness\` of at most ${oldest}`,
     )
 }
 

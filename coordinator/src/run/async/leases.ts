@@ -107,7 +107,10 @@ function grantTraining(transition: Transition): string | undefined {
     })
   }
   const pushes = pushesPerVersion(state)
-  return `parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`
+  return (
+    `parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks ` +
+    `leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`
+  )
 }
 
 function stalenessBound({ config }: RunState): number {
@@ -318,6 +321,7 @@ function countRefused(transition: Transition, id: MemberId): void {
   member.noWorkUntil = now + excludeMs * 2 ** (member.refusedPushes - REFUSED_FOR_A_REST)
   transition.note(
     'member',
-    `${member.name} gets no work for ${(member.noWorkUntil - now) / 1000} s: ${member.refusedPushes} of its pushes in a row were refused`,
+    `${member.name} gets no work for ${(member.noWorkUntil - now) / 1000} s: ` +
+      `${member.refusedPushes} of its pushes in a row were refused`,
   )
 }

@@ -90,9 +90,8 @@ export function openBallot(
     consumed: new Map(),
     before,
   }
-  transition.reason(
-    `agreeing on a version: ${options.reason}${wait.ms === 0 ? '' : `; the next attempt is in ${(wait.ms / 1000).toFixed(1)} s, because ${wait.why}`}`,
-  )
+  const next = `; the next attempt is in ${(wait.ms / 1000).toFixed(1)} s, because ${wait.why}`
+  transition.reason(`agreeing on a version: ${options.reason}${wait.ms === 0 ? '' : next}`)
   transition.note('generation', `ballot ${state.generation}: ${options.reason}`)
   transition.broadcast(state.members.keys(), freezeOf(transition))
   if (expected.size === 0) transition.enqueue({ type: 'decide' })
@@ -193,7 +192,8 @@ function decideWithoutClaims(
   state.phase = { type: 'lost', since: lostSince, goal }
   const seconds = state.config.timing.lostMs / 1000
   transition.reason(
-    `no member holds version ${state.chain.head.v}: waiting ${seconds} s for one that does, then back to version ${checkpoint.version.v}`,
+    `no member holds version ${state.chain.head.v}: waiting ${seconds} s for one that does, ` +
+      `then back to version ${checkpoint.version.v}`,
   )
   transition.note('run', state.phaseReason)
 }

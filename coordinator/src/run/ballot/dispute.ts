@@ -72,7 +72,8 @@ function settle(transition: Transition, phase: Ring): void {
   const names = (ids: readonly MemberId[]): string =>
     [...new Set(ids)].map((id) => transition.state.members.get(id)?.name ?? id.slice(0, 8)).join(' and ')
   const reason = isClear
-    ? `${names(few)} held other bytes for step ${dispute.v} than the other ${most.length}; ${senders.length > 0 ? `they came from ${names(senders)}` : 'any of the others may have sent them'}`
+    ? `${names(few)} held other bytes for step ${dispute.v} than the other ${most.length}; ` +
+      `${senders.length > 0 ? `they came from ${names(senders)}` : 'any of the others may have sent them'}`
     : `${names(few)} hold different bytes for step ${dispute.v}, and no majority shows which are right`
   if (phase.exchange.type === 'direct') transition.state.health.directDoubtedAt = transition.now
   transition.note('refusal', reason)

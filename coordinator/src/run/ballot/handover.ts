@@ -128,7 +128,8 @@ function considerHandover(transition: Transition): void {
   if (few.length === 0) return nextSource(transition, phase, 'no other holder said what it holds')
   transition.note(
     'refusal',
-    `${namesOf(state, isClear ? few : [...most, ...few])} hold${few.length === 1 && isClear ? 's' : ''} another state of version ${upload.version.v} than ${isClear ? namesOf(state, most) : 'each other'}`,
+    `${namesOf(state, isClear ? few : [...most, ...few])} hold${few.length === 1 && isClear ? 's' : ''} another ` +
+      `state of version ${upload.version.v} than ${isClear ? namesOf(state, most) : 'each other'}`,
   )
   if (isClear && digest === upload.blob) return take(transition, upload, most.length)
   if (isClear) return nextSource(transition, phase, 'other holders agree on another state')

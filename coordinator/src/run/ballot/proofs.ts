@@ -191,7 +191,7 @@ export function failed(transition: Transition, member: Member, why: string): voi
   transition.send(member.id, { type: 'wait', reason })
 }
 
-/** The coordinator compares this newcomer with itself: the newcomer fetches the newest checkpoint whole, and digests it. */
+/** The coordinator compares this newcomer with itself: the newcomer fetches and digests the newest checkpoint. */
 export function proveByCheckpoint(transition: Transition, member: Member, peers: readonly MemberId[]): void {
   const { version } = newestCheckpoint(transition.state)
   const salt = nextSalt(transition.state)

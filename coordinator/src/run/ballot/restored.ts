@@ -27,7 +27,8 @@ function onPromised(transition: Transition, member: MemberId, { seen }: MessageF
     return transition.refuse(
       member,
       'message-unexpected',
-      `expected a promise of at most ballot ${state.generation + BALLOTS_AHEAD}, got ${seen.generation} of coordinator ${seen.fence}`,
+      `expected a promise of at most ballot ${state.generation + BALLOTS_AHEAD}, ` +
+        `got ${seen.generation} of coordinator ${seen.fence}`,
     )
   const { fence, generation } = state.heardPromise
   state.heardPromise = { fence: Math.max(fence, seen.fence), generation: Math.max(generation, seen.generation) }

@@ -18,7 +18,8 @@ export function rewind(
   const { version } = to
   transition.note(
     'rewind',
-    `back from version ${state.chain.head.v} to checkpoint ${version.v}: ${state.chain.head.v - version.v} steps are repeated (${why})`,
+    `back from version ${state.chain.head.v} to checkpoint ${version.v}: ` +
+      `${state.chain.head.v - version.v} steps are repeated (${why})`,
   )
   transition.journal({
     type: 'rewind',

@@ -222,7 +222,8 @@ function outvoted(transition: Transition, run: ValidationRun, id: MemberId, bloc
   transition.refuse(id, 'digest-mismatch', `two other members measured validation block ${block} otherwise`)
   transition.note(
     'refusal',
-    `${member.name} measured validation block ${block} otherwise than two others: it validates nothing for ${ms / 1000} s`,
+    `${member.name} measured validation block ${block} otherwise than two others: ` +
+      `it validates nothing for ${ms / 1000} s`,
   )
 }
 

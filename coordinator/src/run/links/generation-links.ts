@@ -88,7 +88,9 @@ function tell(transition: Transition, { members, relayed, exchange }: Arrangemen
   if (members.length > 1 && health.exchange !== exchange.type)
     transition.note(
       'mode',
-      `gradients travel ${exchange.type === 'direct' ? 'from each member to each (direct exchange)' : 'around the ring'}: ${exchange.reason}`,
+      'gradients travel ' +
+        `${exchange.type === 'direct' ? 'from each member to each (direct exchange)' : 'around the ring'}: ` +
+        `${exchange.reason}`,
     )
   if (members.length > 1) health.exchange = exchange.type
   for (const pair of relayed)

@@ -166,7 +166,10 @@ function costsOf(
   return {
     exchange,
     computeMs: last.computeMs,
-    text: `a step's exchange would take ${Math.round(exchange.ring)} ms around the ring and ${Math.round(exchange.direct)} ms as a direct exchange (${latencyMs.toFixed(1)} ms from one to another${speedText(bytesPerMs)})`,
+    text:
+      `a step's exchange would take ${Math.round(exchange.ring)} ms around the ring and ` +
+      `${Math.round(exchange.direct)} ms as a direct exchange (${latencyMs.toFixed(1)} ms from one to ` +
+      `another${speedText(bytesPerMs)})`,
   }
 }
 

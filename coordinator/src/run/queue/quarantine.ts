@@ -90,7 +90,8 @@ function setAsideByFew(transition: Transition, block: BlockId): void {
   state.asideByFew.set(block, by)
   transition.note(
     'refusal',
-    `block ${block} failed ${TRIES} times with each of the ${here.length} members that work and is set aside; it is tried again when a further member works`,
+    `block ${block} failed ${TRIES} times with each of the ${here.length} members that work and is set aside; ` +
+      'it is tried again when a further member works',
   )
 }
 

@@ -93,7 +93,8 @@ function welcomeInto(transition: Transition, member: Member, holds: VersionRef |
     case 'finished':
       return transition.send(id, { type: 'finished', version: state.chain.head, reason: state.finished ?? '' })
     case 'form':
-    case 'ring': // R2, again: a ring that it has slept away from is over for it. Admitted at the next ballot, which the tick opens
+    // R2: a member that reconnects must not rejoin the generation it missed. The next tick opens a ballot for it.
+    case 'ring':
       beginLearning(transition, member, holds)
       transition.send(id, { type: 'freeze', ...transition.ballot, committed: state.chain.head.v })
       return transition.send(id, { type: 'wait', reason: 'joining the ring at the next ballot' })
@@ -205,7 +206,10 @@ export function ringWouldChange(
     return calm ? `${newcomers} newcomer${newcomers > 1 ? 's' : ''} to admit` : undefined
   const recordMs = state.health.pace?.recordMs ?? 0
   if (choice === undefined || recordMs < WORTH_CHANGING * choice.stepMs) return undefined
-  return `a ring of ${members.length} of ${ready.length} would take ${Math.round(choice.stepMs)} ms for a step instead of ${Math.round(recordMs)}`
+  return (
+    `a ring of ${members.length} of ${ready.length} would take ${Math.round(choice.stepMs)} ms for a step instead ` +
+    `of ${Math.round(recordMs)}`
+  )
 }
 
 /**

@@ -233,7 +233,8 @@ function weigh(transition: Transition, author: MemberId, norms: PushNorms): Push
   own(transition.state, 'offRing').outliers.add(author)
   transition.note(
     'refusal',
-    `${member.name}, an off-ring member, pushes more than others: what is above ${PUSH_BOUND} times the usual does not count`,
+    `${member.name}, an off-ring member, pushes more than others: ` +
+      `what is above ${PUSH_BOUND} times the usual does not count`,
   )
   return weights
 }

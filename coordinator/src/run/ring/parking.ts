@@ -85,7 +85,8 @@ function parked(transition: Transition): void {
     'run',
     steps === 0
       ? `paused at version ${state.chain.head.v}`
-      : `paused at version ${state.chain.head.v}; its last ${steps} steps are in no checkpoint and are repeated if no volunteer brings them back`,
+      : `paused at version ${state.chain.head.v}; its last ${steps} steps are in no checkpoint and are repeated ` +
+          'if no volunteer brings them back',
   )
   transition.reason('paused for another job')
   state.parking = undefined

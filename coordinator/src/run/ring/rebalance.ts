@@ -56,7 +56,7 @@ export const rebalance = {
 /** A member expects to need much longer than planned. */
 function onBehind(transition: Transition, member: MemberId, { step }: MessageFrom<'behind'>): void {
   const { phase, chain } = transition.state
-  if (transition.state.mode === 'local') return // a round is long, and what inner steps learned from stays with them (A7)
+  if (transition.state.mode === 'local') return // a round is long, and its inner steps keep their blocks (A7)
   if (phase.type !== 'ring' || phase.members.length < 2 || !phase.members.includes(member)) return
   const busy = phase.moving !== undefined && phase.moving.step > chain.head.v
   if (busy || step <= chain.head.v || !phase.planned.has(step)) return
@@ -189,7 +189,8 @@ function noteFirst(transition: Transition, phase: Ring, moves: readonly Assignme
     phase.helped.add(donor)
     transition.note(
       'generation',
-      `${transition.state.members.get(donor)?.name ?? donor} is slower than planned: others take blocks of its assignment`,
+      `${transition.state.members.get(donor)?.name ?? donor} is slower than planned: ` +
+        'others take blocks of its assignment',
     )
   }
 }

@@ -40,6 +40,7 @@ export const OPS: { readonly [O in OpName]?: Op<O> } = {
 /** The row of an operator. The table pairs each with its own rule, which the compiler cannot follow through a union. */
 export function opOf(op: OpName): Op<OpName> {
   const found = OPS[op]
-  if (!found) throw new GridError('unsupported', `the operator \`${op}\``)
+  if (!found)
+    throw new GridError('unsupported', `expected an operator of this version, got \`${op}\`; update the volunteer`)
   return found as unknown as Op<OpName>
 }
