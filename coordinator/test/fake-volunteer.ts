@@ -64,6 +64,8 @@ export interface FakeOptions {
   readonly works?: boolean
   /** opens no direct link */
   readonly relaysOnly?: true
+  /** false: has no sums of committed steps */
+  readonly sums?: false
   /** what a liar says instead; undefined: nothing */
   readonly change?: (message: ToCoordinator, liar: FakeVolunteer) => ToCoordinator | undefined
   /** what a liar uploads instead of its state */
@@ -353,6 +355,8 @@ export class FakeVolunteer {
           })
         }
         return
+      case 'sums-request':
+        return void this.#sendSums(message.versions).catch(() => undefined)
       case 'async':
         this.#transition++
         this.#ballot = { fence: message.fence, generation: message.generation }
@@ -450,7 +454,7 @@ export class FakeVolunteer {
         targets: samples,
         lossSum: samples / step,
         correct: 0,
-        gradDigest: digest(Uint8Array.of(step)),
+        gradDigest: digest(new Uint8Array(this.#sumOf(samples).buffer)),
       }
       this.#apply(record)
       this.send({ type: 'held', ...this.#ballot, record })
@@ -590,7 +594,7 @@ export class FakeVolunteer {
   #apply(record: StepRecord): void {
     this.held ??= this.#initial()
     const { held } = this
-    const gradient = new Float32Array(held.parameters.length).fill(record.samples / 1000)
+    const gradient = this.#sumOf(record.samples)
     meanGradient(gradient, record.targets, gradient)
     applyUpdate(
       this.form.optimizer,
@@ -602,6 +606,25 @@ export class FakeVolunteer {
     )
     held.version = extend(held.version, record)
     held.records.push(record)
+    this.#samples.set(held.version.id, record.samples)
+  }
+
+  /** version id → samples of the step that made it, which its sum is a function of */
+  readonly #samples = new Map<string, number>()
+
+  #sumOf(samples: number): Float32Array<ArrayBuffer> {
+    return new Float32Array(this.form.layout.total).fill(samples / 1000)
+  }
+
+  /** Of the steps that it made or followed; nothing when one of them is none of those. */
+  async #sendSums(versions: readonly VersionRef[]): Promise<void> {
+    const sums = versions.map(({ id }) => this.#sumOf(this.#samples.get(id) ?? 0))
+    const bytes = Buffer.concat(sums.map(({ buffer }) => new Uint8Array(buffer)))
+    await this.request(`/api/jobs/${this.terms?.id}/sums/${versions.at(-1)?.id}`, {
+      method: 'PUT',
+      headers: { 'content-type': 'application/octet-stream' },
+      body: this.#options.sums !== false && versions.every(({ id }) => this.#samples.has(id)) ? bytes : Buffer.alloc(0),
+    })
   }
 
   /** R6: what is acknowledged need not be claimed again. */

@@ -4,8 +4,19 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { encodeVersionState, readParameters, type ParameterLayout } from '@starling-grid/model'
 import { digest, pathTo, ROUTES, type ToCoordinator } from '@starling-grid/protocol'
-import type { FakeVolunteer } from './fake-volunteer.ts'
-import { OWNER, QUICK, recordsOf, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
+import type { FakeOptions, FakeVolunteer } from './fake-volunteer.ts'
+import {
+  OWNER,
+  QUICK,
+  recordsOf,
+  runOf,
+  smallJob,
+  startCoordinator,
+  submit,
+  until,
+  volunteer,
+  watch,
+} from './fixture.ts'
 
 const BLOCKS = 36
 const LIE = digest(new TextEncoder().encode('a lie'))
@@ -91,42 +102,98 @@ test('threat 35: a member with other bytes in two steps is named, and its bytes 
   assert.ok((await recordsOf(url, id)).every(({ gradDigest }) => gradDigest !== LIE))
 })
 
-/** Gives up the ring as soon as it runs, and answers ballots before the others. */
-async function forgedHandover(forge: ((state: Uint8Array, liar: FakeVolunteer) => Uint8Array) | undefined) {
-  const { url } = await startCoordinator({ timing: { ...QUICK, abortsBeforeFallback: 1, quietMs: 1e9 } })
-  const { id } = await submit(url, smallJob({ mode: 'auto', minVolunteers: 3, epochs: 1 }))
-  const liar = volunteer(url, { name: 'liar', works: false, ...(forge ? { forge } : {}) })
-  const late = (message: ToCoordinator, fake: FakeVolunteer): ToCoordinator | undefined =>
-    message.type === 'state' ? void setTimeout(() => fake.say(message), 50) : message
-  const honest = [volunteer(url, { change: late }), volunteer(url, { change: late })]
-  const { fence, generation } = await liar.heard('start')
-  await until(url, 'some steps', ({ version }) => version.v > 2)
-  liar.say({
-    type: 'abort',
-    fence,
-    generation,
-    step: 3,
-    blamed: null,
-    why: 'own',
-    links: [],
-    code: 'link-lost',
-    message: 'x',
-  })
-  return { url, id, liar, honest }
+const FALSE = 1234.5
+/** Up to here liars say what is true. */
+const TRUE_UNTIL = 2
+
+/** What liars that work together say that a version holds: all the same. */
+function falseState(state: Uint8Array, liar: FakeVolunteer): Uint8Array {
+  const held = liar.held ?? assert.fail()
+  if (held.version.v <= TRUE_UNTIL) return state
+  return encodeVersionState({ ...liar.form, ...held, parameters: held.parameters.map(() => FALSE) })
 }
 
-test('threat 43: a state that one member made up does not reach the parameter server', async () => {
-  const { url, id, liar, honest } = await forgedHandover((_, fake) => {
-    const held = fake.held ?? assert.fail()
-    return encodeVersionState({ ...fake.form, ...held, parameters: held.parameters.map(() => 1234.5) })
-  })
+const FALSE_STATE: FakeOptions = {
+  forge: falseState,
+  change: (message, liar) =>
+    message.type === 'version-digest' || message.type === 'confirm'
+      ? { ...message, digest: digest(falseState(liar.stateBytes(), liar)) }
+      : message,
+}
+
+/** The events that a page shows which opens now. */
+async function eventsOf(url: string): Promise<string> {
+  const { messages, stop } = watch(url)
+  for await (const message of messages)
+    if (message.type === 'snapshot') {
+      stop()
+      return message.events.map(({ text }) => text).join('\n')
+    }
+  throw new Error('the stream ended before its first message')
+}
+
+/** Two liars that work together train with an honest member to the end; what the run said, and its model. */
+async function trainedWithTwoLiars({ sums }: { readonly sums?: false } = {}) {
+  const { url } = await startCoordinator({ timing: { ...QUICK, checkpointSteps: 4, excludeMs: 1000 } })
+  const { id } = await submit(url, smallJob({ minVolunteers: 3, validateEvery: 2 }))
+  const refusing = sums === undefined ? {} : { sums }
+  const honest = volunteer(url, { name: 'honest', ...refusing })
+  const liars = ['liar 1', 'liar 2'].map((name) => volunteer(url, { name, ...FALSE_STATE, ...refusing }))
+  await honest.heard('finished')
+  await assertTrained(url, id, 2)
+  const parameters = await exported(url, id, honest.form.layout)
+  return { honest, liars, parameters, events: await eventsOf(url) }
+}
+
+test('threat 43: two liars of three do not pass a false state: it is derived, and both are named', async () => {
+  const { honest, liars, parameters, events } = await trainedWithTwoLiars()
+  assert.match(events, /the state of version ([3-9]|\d\d) was derived/)
+  assert.doesNotMatch(events, /votes decide/)
+  assert.deepEqual(standingOf(honest), HONEST)
+  for (const liar of liars) assert.deepEqual(standingOf(liar).codes, ['digest-mismatch'])
+  assert.deepEqual(parameters, honest.held?.parameters)
+})
+
+test('where no member serves the sums, the page says that votes decide', async () => {
+  const { events } = await trainedWithTwoLiars({ sums: false })
+  assert.match(
+    events,
+    /the state of version \d+ is not derived, and votes decide: no member serves the sums since version \d/,
+  )
+})
+
+/** Gives up the ring as soon as it runs, and answers ballots before the others. */
+async function forgedHandover(lies: FakeOptions, honestMembers: number) {
+  const { url } = await startCoordinator({ timing: { ...QUICK, abortsBeforeFallback: 1, quietMs: 1e9 } })
+  const { id } = await submit(url, smallJob({ mode: 'auto', minVolunteers: 3, epochs: 1 }))
+  const late = (message: ToCoordinator, fake: FakeVolunteer): ToCoordinator | undefined =>
+    message.type === 'state' ? void setTimeout(() => fake.say(message), 50) : message
+  const honest = Array.from({ length: honestMembers }, () => volunteer(url, { change: late }))
+  const liars = Array.from({ length: 3 - honestMembers }, () => volunteer(url, { name: 'liar', works: false, ...lies }))
+  const [liar = assert.fail()] = liars
+  const { fence, generation } = await liar.heard('start')
+  await until(url, 'some steps', ({ version }) => version.v > TRUE_UNTIL)
+  const about = { step: 3, blamed: null, links: [], code: 'link-lost', message: 'x' } satisfies Partial<ToCoordinator>
+  liar.say({ type: 'abort', fence, generation, why: 'own', ...about })
   await Promise.all(honest.map((fake) => fake.heard('finished')))
   await assertTrained(url, id, 1)
-  assert.deepEqual(honest.map(standingOf), [HONEST, HONEST])
-  assert.ok(liar.uploads.length > 0, 'the liar was asked')
+  assert.deepEqual(
+    honest.map(standingOf),
+    honest.map(() => HONEST),
+  )
+  assert.ok(
+    liars.some(({ uploads }) => uploads.length > 0),
+    'a liar was asked',
+  )
   const parameters = await exported(url, id, honest[0]?.form.layout ?? assert.fail())
   assert.ok(parameters.every((value) => Math.abs(value) < 100))
-})
+}
+
+test('threat 43: a state that one member made up does not reach the parameter server', () =>
+  forgedHandover({ forge: falseState }, 2))
+
+test('threat 43: a state that two of three holders made up does not reach the parameter server', () =>
+  forgedHandover(FALSE_STATE, 1))
 
 test('threat 40: a first push of enormous numbers does not reach the model', async () => {
   const { url } = await startCoordinator()

@@ -53,6 +53,8 @@ export class Desk {
   /** effects of the last input */
   effects: readonly Effect[] = []
   now = 0
+  /** what states are derived, as bytes; null: it cannot be done, so that votes decide; 'later': the test answers */
+  derives: string | null = null
   /** what newcomers were asked to fetch and to prove last, and what the coordinator was asked to digest */
   readonly #offered = new Map<MemberId, VersionRef>()
   readonly #asked = new Map<MemberId, MessageTo<'prove'>>()
@@ -94,7 +96,16 @@ export class Desk {
     for (const effect of this.effects)
       if (effect.type === 'journal') for (const entry of effect.entries) this.entries.push({ entry, at: this.now })
     for (const effect of this.effects) this.#note(effect)
+    for (const effect of this.effects)
+      if (effect.type === 'derive-state' && this.derives !== 'later') this.derive(effect.version, this.derives)
     return this.effects
+  }
+
+  /** The shell answers `derive-state`; what follows joins the effects of the input before. */
+  derive(version: VersionRef, bytes: string | null): void {
+    const before = this.effects
+    const derived = bytes === null ? { why: 'no member serves the sums' } : { digest: hashOf(bytes) }
+    this.effects = [...before, ...this.feed({ type: 'state-derived', version, derived })]
   }
 
   #note(effect: Effect): void {

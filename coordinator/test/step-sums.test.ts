@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { digest, extend, genesis, jobId, type MemberId, memberId, type StepRecord } from '@starling-grid/protocol'
-import { StepSums, type SumStep } from '../src/audit/step-sums.ts'
+import { StepSums } from '../src/audit/step-sums.ts'
 import { processClock } from '../src/clock.ts'
+import type { SumStep } from '../src/run/ballot/derived-state.ts'
 
 const LENGTH = 3
 const [A, B] = [memberId('a'), memberId('b')]
@@ -41,7 +42,7 @@ test('sums that the records prove are taken from one member, bit by bit', async 
   assert.equal(sums.expects(B, last), undefined, 'no other member may send them')
   assert.equal(sums.expects(A, last), 24)
   assert.equal(await sums.accept(A, last, bytesOf(SUMS)), true)
-  assert.deepEqual(await answer, SUMS)
+  assert.deepEqual(await answer, { member: A, sums: SUMS })
   assert.deepEqual(asked, [A])
 })
 
@@ -59,22 +60,32 @@ for (const [what, lie] of [
     await later()
     assert.equal(await sums.accept(A, last, bytesOf(SUMS)), false, 'its turn is over')
     assert.equal(await sums.accept(B, last, bytesOf(SUMS)), true)
-    assert.deepEqual(await answer, SUMS)
+    assert.deepEqual(await answer, { member: B, sums: SUMS })
     assert.deepEqual(asked, [A, B])
   })
 
-test('one question at a time: the second waits for the first', async () => {
+test('a dispute does not wait for an audit whose member is silent, and their answers are not mixed up', async () => {
   const { sums, asked } = desk()
   const steps = twoSteps()
-  const [first, second] = [sums.ask([A], steps.slice(0, 1)), sums.ask([B], steps)]
-  await later()
-  assert.deepEqual(asked, [A])
-  await sums.accept(A, steps[0]?.version.id ?? assert.fail(), bytesOf(SUMS.slice(0, 1)))
-  assert.equal((await first)?.length, 1)
+  const [audit, dispute] = [sums.ask([A], steps.slice(0, 1)), sums.ask([B], steps)]
   await later()
   assert.deepEqual(asked, [A, B])
   await sums.accept(B, steps[1]?.version.id ?? assert.fail(), bytesOf(SUMS))
-  assert.equal((await second)?.length, 2)
+  assert.equal((await dispute)?.sums.length, 2)
+  await sums.accept(A, steps[0]?.version.id ?? assert.fail(), bytesOf(SUMS.slice(0, 1)))
+  assert.equal((await audit)?.sums.length, 1)
+})
+
+test('who is out of time asks no further member', async () => {
+  const { sums, asked } = desk()
+  const steps = twoSteps()
+  const limit = new AbortController()
+  const answer = sums.ask([A, B], steps, limit.signal)
+  await later()
+  limit.abort()
+  await sums.accept(A, steps[1]?.version.id ?? assert.fail(), new Uint8Array())
+  assert.equal(await answer, undefined)
+  assert.deepEqual(asked, [A])
 })
 
 test('more bytes than members keep are not asked for', async () => {

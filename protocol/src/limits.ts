@@ -1,6 +1,6 @@
 // Bounds of sizes and times, each with its unit and its reason. `npm run docs` writes them into docs/PROTOCOL.md.
 
-/** Version of the protocol. Raised when an older client or coordinator could misread a newer one. */
+/** Raised when an older program could misread a newer one. */
 export const PROTOCOL_VERSION = 5
 
 /** Bytes of one control message (JSON over WebSocket): a START with W steps of 16 blocks is about 20 kB. */
@@ -39,6 +39,8 @@ export const MAX_VOLUNTEERS = 5000
 export const MAX_STEP_BLOCKS = 1024
 /** Steps W that a member may be ahead of the last acknowledged commit; also the longest plan (R14). */
 export const PLAN_WINDOW = 64
+/** Sums that a member keeps. */
+export const SUMS_KEPT = 256
 /** Sparse matrices in one push: a model has one or two embedding tables. */
 export const MAX_SPARSE_PARTS = 16
 /** Parameters of a model: 256 MiB of f32. */
@@ -54,7 +56,7 @@ export const MAX_BLOCKS = 1_000_000
 export const HEARTBEAT_MS = 1000
 /** Consecutive heartbeats that a live socket or link may miss. ICE alone needs 27.6 s to detect a dead peer. */
 export const MISSED_BEATS = 5
-/** Milliseconds of silence after which a socket or a link counts as dead. */
+/** Milliseconds of silence after which a socket or a link is dead. */
 export const SILENCE_MS = MISSED_BEATS * HEARTBEAT_MS
 /** Milliseconds to open a link, with one retry because some attempts hang; `welcome` may name another value. */
 export const LINK_OPEN_MS = 12_000

@@ -390,7 +390,7 @@ const toVolunteer = {
     version: VersionRefSchema,
     uploader: MemberIdSchema,
   }),
-  /** send the summed gradients of these committed steps over HTTP: an audit or a dispute computes with them */
+  /** send the sums of these committed steps over HTTP, for audits and disputes */
   'sums-request': strict({
     type: literal('sums-request'),
     versions: Type.Array(VersionRefSchema, { minItems: 1, maxItems: PLAN_WINDOW }),

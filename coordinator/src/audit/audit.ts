@@ -2,13 +2,14 @@
 // which a member sends when they are committed, and the data. It decides nothing: what differs is said, with step and
 // members.
 import { randomInt } from 'node:crypto'
-import { type AuditView, blockIndex, extend, type MemberId, type RunEvent, type Sha256 } from '@starling-grid/protocol'
+import { type AuditView, blockIndex, type MemberId, type RunEvent, type Sha256 } from '@starling-grid/protocol'
 import type { CoordinatorClock } from '../clock.ts'
 import type { Job } from '../jobs/jobs.ts'
+import { type SumStep, stepsAfter } from '../run/ballot/derived-state.ts'
 import { newestCheckpoint } from '../run/journal-replay.ts'
 import type { Checkpoint, RunState } from '../run/state.ts'
 import { recompute, type Recomputed, TooLong } from './recompute.ts'
-import type { StepSums, SumStep } from './step-sums.ts'
+import type { StepSums } from './step-sums.ts'
 
 /** Steps of which about one is audited where the job does not say. */
 export const AUDIT_EVERY = 200
@@ -115,7 +116,8 @@ export class Audit {
     const [answered, state] = await Promise.all([sums.ask(this.#members(), steps), stateOf(due.from)])
     if (answered === undefined) return this.#notComputed(due, 'no member has its sum any more')
     const shards = await this.#shardsOf(steps)
-    const task = { terms: job.terms, from: due.from.version, state, records, sums: answered, shards }
+    const { terms } = job
+    const task = { type: 'audit', terms, from: due.from.version, state, records, sums: answered.sums, shards } as const
     return recompute(task, this.#parts.clock)
   }
 
@@ -180,21 +182,4 @@ function whyNever({ job, sums }: AuditParts): string | null {
   const { encoding = 'f32', precision = 'f32' } = job.spec
   if (encoding !== 'f32' || precision !== 'f32') return 'its sums are encoded, or computed in f16'
   return sums.most < 1 ? 'its model is too large' : null
-}
-
-/** Committed steps after a checkpoint up to version v; undefined: the chain does not hold them. */
-export function stepsAfter(
-  { chain }: RunState,
-  { version }: Pick<Checkpoint, 'version'>,
-  v: number,
-): SumStep[] | undefined {
-  if (!chain.has(version) || v <= version.v || v > chain.head.v) return undefined
-  let last = version
-  return chain
-    .since(version.v)
-    .slice(0, v - version.v)
-    .map((record) => {
-      last = extend(last, record)
-      return { record, version: last }
-    })
 }

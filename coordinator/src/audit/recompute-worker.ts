@@ -3,39 +3,55 @@
 import { constants, setPriority } from 'node:os'
 import { parentPort } from 'node:worker_threads'
 import { outerOptimizer, parseModelSpec } from '@starling-grid/model'
-import { extend, GridError, type StepRecord, systemClock } from '@starling-grid/protocol'
-import { Batches, Compute, createReferenceExecutor, LocalVersion, Shards, StepAudit } from '@starling-grid/volunteer'
-import type { RecomputeAnswer, Recomputed, RecomputeTask } from './recompute.ts'
+import { extend, GridError, systemClock } from '@starling-grid/protocol'
+import {
+  Batches,
+  Compute,
+  createReferenceExecutor,
+  LocalVersion,
+  sha256Of,
+  Shards,
+  StepAudit,
+} from '@starling-grid/volunteer'
+import type { AuditTask, FollowTask, RecomputeAnswer, Recomputed, RecomputeTask } from './recompute.ts'
 
 if (parentPort === null) throw new Error('internal: a recomputation runs in a thread of the coordinator')
 const port = parentPort
-// Linux lowers this thread alone; other systems would lower the whole process.
-if (process.platform === 'linux') setPriority(constants.priority.PRIORITY_LOW)
 port.once('message', (task: RecomputeTask) => void answerTo(task).then((answer) => port.postMessage(answer)))
 
 async function answerTo(task: RecomputeTask): Promise<RecomputeAnswer> {
   try {
-    return await audited(task, heldAt(task))
+    const held = heldAt(task)
+    if (task.type === 'follow') return { digest: await sha256Of(followed(task, held).encode()) }
+    return await audited(task, held)
   } catch (error) {
     return { error: error instanceof Error ? error.message : String(error) }
   }
+}
+
+/** Linux lowers this thread alone; other systems would lower the whole process. */
+function makeWay(): void {
+  if (process.platform === 'linux') setPriority(constants.priority.PRIORITY_LOW)
 }
 
 function heldAt({ terms, from, state }: RecomputeTask): LocalVersion {
   const { optimizer, clipNorm, local } = terms
   const spec = parseModelSpec(terms.model)
   const held = new LocalVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
-  held.adopt(held.decode(state, from), from)
+  if (state === undefined) held.adoptInitial(from, terms.seed)
+  else held.adopt(held.decode(state, from), from)
   return held
 }
 
-function follow(held: LocalVersion, records: readonly StepRecord[], sums: readonly Float32Array[]): void {
+function followed({ records, sums }: Pick<FollowTask, 'records' | 'sums'>, held: LocalVersion): LocalVersion {
   for (const [i, record] of records.entries()) held.apply(record, extend(versionOf(held), record), sumAt(sums, i))
+  return held
 }
 
 /** All but the last are followed; the last is computed again as well. */
-async function audited({ terms, records, sums, shards }: RecomputeTask, held: LocalVersion): Promise<Recomputed> {
-  follow(held, records.slice(0, -1), sums)
+async function audited({ terms, records, sums, shards }: AuditTask, held: LocalVersion): Promise<Recomputed> {
+  makeWay()
+  followed({ records: records.slice(0, -1), sums }, held)
   const last = records.at(-1)
   if (last === undefined) throw new Error('internal: an audit of no step')
   const { batchBlocks, encoding = 'f32', precision = 'f32' } = terms

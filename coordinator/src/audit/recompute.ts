@@ -1,5 +1,5 @@
-// Whether the last step's gradient is that of its blocks: follows a version by the sums of the steps after it, in a
-// thread of low priority of its own. Bounded in time.
+// Follows a version by the sums of the steps after it, in a thread of its own: what state that makes, or whether the
+// last step's gradient is that of its blocks. Bounded in time.
 import { Worker } from 'node:worker_threads'
 import type { JobTerms, Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { CoordinatorClock } from '../clock.ts'
@@ -7,14 +7,24 @@ import type { CoordinatorClock } from '../clock.ts'
 /** ms after which a recomputation is given up: its model is too large for this machine */
 export const MOST_MS = 60_000
 
-export interface RecomputeTask {
+interface Steps {
   readonly terms: JobTerms
   readonly from: VersionRef
-  /** the whole state of `from` */
-  readonly state: Uint8Array
+  /** the whole state of `from`; undefined: the seed makes it */
+  readonly state: Uint8Array | undefined
   readonly records: readonly StepRecord[]
   /** Σ gradients of each record */
   readonly sums: readonly Float32Array[]
+}
+
+/** What state the records make. */
+export interface FollowTask extends Steps {
+  readonly type: 'follow'
+}
+
+/** Whether the last record's gradient is that of its blocks. Of low priority. */
+export interface AuditTask extends Steps {
+  readonly type: 'audit'
   /** the shards of the last record's blocks, by name */
   readonly shards: ReadonlyMap<Sha256, Uint8Array>
 }
@@ -28,10 +38,26 @@ export interface Recomputed {
   readonly skipped?: string | undefined
 }
 
-export type RecomputeAnswer = Recomputed | { readonly error: string }
+export type RecomputeTask = FollowTask | AuditTask
+export type RecomputeAnswer = Recomputed | { readonly digest: Sha256 } | { readonly error: string }
 
 /** @throws Error when it took too long, or the thread failed */
-export function recompute(task: RecomputeTask, clock: CoordinatorClock): Promise<Recomputed> {
+export async function recompute(task: AuditTask, clock: CoordinatorClock): Promise<Recomputed> {
+  const answer = await inThread(task, clock)
+  return 'digest' in answer ? {} : answer
+}
+
+/** SHA-256 of the state. @throws Error when it took too long, or the thread failed */
+export async function follow(task: FollowTask, clock: CoordinatorClock): Promise<Sha256> {
+  const answer = await inThread(task, clock)
+  if ('digest' in answer) return answer.digest
+  throw new Error('internal: a thread audited instead of following')
+}
+
+function inThread(
+  task: RecomputeTask,
+  clock: CoordinatorClock,
+): Promise<Exclude<RecomputeAnswer, { readonly error: string }>> {
   return new Promise((resolve, reject) => {
     const worker = new Worker(new URL('./recompute-bootstrap.mjs', import.meta.url))
     worker.unref() // a process that ends does not wait for it
@@ -46,7 +72,8 @@ export function recompute(task: RecomputeTask, clock: CoordinatorClock): Promise
     )
     worker.once('error', (error) => end(() => reject(error)))
     worker.once('exit', (code) => end(() => reject(new Error(`a recomputation's thread ended with code ${code}`))))
-    worker.postMessage(task)
+    const sums = task.sums.map(({ buffer }) => buffer as ArrayBuffer)
+    worker.postMessage(task, sums) // moved, not copied: the caller has no use for them
   })
 }
 

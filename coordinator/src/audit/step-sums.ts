@@ -2,31 +2,26 @@
 // member is enough: it cannot make them others. Asked after the steps are committed, so that no member knows before
 // which ones.
 import { webcrypto } from 'node:crypto'
-import {
-  hex,
-  type MemberId,
-  type MessageTo,
-  PLAN_WINDOW,
-  type StepRecord,
-  type VersionId,
-  type VersionRef,
-} from '@starling-grid/protocol'
+import { hex, type MemberId, type MessageTo, PLAN_WINDOW, type VersionId } from '@starling-grid/protocol'
 import type { CoordinatorClock } from '../clock.ts'
+import type { SumStep } from '../run/ballot/derived-state.ts'
 
 /** Bytes of all sums of one question: half of what members keep of them. */
 export const MOST_SUM_BYTES = 32 * 1024 * 1024
-/** ms for one member to send them, before another is asked */
-const ANSWER_MS = 30_000
-
-export interface SumStep {
-  readonly record: StepRecord
-  readonly version: VersionRef
-}
+/** ms for one member to send them, before another is asked: to begin, and for its bytes on a slow home line */
+const BEGIN_MS = 10_000
+const BYTES_PER_MS = 1000
 
 interface Question {
   readonly member: MemberId
   readonly steps: readonly SumStep[]
   readonly answer: (sums: readonly Float32Array[] | undefined) => void
+}
+
+/** Sums, and the member that sent them. */
+export interface AnsweredSums {
+  readonly member: MemberId
+  readonly sums: readonly Float32Array[]
 }
 
 export interface StepSumsParts {
@@ -38,34 +33,34 @@ export interface StepSumsParts {
 
 export class StepSums {
   readonly #parts: StepSumsParts
-  #question: Question | undefined
-  #queue: Promise<unknown> = Promise.resolve()
+  /** an audit's and a dispute's at most */
+  readonly #questions = new Set<Question>()
 
   constructor(parts: StepSumsParts) {
     this.#parts = parts
   }
 
-  get #bytes(): number {
+  /** of one sum */
+  get bytes(): number {
     return this.#parts.length * Float32Array.BYTES_PER_ELEMENT
   }
 
   /** Steps that one question may be about. */
   get most(): number {
-    return Math.min(PLAN_WINDOW, Math.floor(MOST_SUM_BYTES / this.#bytes))
+    return Math.min(PLAN_WINDOW, Math.floor(MOST_SUM_BYTES / this.bytes))
   }
 
-  /** Of the first of these members that has all of them; undefined: none has. */
-  ask(members: readonly MemberId[], steps: readonly SumStep[]): Promise<readonly Float32Array[] | undefined> {
-    const asked = this.#queue.then(() => this.#askAll(members, steps))
-    this.#queue = asked
-    return asked
-  }
-
-  async #askAll(members: readonly MemberId[], steps: readonly SumStep[]): Promise<readonly Float32Array[] | undefined> {
+  /** Of the first of these members that has all of them, one after the other; undefined: none has. */
+  async ask(
+    members: readonly MemberId[],
+    steps: readonly SumStep[],
+    limit?: AbortSignal,
+  ): Promise<AnsweredSums | undefined> {
     if (steps.length > this.most) return undefined
     for (const member of members) {
+      if (limit?.aborted === true) return undefined
       const sums = await this.#askOne(member, steps)
-      if (sums !== undefined) return sums
+      if (sums !== undefined) return { member, sums }
     }
     return undefined
   }
@@ -74,35 +69,39 @@ export class StepSums {
     return new Promise((resolve) => {
       const answer = (sums: readonly Float32Array[] | undefined): void => {
         cancelTimer()
-        this.#question = undefined
+        this.#questions.delete(question)
         resolve(sums)
       }
-      const cancelTimer = this.#parts.clock.looseTimer(ANSWER_MS, () => answer(undefined))
-      this.#question = { member, steps, answer }
+      const answerMs = BEGIN_MS + (steps.length * this.bytes) / BYTES_PER_MS
+      const cancelTimer = this.#parts.clock.looseTimer(answerMs, () => answer(undefined))
+      const question = { member, steps, answer }
+      this.#questions.add(question)
       this.#parts.send(member, { type: 'sums-request', versions: steps.map(({ version }) => version) })
     })
   }
 
   /** Bytes that this member was asked for; undefined: it was not asked for the sums up to this version. */
   expects(member: MemberId, version: VersionId): number | undefined {
-    const question = this.#question
-    if (question?.member !== member || question.steps.at(-1)?.version.id !== version) return undefined
-    return question.steps.length * this.#bytes
+    const question = this.#find(member, version)
+    return question && question.steps.length * this.bytes
+  }
+
+  #find(member: MemberId, version: VersionId): Question | undefined {
+    return [...this.#questions].find((one) => one.member === member && one.steps.at(-1)?.version.id === version)
   }
 
   /** All steps one after the other. False: they are not what the records say, and another member is asked. */
   async accept(member: MemberId, version: VersionId, bytes: Uint8Array): Promise<boolean> {
-    const expected = this.expects(member, version)
-    const question = this.#question
-    if (question === undefined || expected === undefined) return false
-    if (bytes.byteLength !== expected) {
+    const question = this.#find(member, version)
+    if (question === undefined) return false
+    if (bytes.byteLength !== question.steps.length * this.bytes) {
       question.answer(undefined) // it has them no more
       return false
     }
-    const sums = question.steps.map((_, i) => new Uint8Array(bytes.subarray(i * this.#bytes, (i + 1) * this.#bytes)))
+    const sums = question.steps.map((_, i) => new Uint8Array(bytes.subarray(i * this.bytes, (i + 1) * this.bytes)))
     const digests = await Promise.all(sums.map(sha256))
     const proven = question.steps.every(({ record }, i) => record.gradDigest === digests[i])
-    if (this.#question === question)
+    if (this.#questions.has(question))
       question.answer(proven ? sums.map(({ buffer }) => new Float32Array(buffer)) : undefined)
     return proven
   }

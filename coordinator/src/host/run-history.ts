@@ -18,6 +18,7 @@ import {
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import type { JournalRow } from '../journal/state-store.ts'
+import { derivedText } from '../run/ballot/derived-state.ts'
 import { createRunState } from '../run/create.ts'
 import { writtenRun } from '../run/history/snapshot.ts'
 import { summary, validationBlocks } from '../run/history/validation.ts'
@@ -283,6 +284,8 @@ function eventOf({ entry, at }: JournalRow, isFirst: boolean): RunEvent | undefi
       return { at, kind: 'checkpoint', text: `checkpoint of version ${entry.version.v}` }
     case 'rewind':
       return { at, kind: 'rewind', text: `back to checkpoint ${entry.to.v}` }
+    case 'derived':
+      return { at, kind: 'audit', text: derivedText(entry) }
     case 'mode':
       return { at, kind: 'mode', text: `${entry.mode}: ${entry.reason}` }
     case 'finished':

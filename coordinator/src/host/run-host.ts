@@ -20,6 +20,8 @@ import {
 // One run: feeds what happens to the decisions (run/run.ts) and carries out what they answer. Owns the clock of the
 // run, its journal, its parameter server and what the dashboard shows; decides nothing.
 import { Audit } from '../audit/audit.ts'
+import { type FollowTask, follow } from '../audit/recompute.ts'
+import { StateDerivation } from '../audit/state-derivation.ts'
 import { StepSums } from '../audit/step-sums.ts'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { inChunks } from '../blobs/stored.ts'
@@ -82,6 +84,8 @@ export interface RunParts {
   readonly files: KeptFiles
   readonly audience: RunObserver
   readonly shardProcesses: ShardProcesses
+  /** digest of the state that sums lead to; in a thread of its own where it is not given */
+  readonly follow?: (task: FollowTask) => Promise<Sha256>
   /** something worth a line in the log of the process */
   readonly onTrouble: (text: string) => void
   /** another coordinator owns the run now */
@@ -121,6 +125,7 @@ export class RunHost {
   readonly #server: ParameterServer
   readonly #serverWork: ServerWork
   readonly #shardCheck: ShardCheck
+  readonly #derivation: StateDerivation
   #audit: Audit | undefined
   readonly #journal: RunJournal
   readonly #outbox: Outbox<PushContext | undefined>
@@ -178,6 +183,13 @@ export class RunHost {
       clock,
       length: job.form.layout.total,
       send: (to, message) => parts.audience.send(to, named(job.id, message)),
+    })
+    this.#derivation = new StateDerivation({
+      clock,
+      job,
+      sums: this.sums,
+      stateOf: (checkpoint) => this.versions.bytesOf(checkpoint),
+      follow: parts.follow ?? ((task) => follow(task, clock)),
     })
     this.#serverWork = new ServerWork({
       server: this.#server,
@@ -391,6 +403,10 @@ export class RunHost {
         return void this.#shardCheck
           .check(effect.blocks)
           .catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
+      case 'derive-state':
+        return void this.#derivation
+          .derive(effect)
+          .then((derived) => this.feed({ type: 'state-derived', version: effect.version, derived }))
       case 'digest-checkpoint':
         return void this.#digestCheckpoint(effect).catch((error: unknown) =>
           this.#parts.onTrouble(describeError(error)),

@@ -11,7 +11,7 @@ import {
 import type { BlobStore } from '../blobs/blob-store.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import type { KeptFiles } from '../host/kept-files.ts'
-import { type RunObserver, RunHost } from '../host/run-host.ts'
+import { type RunObserver, RunHost, type RunParts } from '../host/run-host.ts'
 import type { StateStore, StoredJob } from '../journal/state-store.ts'
 import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
@@ -27,6 +27,8 @@ export interface RunsParts {
   readonly files: KeptFiles
   readonly shardProcesses: ShardProcesses
   readonly timing: Timing
+  /** as for RunHost */
+  readonly follow?: NonNullable<RunParts['follow']>
   readonly onTrouble: (text: string) => void
   /** another coordinator owns a run now, and so the folder */
   readonly onDeposed: (error: unknown) => void

@@ -5,7 +5,9 @@ import { asyncMode } from './async/async.ts'
 import { leases } from './async/leases.ts'
 import { pushNorms } from './async/push-norms.ts'
 import { ballot } from './ballot/ballot.ts'
+import { derivedStates } from './ballot/derived-state.ts'
 import { dispute } from './ballot/dispute.ts'
+import { dissent } from './ballot/dissent.ts'
 import { handover } from './ballot/handover.ts'
 import { proofs } from './ballot/proofs.ts'
 import { promises } from './ballot/restored.ts'
@@ -29,10 +31,12 @@ const ROWS = [
   quarantine,
   parking,
   membership,
+  derivedStates,
   ballot,
   promises,
   accumulator,
   checkpoints,
+  dissent,
   damagedCheckpoint,
   handover,
   stalls,

@@ -56,6 +56,8 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
     case 'checkpoint-damaged':
       forgetCheckpoint(state, entry.version)
       return
+    case 'derived': // for people: a restart derives it again
+      return
     case 'validated':
       return addResult(state, entry)
     case 'epochs':

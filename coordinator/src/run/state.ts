@@ -22,6 +22,7 @@ import type { PushWeights } from '../parameter-server/add-push.ts'
 import type { OpenSum } from './async/accumulator.ts'
 import type { AsyncPolicy } from './async/async-policy.ts'
 import type { PushNorms } from './async/push-norms.ts'
+import type { Derived, SumStep } from './ballot/derived-state.ts'
 import type { Dispute } from './ballot/dispute.ts'
 import type { ProofAsked } from './ballot/proofs.ts'
 // The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place; it
@@ -96,8 +97,10 @@ export type JournalEntry =
   | { readonly type: 'quarantine'; readonly block: BlockId }
   /** their shard is whole again */
   | { readonly type: 'restored'; readonly blocks: readonly BlockId[] }
-  /** a checkpoint that cannot be read: it is none any more */
+  /** a checkpoint that cannot be read, or that is not the state of its version: it is none any more */
   | { readonly type: 'checkpoint-damaged'; readonly version: VersionRef }
+  /** members said different states of a version: what the coordinator derived, or why votes decided; for people */
+  | ({ readonly type: 'derived'; readonly version: VersionRef } & Derived)
   | {
       readonly type: 'validated'
       readonly version: VersionRef
@@ -510,6 +513,8 @@ export type RunInput =
   | ({ readonly type: 'checkpoint-damaged' } & DamagedCheckpoint)
   /** the coordinator digested its bytes of a checkpoint */
   | { readonly type: 'checkpoint-digested'; readonly salt: Sha256; readonly digest: Sha256 }
+  /** the coordinator followed a checkpoint by the sums of the steps after it, or could not */
+  | { readonly type: 'state-derived'; readonly version: VersionRef; readonly derived: Derived }
   /** the parameter server died: what it held since its last checkpoint is gone (A4) */
   | { readonly type: 'server-lost'; readonly reason: string }
   /** another job gets the volunteers: answered by the effect `parked` */
@@ -556,6 +561,14 @@ export type Effect =
   | { readonly type: 'check-blocks'; readonly blocks: readonly BlockId[] }
   /** digest the bytes of this checkpoint with the salt, and answer with checkpoint-digested */
   | { readonly type: 'digest-checkpoint'; readonly version: VersionRef; readonly salt: Sha256 }
+  /** follow the checkpoint by the sums of these steps, from these members in turn; answer with state-derived */
+  | {
+      readonly type: 'derive-state'
+      readonly version: VersionRef
+      readonly from: Checkpoint
+      readonly steps: readonly SumStep[]
+      readonly members: readonly MemberId[]
+    }
   /** the parameter server takes over this version (A5) */
   | { readonly type: 'server-load'; readonly checkpoint: Checkpoint }
   /** the push that this decision is about joins the open sum, scaled by `damping` (A2) */

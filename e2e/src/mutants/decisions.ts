@@ -5,6 +5,7 @@ const COMMIT = 'ring commit'
 const BALLOTS = 'ballots'
 const CLAIMS = 'claims'
 const QUEUE = 'queue'
+const STATES = 'disputed states'
 const MODES = 'modes'
 
 export const DECISIONS: readonly Mutant[] = [
@@ -25,6 +26,41 @@ export const DECISIONS: readonly Mutant[] = [
         '',
       ],
     ],
+  ),
+  ...mutantsOf(
+    STATES,
+    'coordinator/src/run/ballot/derived-state.ts',
+    ['coordinator/test/run-derived-state'],
+    [
+      [
+        'R15-derived: two liars of three outvote the derived state',
+        "return truth.type === 'known' ? agreementWith(truth.digest, doubted.said) : agreementOf(doubted.said)",
+        'return agreementOf(doubted.said)',
+      ],
+      [
+        'R15-derived: a derived state that no member holds is believed',
+        'if ([...doubted.said.values()].includes(derived.digest)) return',
+        'return',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    STATES,
+    'coordinator/src/run/ballot/dissent.ts',
+    ['coordinator/test/run-derived-state'],
+    [
+      [
+        'R15-derived: a false checkpoint of two quick liars stays',
+        "if (truth.type === 'known' && truth.digest !== blob) return takeBack(transition, checkpoint, truth.digest)",
+        '',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    STATES,
+    'coordinator/src/run/ballot/handover.ts',
+    ['coordinator/test/run-derived-state', 'coordinator/test/run-agreement'],
+    [['A5: two holders that are quick are believed before the third', 'if (!isHeard) return', '']],
   ),
   ...mutantsOf(
     COMMIT,
@@ -115,8 +151,8 @@ export const DECISIONS: readonly Mutant[] = [
       ],
       [
         'drift is judged by the majority although the checkpoint is known',
-        'const isKnown = version.id === phase.target.id && blob !== undefined',
-        'const isKnown = false',
+        'if (version.id === phase.target.id && blob !== undefined &&',
+        'if (false && blob !== undefined &&',
       ],
       ['R6: a liar ends the wait for a lost version', '&& implausible(state, valid) === undefined', ''],
       [

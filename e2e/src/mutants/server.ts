@@ -16,7 +16,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     [
       ['sums are taken whatever the records say', 'record.gradDigest === digests[i]', 'digests[i] !== undefined'],
       ['more sums are asked for than members keep', 'if (steps.length > this.most) return undefined', ''],
-      ['any member may send the sums that another was asked for', 'question?.member !== member ||', ''],
+      ['any member may send the sums that another was asked for', 'one.member === member && ', ''],
     ],
   ),
   ...mutantsOf(

@@ -247,6 +247,8 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
         return this.#lookAt(effect.blocks)
       case 'parked':
         return this.#records.switchJob(this)
+      case 'derive-state':
+        return this.#notDerived(effect)
       case 'digest-checkpoint':
         return this.#digestCheckpoint(effect)
       case 'server-load':
@@ -304,6 +306,15 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
         if (replica !== undefined)
           this.decide({ type: 'checkpoint-digested', salt, digest: saltedDigestOf(replica, salt) })
       },
+    )
+  }
+
+  /** Members that disagree are settled by votes here. */
+  #notDerived({ version }: Extract<Effect, { type: 'derive-state' }>): void {
+    this.#context.agenda.later(
+      1,
+      () => `${this.name} derives no state of version ${version.v}`,
+      () => this.decide({ type: 'state-derived', version, derived: { why: 'nothing is derived here' } }),
     )
   }
 

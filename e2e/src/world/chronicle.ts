@@ -162,6 +162,7 @@ export class Chronicle {
       case 'validated':
         this.#counts.validations++
         return
+      case 'derived': // for people: it changes nothing
       case 'epochs': // no owner ends a simulated run
         return
       case 'checkpoint-damaged':

@@ -13,7 +13,7 @@ import {
   type ParameterLayout,
   type VersionContent,
 } from '@starling-grid/model'
-import { PLAN_WINDOW, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { sameVersion, type StepRecord, SUMS_KEPT, type VersionRef } from '@starling-grid/protocol'
 import type { OptimizerSpec } from '@starling-grid/shaders'
 
 export type VersionState = ReturnType<typeof decodeVersionState>
@@ -98,7 +98,7 @@ export class LocalVersion {
     this.#spare = old
     this.#version = version
     this.#reduced.push({ version, sum })
-    if (this.#reduced.length > Math.min(PLAN_WINDOW, Math.max(1, Math.floor(KEPT_BYTES / sum.byteLength))))
+    if (this.#reduced.length > Math.min(SUMS_KEPT, Math.max(1, Math.floor(KEPT_BYTES / sum.byteLength))))
       this.#reduced.shift()
   }
 

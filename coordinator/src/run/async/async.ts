@@ -1,5 +1,6 @@
 // Async mode as a phase: entering it (A5), leaving it (A6), its checkpoints (A4).
 import type { Sha256, VersionRef } from '@starling-grid/protocol'
+import { isDerived } from '../ballot/derived-state.ts'
 import { askServer, checkpointDue } from '../history/checkpoints.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { countFallback, nextMode } from '../policy/mode-policy.ts'
@@ -24,7 +25,11 @@ export function enterAsync(transition: Transition, handed: Handed | undefined): 
   if (handover)
     transition.journal(
       { type: 'commit', records: phase.records },
-      { type: 'checkpoint', ...handed, witnessed: handed.agreeing > 1 },
+      {
+        type: 'checkpoint',
+        ...handed,
+        witnessed: handed.agreeing > 1 || isDerived(state, handed.version, handed.blob),
+      },
     )
   const { reason } = nextMode(now, state.health, state.mode, state.config)
   if (state.mode !== 'async') countFallback(now, state.health, state.config.timing)

@@ -5,10 +5,11 @@ import { seedCheckpoint } from '../journal-replay.ts'
 import { exclude } from '../ring/membership.ts'
 import type { Checkpoint, RunState } from '../state.ts'
 import type { Transition } from '../transition.ts'
+import { isTrusted } from './derived-state.ts'
 
-/** The newest checkpoint that a second member vouched for; version 0 comes from the seed. */
+/** The newest checkpoint that a second member vouched for, and none doubts; version 0 comes from the seed. */
 export function lastWitnessed(state: RunState): Checkpoint {
-  return state.checkpoints.findLast(({ witnessed }) => witnessed) ?? seedCheckpoint(state.config)
+  return state.checkpoints.findLast((one) => isTrusted(state, one)) ?? seedCheckpoint(state.config)
 }
 
 /**

@@ -22,8 +22,9 @@ import type { Aspect, Transition } from '../transition.ts'
 import { differed, lastWitnessed, latecomer, namesOf } from './agreement.ts'
 import { ballotWait } from './ballot-pace.ts'
 import { highest, implausible, validClaim, validClaims } from './claims.ts'
+import { doubtersOf, isDerived, judge } from './derived-state.ts'
 import { handOver } from './handover.ts'
-import { type Agreement, agreementOf } from './majority.ts'
+import { type Agreement, agreementWith } from './majority.ts'
 import { isProven } from './proofs.ts'
 import { AHEAD, keepModesApart, mayGoAbove, nextNumbers, vouchedFor } from './restored.ts'
 import { rewind } from './rewind.ts'
@@ -31,6 +32,7 @@ import { rewind } from './rewind.ts'
 type Form = Extract<RunPhase, { type: 'form' }>
 
 export const ballot = {
+  on: { 'state-derived': reconsiderConfirm },
   hear: { state: onState, confirm: onConfirm },
   tick: ballotTick,
   memberLost: (transition, { id }) => {
@@ -46,6 +48,7 @@ function ballotTick(transition: Transition): void {
   const { state, now } = transition
   const { phase, members, config } = state
   if (phase.type === 'freeze') return transition.enqueue({ type: 'decide' })
+  if (phase.type === 'form') return reconsiderConfirm(transition)
   if (phase.type === 'lost' && now - phase.since >= config.timing.lostMs)
     return rewind(transition, 'no member came back with a newer version')
   if (phase.type === 'waiting' && members.size >= config.minVolunteers && members.size > 0)
@@ -311,23 +314,37 @@ function onConfirm(transition: Transition, member: MemberId, { version, digest }
   if (agrees(transition, phase)) start(transition, phase)
 }
 
-/**
- * CONFIRM of all is there: the checkpoint's digest is right where there is one; otherwise the members settle it among
- * them.
- */
+/** CONFIRM of all is there: the checkpoint's digest is right where there is one; otherwise all say the same. */
 function agrees(transition: Transition, phase: Form): boolean {
   const { state } = transition
-  const { version, blob } = newestCheckpoint(state)
-  const agreement = agreementOf(phase.confirmed)
-  if (agreement === undefined) return false
-  const isKnown = version.id === phase.target.id && blob !== undefined
-  const wrong = isKnown
-    ? phase.members.filter((id) => phase.confirmed.get(id) !== blob && phase.confirmed.has(id))
-    : agreement.few
-  if (wrong.length === 0) return true
-  if (isKnown || (agreement.isClear && agreement.most.length >= PROVEN_BY)) sendBack(transition, phase, wrong)
-  else undecided(transition, phase, agreement)
+  const checkpoint = newestCheckpoint(state)
+  const { version, blob } = checkpoint
+  if (version.id === phase.target.id && blob !== undefined && doubtersOf(state, checkpoint).length === 0) {
+    const { few } = agreementWith(blob, phase.confirmed)
+    if (few.length > 0) sendBack(transition, phase, few)
+    return few.length === 0
+  }
+  if (new Set(phase.confirmed.values()).size === 1) return true
+  settleConfirm(transition, phase)
   return false
+}
+
+/** Members confirm different states: the true one decides; or many against few, where it cannot be derived. */
+function settleConfirm(transition: Transition, phase: Form): void {
+  const { target, records, confirmed } = phase
+  const agreement = judge(transition, { version: target, records, said: confirmed })
+  if (agreement === undefined)
+    return transition.reason(`members confirm different states of version ${target.v}: it is derived`)
+  const isTrue = isDerived(transition.state, target, agreement.digest)
+  if (isTrue || (agreement.isClear && agreement.most.length >= PROVEN_BY)) sendBack(transition, phase, agreement.few)
+  else undecided(transition, phase, agreement)
+}
+
+/** All confirmed, and the state of the target was waited for. */
+function reconsiderConfirm(transition: Transition): void {
+  const { phase } = transition.state
+  if (phase.type !== 'form' || phase.confirmed.size < phase.members.length) return
+  if (agrees(transition, phase)) start(transition, phase)
 }
 
 /** Members that agree against others, so that no rewind is needed to tell who is right. */

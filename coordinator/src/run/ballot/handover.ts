@@ -8,7 +8,8 @@ import type { RunInput, RunPhase, RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { lastWitnessed, namesOf } from './agreement.ts'
 import type { ValidClaim } from './claims.ts'
-import { agreementOf } from './majority.ts'
+import { doubtersOf, isDerived, judge } from './derived-state.ts'
+import type { Agreement } from './majority.ts'
 import { rewind } from './rewind.ts'
 
 type Handover = Extract<RunPhase, { type: 'handover' }>
@@ -21,7 +22,7 @@ const DIGESTS_MS = 5000
 const FORMS_FOR_A_SECOND = 2
 
 export const handover = {
-  on: { 'upload-begun': onHandoverBegun, uploaded: onHandedOver },
+  on: { 'upload-begun': onHandoverBegun, uploaded: onHandedOver, 'state-derived': considerHandover },
   hear: { 'version-digest': considerHandover },
   tick: handoverTick,
   memberLost: (transition, { id, name }) => {
@@ -38,9 +39,11 @@ export const handover = {
  */
 export function handOver(transition: Transition, valid: readonly ValidClaim[], best: ValidClaim): boolean {
   const { state, now } = transition
-  const held = newestCheckpoint(state).version
+  const newest = newestCheckpoint(state)
+  const held = newest.version
   const chosen = highestHeldTwice(state, valid) ?? best
-  if (chosen.version.id === held.id || (state.config.off.has('A5') && held.v > 0)) {
+  const isSaved = chosen.version.id === held.id && doubtersOf(state, newest).length === 0
+  if (isSaved || (state.config.off.has('A5') && held.v > 0)) {
     transition.enqueue({ type: 'enter-async' })
     return true
   }
@@ -111,7 +114,7 @@ function onHandedOver(transition: Transition, upload: Extract<RunInput, { type: 
   considerHandover(transition)
 }
 
-/** The upload and another holder agree: it is taken. Others that differ are heard first. */
+/** The upload and another holder agree, and none that is here differs: it is taken. All are heard first. */
 function considerHandover(transition: Transition): void {
   const { state, now } = transition
   const { phase } = state
@@ -119,12 +122,24 @@ function considerHandover(transition: Transition): void {
   const { upload, holders } = phase
   const votes = votesOn(state, upload)
   for (const id of votes.keys()) if (!holders.includes(id)) votes.delete(id)
-  const agreement = agreementOf(votes)
-  if (agreement === undefined) return
-  const { digest, most, few, isClear } = agreement
-  const all = votes.size === holders.length || now - upload.at > DIGESTS_MS
-  if (few.length === 0 && (votes.size > 1 || isAlone(state))) return take(transition, upload, votes.size)
-  if (!all) return
+  const isHeard = holders.every((id) => votes.has(id) || !state.members.has(id)) || now - upload.at > DIGESTS_MS
+  if (!isHeard) return
+  const isOneState = new Set(votes.values()).size === 1
+  if (isOneState && (votes.size > 1 || isAlone(state))) return take(transition, upload, votes.size)
+  const agreement = judge(transition, { version: upload.version, records: phase.records, said: votes })
+  if (agreement !== undefined) settleHandover(transition, phase, upload, agreement)
+}
+
+/** The holders differ, or one alone said what it holds: its true state decides, or who were more. */
+function settleHandover(
+  transition: Transition,
+  phase: Handover,
+  upload: NonNullable<Handover['upload']>,
+  { digest, most, few, isClear }: Agreement,
+): void {
+  const { state } = transition
+  const isTrue = isDerived(state, upload.version, upload.blob)
+  if (few.length === 0 && isTrue) return take(transition, upload, most.length)
   if (few.length === 0) return nextSource(transition, phase, 'no other holder said what it holds')
   transition.note(
     'refusal',

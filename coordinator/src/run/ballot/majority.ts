@@ -2,13 +2,20 @@
 import type { MemberId, Sha256 } from '@starling-grid/protocol'
 
 export interface Agreement {
-  /** what the largest group says */
+  /** what the largest group says, or what is right */
   readonly digest: Sha256
   readonly most: readonly MemberId[]
   /** all that say something else */
   readonly few: readonly MemberId[]
   /** the largest group is larger than every other */
   readonly isClear: boolean
+}
+
+/** Who says what is known to be right, and who does not. */
+export function agreementWith(digest: Sha256, said: ReadonlyMap<MemberId, Sha256>): Agreement {
+  const most = [...said].flatMap(([member, one]) => (one === digest ? [member] : []))
+  const few = [...said.keys()].filter((member) => !most.includes(member))
+  return { digest, most, few, isClear: true }
 }
 
 /** undefined: nothing was said. */

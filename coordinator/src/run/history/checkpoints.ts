@@ -1,7 +1,8 @@
 // When a version becomes durable: asked of one member in turn, believed when another member's digest agrees (R15).
 import type { MemberId, MessageFrom, Sha256, VersionRef } from '@starling-grid/protocol'
 import { differed, latecomer, namesOf } from '../ballot/agreement.ts'
-import { type Agreement, agreementOf } from '../ballot/majority.ts'
+import { forgetSaid, isDerived, judge } from '../ballot/derived-state.ts'
+import { agreementOf } from '../ballot/majority.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { trainingIsOver } from '../queue/scheduler.ts'
 import { exclude } from '../ring/membership.ts'
@@ -107,6 +108,7 @@ export function askForHead(transition: Transition): void {
 /** Not a checkpoint yet, and within its time: until its version is on the chain only the ring's own deadlines count. */
 function isUnderWay({ state, now }: Transition, asked: CheckpointAsked): boolean {
   if (asked.failed || asked.v <= newestCheckpoint(state).version.v) return false
+  if (asked.v === state.derivedStates.underWay?.version.v) return true
   if (asked.begunAt !== undefined) return now - asked.begunAt < uploadMsOf(state, asked.uploader)
   return asked.committedAt === undefined || now - asked.committedAt < beginMs(state)
 }
@@ -200,7 +202,6 @@ function onVersionDigest(
   if (!mayVouch(state, member)) return
   state.digests.get(version.v)?.set(member, { version, digest })
   considerUpload(transition)
-  dissented(transition, member, { version, digest })
 }
 
 function mayVouch({ phase }: RunState, member: MemberId): boolean {
@@ -238,7 +239,7 @@ function considerUpload(transition: Transition): void {
   const silent = members.filter((id) => !votes.has(id)).length
   const waited = now - upload.at
   if (agreement.few.length > 0)
-    return silent > 0 && waited < DIGESTS_MS ? undefined : settleUpload(transition, upload, agreement)
+    return silent > 0 && waited < DIGESTS_MS ? undefined : settleUpload(transition, upload, votes)
   const witnesses = votes.size - 1
   const isLast = trainingIsOver(state) && waited < LAST_DIGESTS_MS
   const needed = isLast ? members.length - 1 : Math.min(1, members.length - 1)
@@ -249,18 +250,28 @@ function forget(state: RunState): void {
   state.provisional = undefined
 }
 
+/** Another member is asked at once. */
+function dropUpload(state: RunState): void {
+  forget(state)
+  if (state.checkpointAsked !== undefined) state.checkpointAsked.failed = true
+}
+
 /**
- * The few are named and left out, never the honest uploader; of two sides as strong the coordinator cannot tell which
- * is right.
+ * Those that do not hold the state are named and left out, never the honest uploader. Of two sides as strong, where the
+ * state cannot be derived, the coordinator cannot tell which is right.
  */
-function settleUpload(transition: Transition, upload: Provisional, { digest, most, few, isClear }: Agreement): void {
+function settleUpload(transition: Transition, upload: Provisional, said: ReadonlyMap<MemberId, Sha256>): void {
   const { state } = transition
+  const agreement = judge(transition, { version: upload.version, said })
+  if (agreement === undefined) return
+  const { digest, most, few, isClear } = agreement
   const what = `state of version ${upload.version.v}`
+  forgetSaid(state, upload.version, few)
   if (!isClear) return tiedUpload(transition, [...most, ...few], what)
-  transition.note('refusal', `${namesOf(state, few)} held another ${what} than the other ${most.length}`)
+  transition.note('refusal', `${namesOf(state, few)} held another ${what} than ${namesOf(state, most)}`)
   differed(transition, few, { what, leaveOut: true })
   if (digest === upload.blob) accept(transition, { agreeing: most.length, members: most.length + few.length })
-  else forget(state)
+  else dropUpload(state)
   transition.enqueue({ type: 'ballot', reason: `${few.length} member(s) held another ${what}`, trouble: false })
 }
 
@@ -270,8 +281,7 @@ function settleUpload(transition: Transition, upload: Provisional, { digest, mos
  */
 function tiedUpload(transition: Transition, all: readonly MemberId[], what: string): void {
   const { state } = transition
-  forget(state)
-  if (state.checkpointAsked !== undefined) state.checkpointAsked.failed = true
+  dropUpload(state)
   transition.note('refusal', `${namesOf(state, all)} hold a different ${what}, and it cannot be told whose is right`)
   const again = all.filter((id) => (state.members.get(id)?.differed ?? 0) > 0)
   const last = again.length > 1 ? latecomer(state, again) : undefined
@@ -283,33 +293,17 @@ function tiedUpload(transition: Transition, all: readonly MemberId[], what: stri
   transition.enqueue({ type: 'ballot', reason: `members hold a different ${what}`, trouble: true })
 }
 
-/** After two members agreed: a member that says something else, alone against them. */
-function dissented(
-  transition: Transition,
-  member: MemberId,
-  { version, digest }: { readonly version: VersionRef; readonly digest: Sha256 },
-): void {
-  const { state } = transition
-  const checkpoint = state.checkpoints.findLast((one) => one.version.id === version.id)
-  if (checkpoint?.blob === undefined || !checkpoint.witnessed || checkpoint.blob === digest) return
-  const said = [...(state.digests.get(version.v)?.values() ?? [])].filter((one) => one.version.id === version.id)
-  if (said.filter((one) => one.digest !== checkpoint.blob).length >= checkpoint.agreeing) return
-  const what = `state of version ${version.v}`
-  transition.note('refusal', `${namesOf(state, [member])} held another ${what} than ${checkpoint.agreeing} others`)
-  differed(transition, [member], { what, leaveOut: true })
-  transition.enqueue({ type: 'ballot', reason: `a member held another ${what}`, trouble: false })
-}
-
 function accept(transition: Transition, support: { readonly agreeing: number; readonly members: number }): void {
   const { provisional } = transition.state
   if (provisional === undefined) return
-  const { version, blob, bytes } = provisional
-  const witnessed = support.agreeing > 1
+  const { version, blob, bytes, from } = provisional
+  const witnessed = support.agreeing > 1 || isDerived(transition.state, version, blob)
   transition.journal({ type: 'checkpoint', version, blob, bytes, witnessed, ...support })
   transition.note(
     'checkpoint',
     `checkpoint of version ${version.v}${witnessed ? ', confirmed by a second member' : ''}`,
   )
+  transition.state.digests.get(version.v)?.set(from, { version, digest: blob }) // others may say another yet
   forget(transition.state)
   transition.enqueue({ type: 'advance' })
 }

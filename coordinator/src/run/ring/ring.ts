@@ -227,6 +227,7 @@ function onLinkRestored(transition: Transition, member: MemberId, { peer }: Mess
 function formTimedOut(transition: Transition, phase: Form): void {
   const { state, now } = transition
   const { formMs, newcomerMs } = state.config.timing
+  if (phase.confirmed.size === phase.members.length) return // the state of the target is derived (R15-derived)
   const late = phase.members.filter((id) => !phase.confirmed.has(id))
   const isNewcomer = (id: MemberId): boolean => (state.members.get(id)?.stepsHeld ?? 0) === 0
   const onlyNewcomers = late.length > 0 && late.every(isNewcomer) && !phase.members.every(isNewcomer)
