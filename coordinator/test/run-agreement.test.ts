@@ -324,3 +324,25 @@ test('an upload of a large model that began is waited for', () => {
   desk.wait(100_000)
   assert.equal(desk.phase, 'freeze')
 })
+
+test('steps that one member brings back after a rewind are in what the parameter server takes over (A5)', () => {
+  const desk = new Desk({ minVolunteers: 1, mode: 'auto', blocks: 6, batchBlocks: 1, epochs: 2 })
+  desk.join('a', 'b', 'c')
+  desk.run('a', 'b', 'c')
+  desk.step(1)
+  desk.checkpoint()
+  desk.step(2)
+  const last = desk.state.chain.record(2) ?? assert.fail()
+  for (const name of ['a', 'b', 'c']) desk.lose(name)
+  desk.wait(desk.state.config.timing.lostMs)
+  const { head } = desk.state.chain
+  assert.equal(head.v, 1)
+  desk.state.health.consecutiveAborts = 100
+  desk.join('d', 'e', 'f')
+  desk.answer('d', [], head)
+  desk.answer('e', [], head)
+  desk.answer('f', [last], head)
+  const loaded = desk.effects.flatMap((effect) => (effect.type === 'server-load' ? [effect.checkpoint.version.v] : []))
+  assert.deepEqual([desk.state.chain.head.v, loaded], [2, []])
+  assert.equal(desk.phase, 'form', 'a ring makes a second holder of it first')
+})

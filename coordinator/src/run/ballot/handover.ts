@@ -76,9 +76,13 @@ function isAlone({ members }: RunState): boolean {
   return members.size <= 1
 }
 
-/** A step that one member alone holds is not committed (R8, R11): others may go on without it. */
-function highestHeldTwice(state: RunState, valid: readonly ValidClaim[]): ValidClaim | undefined {
+/**
+ * A step that one member alone holds is not committed (R8, R11): others may go on without it. What a member revived is
+ * committed by now, and no earlier version will do (A5).
+ */
+function highestHeldTwice(state: RunState, claims: readonly ValidClaim[]): ValidClaim | undefined {
   const known = newestCheckpoint(state).version.id
+  const valid = claims.filter(({ version }) => version.v >= state.chain.head.v)
   const vouched = valid.filter(
     ({ version }) => version.id === known || valid.filter((claim) => claim.version.id === version.id).length > 1,
   )
