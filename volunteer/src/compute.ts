@@ -1,5 +1,5 @@
 // The executor, used by one task at a time: loads the parameters that a task names, measures speed.
-import type { Clock, VersionRef } from '@starling-grid/protocol'
+import { type Clock, SerialQueue, type VersionRef } from '@starling-grid/protocol'
 import { allFinite } from './floats.ts'
 import { GradientBuffers, type GradientLease } from './gradient-buffers.ts'
 import type { Batch, BatchSums, EarlyRanges, Executor } from './graph/executor.ts'
@@ -33,7 +33,7 @@ export class Compute {
   readonly #held: LocalVersion
   readonly #clock: Clock
   #loaded: string | undefined
-  #queue: Promise<unknown> = Promise.resolve()
+  readonly #queue = new SerialQueue()
   /** compute only, a moving average */
   samplesPerSecond = 0
   samplesComputed = 0
@@ -50,7 +50,7 @@ export class Compute {
    * (R3).
    */
   heldGradient(lease: GradientLease, batch: Batch, early?: EarlyRanges): Promise<Computed | undefined> {
-    return this.#alone(() =>
+    return this.#queue.run(() =>
       lease.use((into) => {
         const { version, parameters } = this.#held
         if (version === undefined) throw new Error('internal: computing without a version')
@@ -61,14 +61,14 @@ export class Compute {
 
   /** Gradient with parameters that were pulled (async mode). Undefined: the lease ended before. */
   pulledGradient(lease: GradientLease, from: NamedParameters, batch: Batch): Promise<Computed | undefined> {
-    return this.#alone(() => lease.use((into) => this.#gradient(from, batch, { into })))
+    return this.#queue.run(() => lease.use((into) => this.#gradient(from, batch, { into })))
   }
 
   /**
    * Gradient with parameters that no version names (inner steps of a local round). Undefined: the lease ended before.
    */
   localGradient(lease: GradientLease, parameters: Float32Array, batch: Batch): Promise<Computed | undefined> {
-    return this.#alone(() =>
+    return this.#queue.run(() =>
       lease.use((into) => {
         this.#loaded = undefined
         this.executor.loadParameters(parameters)
@@ -78,7 +78,7 @@ export class Compute {
   }
 
   evaluate(from: NamedParameters, batch: Batch): Promise<BatchSums> {
-    return this.#alone(async () => {
+    return this.#queue.run(async () => {
       this.#load(from)
       return this.executor.evaluate(batch)
     })
@@ -123,12 +123,6 @@ export class Compute {
     this.samplesPerSecond =
       this.samplesPerSecond === 0 ? now : (1 - NEWEST_WEIGHT) * this.samplesPerSecond + NEWEST_WEIGHT * now
     this.samplesComputed += samples
-  }
-
-  #alone<T>(task: () => Promise<T>): Promise<T> {
-    const done = this.#queue.then(task)
-    this.#queue = done.catch(() => undefined)
-    return done
   }
 }
 

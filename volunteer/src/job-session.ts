@@ -35,7 +35,7 @@ import type { CoordinatorHttp } from './coordinator-http.ts'
 import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
-import { isRunOrder, GenerationRunner } from './generation/generation-runner.ts'
+import { GenerationRunner } from './generation/generation-runner.ts'
 import type { VolunteerHost } from './host.ts'
 import type { PeerLink, PeerNetwork } from './link/peer-link.ts'
 import type { openLocalRounds } from './local/local-round.ts'
@@ -65,6 +65,9 @@ export interface JobSessionParts {
 
 /** Room for names and shapes beside the parameters. */
 const HEADER_BYTES = 1024 * 1024
+
+/** What a volunteer takes itself: before it has a job, or about which. */
+type BeforeJob = 'challenge' | 'welcome' | 'refused' | 'ice-servers' | 'job' | 'wait' | 'finished'
 
 /** Orders that end what is under way: the others belong to a generation that goes on. */
 const ENDS_WORK: ReadonlySet<string> = new Set<ControlMessage['type']>([
@@ -290,13 +293,10 @@ export class JobSession {
   }
 
   /** The coordinator says something about the run. */
-  heard(
-    message: Exclude<ToVolunteer, { type: 'welcome' | 'refused' | 'ice-servers' | 'job' | 'wait' | 'finished' }>,
-  ): void {
+  heard(message: Exclude<ToVolunteer, { type: BeforeJob }>): void {
     if (message.type === 'validate') return void this.#validate(message).catch(this.#failed)
     if (message.type === 'grant') return this.#granted(message)
-    if (message.type === 'sums-request') return void this.ring.sendSums(message.versions)
-    if (!isRunOrder(message)) return
+    if (message.type === 'sums-request') return this.ring.sendSums(message.versions)
     if (ENDS_WORK.has(message.type)) this.#rest()
     this.ring.order(message)
   }

@@ -1,7 +1,7 @@
 // Runs a graph with the plain TypeScript references: slow, exact enough to be the truth for GPUs, and present
 // everywhere.
 
-import { type Clock, systemClock } from '@starling-grid/protocol'
+import { type Clock, SerialQueue, systemClock } from '@starling-grid/protocol'
 import { runReference, type KernelCall } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import type { Graph } from '../graph/build.ts'
@@ -22,7 +22,8 @@ export class ReferenceRunner implements GraphRunner {
   readonly #gradient: Float32Array
   /** storage → elements; parameters are views into the flat vectors */
   readonly #arrays = new Map<number, Values>()
-  #turn: Promise<unknown> = Promise.resolve()
+  /** work waits for its turn, as on a device queue */
+  readonly #queue = new SerialQueue()
 
   constructor(graph: Graph, capacity = REFERENCE_MICRO_BATCH, clock: Clock = systemClock) {
     this.graph = graph
@@ -34,23 +35,16 @@ export class ReferenceRunner implements GraphRunner {
 
   loadParameters(flat: Float32Array): void {
     const copy = flat.slice()
-    this.#enqueue(() => this.#parameters.set(copy))
+    this.#queue.run(() => this.#parameters.set(copy))
   }
 
   run(request: RunRequest): Promise<Float32Array[]> {
-    this.#enqueue(() => this.#yieldToEventLoop())
-    return this.#enqueue(() => this.#runNow(request))
+    this.#queue.run(() => this.#yieldToEventLoop())
+    return this.#queue.run(() => this.#runNow(request))
   }
 
   destroy(): void {
     this.#arrays.clear()
-  }
-
-  /** Work waits for its turn, as on a device queue. */
-  #enqueue<T>(task: () => T | Promise<T>): Promise<T> {
-    const done = this.#turn.then(task)
-    this.#turn = done.catch(() => undefined)
-    return done
   }
 
   async #runNow(request: RunRequest): Promise<Float32Array[]> {

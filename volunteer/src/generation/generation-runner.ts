@@ -13,6 +13,7 @@ import {
   type MessageTo,
   saltedDigest,
   sameVersion,
+  SerialQueue,
   type ToCoordinator,
   type VersionRef,
   type Clock,
@@ -91,7 +92,8 @@ export class GenerationRunner {
   readonly #server: StateServer
   /** samples that this member put into steps that it then held */
   samplesHeld = 0
-  #uploading: Promise<unknown> = Promise.resolve()
+  /** of whole states and sums: two at once would share one line */
+  readonly #uploads = new SerialQueue()
 
   constructor(parts: GenerationRunnerParts) {
     this.#parts = parts
@@ -181,7 +183,7 @@ export class GenerationRunner {
       case 'prove':
         return void this.#prove(effect.order).catch(this.#parts.onFatal)
       case 'upload':
-        return void this.#upload(effect.version)
+        return this.#upload(effect.version)
       case 'report-digest':
         return void this.#reportDigest(effect).catch(this.#parts.onFatal)
       default:
@@ -273,26 +275,21 @@ export class GenerationRunner {
     this.#parts.send({ type: 'version-digest', fence, generation, version, digest: await sha256Of(this.#encoded()) })
   }
 
-  /**
-   * One whole state at a time: two would share one line. When the first is gone, a ring that goes on holds another
-   * version.
-   */
-  async #upload(version: VersionRef): Promise<void> {
-    await this.#uploading
-    if (this.#parts.held.version?.id !== version.id) return
-    // another member is asked in turn
-    this.#uploading = this.#parts.upload(version, this.#encoded()).catch(() => undefined)
+  /** When an earlier upload is gone, a ring that goes on holds another version. */
+  #upload(version: VersionRef): void {
+    const { held, upload } = this.#parts
+    const next = () => (held.version?.id === version.id ? upload(version, this.#encoded()) : undefined)
+    this.#uploads.run(next).catch(() => undefined) // another member is asked in turn
   }
 
-  /** Of committed steps, while they are kept; nothing when one of them is not. After what is under way on the line. */
-  async sendSums(versions: readonly VersionRef[]): Promise<void> {
-    await this.#uploading
+  /** Of committed steps, while they are kept; nothing when one of them is not. */
+  sendSums(versions: readonly VersionRef[]): void {
+    const { held, uploadSums } = this.#parts
     const last = versions.at(-1)
-    const sums = versions.flatMap((version) => this.#parts.held.reduced(version) ?? [])
     if (last === undefined) return
-    const bytes = joined(sums.length === versions.length ? sums : [])
-    // another member is asked in turn
-    this.#uploading = this.#parts.uploadSums(last, bytes).catch(() => undefined)
+    const sums = (): Float32Array[] => versions.flatMap((version) => held.reduced(version) ?? [])
+    const whole = (): Uint8Array => joined(sums().length === versions.length ? sums() : [])
+    this.#uploads.run(() => uploadSums(last, whole())).catch(() => undefined) // another member is asked in turn
   }
 
   #encoded(): Uint8Array {
@@ -387,30 +384,3 @@ function joined(sums: readonly Float32Array[]): Uint8Array {
   }
   return whole
 }
-
-/** Which messages of the coordinator are for the ring. */
-export function isRunOrder(message: { readonly type: string }): message is ControlMessage {
-  return ORDERS.has(message.type)
-}
-const ORDERS: ReadonlySet<string> = new Set<ControlMessage['type']>([
-  'freeze',
-  'form',
-  'start',
-  'plan',
-  'hold',
-  'inquire',
-  'release',
-  'moved',
-  'off-ring',
-  'off-ring-take',
-  'until',
-  'ack',
-  'checkpoint-at',
-  'copy-at',
-  'meet',
-  'prove',
-  'prefetch',
-  'follow',
-  'upload-request',
-  'async',
-])

@@ -1,7 +1,6 @@
 // Runs a graph on a WebGPU device: per run, or piece of the gradient that is wanted early, one command buffer, one
 // compute pass and one submit, and nothing created.
-
-import type { Precision } from '@starling-grid/protocol'
+import { type Precision, SerialQueue } from '@starling-grid/protocol'
 import type { AdapterTraits } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
@@ -159,7 +158,7 @@ export class GpuRunner implements GraphRunner {
   readonly #encoding: GradientEncodersParts
   #encoders: GradientEncoders | undefined
   /** runs submit in the order in which they were asked for */
-  #turn: Promise<unknown> = Promise.resolve()
+  readonly #tasks = new SerialQueue()
   /** tasks that wait for their turn */
   #waiting = 0
 
@@ -205,13 +204,9 @@ export class GpuRunner implements GraphRunner {
 
   #inTurn<T>(task: () => Promise<T>): Promise<T> {
     this.#waiting++
-    const done = this.#turn.then(task)
-    this.#turn = done
-      .catch(() => undefined)
-      .then(() => {
-        this.#waiting--
-      })
-    return done
+    return this.#tasks.run(task).finally(() => {
+      this.#waiting--
+    })
   }
 
   /** Few jobs encode: pages load how when one does. */

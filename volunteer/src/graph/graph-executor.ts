@@ -1,5 +1,5 @@
 // The Executor over any GraphRunner: cuts batches into micro-batches, adds up their sums. Independent of devices.
-
+import { SerialQueue } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
 import { checkBatch, checkInput, countTargets, microBatches, piecesOf } from './batches.ts'
 import type { Graph, GraphPart } from './build.ts'
@@ -13,7 +13,7 @@ const EVALUATE: readonly GraphPart[] = ['evaluation', 'loss']
 
 export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription): Executor {
   const { graph } = runner
-  const inTurn = turns()
+  const queue = new SerialQueue() // two batches at once would mix their gradients
   const scaling = { now: FIRST_SCALE }
   return {
     adapter,
@@ -27,7 +27,7 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
         throw new Error(`internal: the gradient has ${graph.parameterCount} elements, not ${into.length}`)
       checkBatch(graph, batch)
       if (batch.samples === 0) into.fill(0)
-      return inTurn(() =>
+      return queue.run(() =>
         runner.precision === 'f32'
           ? gradientOf(runner, batch, { into, lossScale: 1, early })
           : scaledGradient(runner, batch, { into, scaling }),
@@ -35,13 +35,13 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
     },
     async evaluate(batch) {
       checkBatch(graph, batch)
-      return inTurn(() =>
+      return queue.run(() =>
         sumOver(runner, batch, microBatches(batch.samples, runner.capacity), () => ({ parts: EVALUATE })),
       )
     },
     async predict(x, samples) {
       checkInput(graph, x, samples)
-      return inTurn(() => predict(runner, x, samples))
+      return queue.run(() => predict(runner, x, samples))
     },
     destroy: () => runner.destroy(),
   }
@@ -144,14 +144,4 @@ async function predict(runner: GraphRunner, x: Batch['x'], samples: number): Pro
 
 function slice(values: Batch['x'], start: number, count: number, size: number): Batch['x'] {
   return values.subarray(start * size, (start + count) * size)
-}
-
-/** Runs tasks one after another: two batches at once would mix their gradients. */
-function turns(): <T>(task: () => Promise<T>) => Promise<T> {
-  let last: Promise<unknown> = Promise.resolve()
-  return (task) => {
-    const next = last.then(task, task)
-    last = next.catch(() => undefined)
-    return next
-  }
 }

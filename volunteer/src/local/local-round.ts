@@ -4,7 +4,7 @@
 // in no version. In jobs with fragments the difference leaves piece by piece (fragment-stream.ts), and the private copy
 // lives on, too.
 import { meanOfStep, nextVersion, type UpdateRule, type VersionContent } from '@starling-grid/model'
-import type { BlockId, Consumed, StepRecord, VersionRef } from '@starling-grid/protocol'
+import { type BlockId, type Consumed, SerialQueue, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { createOptimizerState } from '@starling-grid/shaders'
 import { onAbort } from '../abort.ts'
 import type { Compute } from '../compute.ts'
@@ -81,7 +81,7 @@ export class LocalRounds {
    */
   #lease: GradientLease | undefined
   #releaseLease: () => void = () => undefined
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #queue = new SerialQueue()
   /** the version that holds what left of the private copy */
   #takesOver: VersionRef | undefined
 
@@ -127,9 +127,7 @@ export class LocalRounds {
   /** Σ targets · (base − local) into `contribution`. Undefined when the generation ended before. */
   run(order: RoundOrder): Promise<RoundResult | undefined> {
     // A round that was cut short may still have a step under way.
-    const done = this.#last.then(() => this.#run(order))
-    this.#last = done.catch(() => undefined)
-    return done
+    return this.#queue.run(() => this.#run(order))
   }
 
   async #run(order: RoundOrder): Promise<RoundResult | undefined> {
