@@ -4,16 +4,14 @@
 import { initialParameters, mlp, parameterCount } from '@starling-grid/model'
 import { newMemberId, random32 } from '@starling-grid/protocol'
 import {
-  type Batch,
   type Communicator,
   createReferenceExecutor,
-  type Encoding,
   type Executor,
-  MemoryGrid,
   networkMesh,
   openCommunicator,
-  swapped,
 } from '@starling-grid/volunteer'
+import { type Encoding, swapped } from '@starling-grid/volunteer/collectives'
+import { type Batch, MemoryGrid } from '@starling-grid/volunteer/testing'
 import { encodeBeforeReadback } from './encode-before-readback.ts'
 import { type EncodingName, startEncoding } from './encodings.ts'
 import { slowest, startProcesses } from './rank-orders.ts'

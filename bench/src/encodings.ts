@@ -1,5 +1,5 @@
 // The encodings that are measured, by name.
-import { type Encoding, squareShape, startFeedback, startPowerSgd } from '@starling-grid/volunteer'
+import { type Encoding, squareShape, startFeedback, startPowerSgd } from '@starling-grid/volunteer/collectives'
 
 export type EncodingName = 'f32' | 'f16' | 'int8' | 'top-k 1 %' | 'PowerSGD r2'
 

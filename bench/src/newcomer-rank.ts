@@ -10,7 +10,8 @@ import {
   versionId,
   systemClock,
 } from '@starling-grid/protocol'
-import { LinkSet, networkMesh, StateFetch, StateServer, type Wanted } from '@starling-grid/volunteer'
+import { networkMesh } from '@starling-grid/volunteer'
+import { LinkSet, StateFetch, StateServer, type Wanted } from '@starling-grid/volunteer/testing'
 import { rawMembers } from './rank.ts'
 
 export interface NewcomerOrder {

@@ -12,19 +12,16 @@ import {
   versionId,
   systemClock,
 } from '@starling-grid/protocol'
+import { bytesOf, Compute, LocalVersion, sha256Of } from '@starling-grid/volunteer'
 import {
   type Addressed,
-  bytesOf,
-  Compute,
   type EarlyRanges,
   gradientBuckets,
-  LocalVersion,
   LinkSet,
-  sha256Of,
   StateFetch,
   StateServer,
   StepReduces,
-} from '@starling-grid/volunteer'
+} from '@starling-grid/volunteer/testing'
 import { type NewcomerRingAnswer, type NewcomerRingOrder, STATE_BYTES } from './newcomer-ring-task.ts'
 import { batchFor, MODEL, OPTIMIZER } from './overlap-task.ts'
 import { timedExecutor } from './timed-executor.ts'

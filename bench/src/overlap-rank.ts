@@ -11,20 +11,15 @@ import {
   versionId,
   systemClock,
 } from '@starling-grid/protocol'
+import { bytesOf, Compute, createGpuExecutor, type Executor, LocalVersion, sha256Of } from '@starling-grid/volunteer'
 import {
   type Addressed,
-  bytesOf,
-  Compute,
-  createGpuExecutor,
   type EarlyRanges,
-  type Executor,
   gradientBuckets,
-  LocalVersion,
   LinkSet,
-  sha256Of,
+  slowNetwork,
   StepReduces,
-} from '@starling-grid/volunteer'
-import { slowNetwork } from '@starling-grid/volunteer/testing'
+} from '@starling-grid/volunteer/testing'
 import {
   batchFor,
   LINK_BYTES_PER_MS,

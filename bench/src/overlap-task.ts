@@ -1,7 +1,7 @@
 // What the members of the overlap benchmark compute, and their messages to and from their parent.
 import { gpt } from '@starling-grid/model'
 import { random32 } from '@starling-grid/protocol'
-import type { Batch } from '@starling-grid/volunteer'
+import type { Batch } from '@starling-grid/volunteer/testing'
 
 const VOCAB = 65
 const CONTEXT = 64

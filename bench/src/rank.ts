@@ -1,7 +1,8 @@
 // One rank of the all-reduce benchmarks, in a process or in a tab: reduces, or moves as many bytes over links of its
 // own without looking at them. Independent of the process that gives it orders.
 import { checksum, FRAME_HEADER_BYTES, type MemberId } from '@starling-grid/protocol'
-import { CHUNK_BYTES, type Communicator, type Encoding, type Mesh, type PeerLink } from '@starling-grid/volunteer'
+import type { Communicator, PeerLink } from '@starling-grid/volunteer'
+import { CHUNK_BYTES, type Encoding, type Mesh } from '@starling-grid/volunteer/collectives'
 import { type EncodingName, startEncoding } from './encodings.ts'
 
 export interface RankCommand {

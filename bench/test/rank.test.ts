@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { type MemberId, newMemberId } from '@starling-grid/protocol'
-import { type Communicator, MemoryGrid, networkMesh, openCommunicator } from '@starling-grid/volunteer'
+import { type Communicator, networkMesh, openCommunicator } from '@starling-grid/volunteer'
+import { MemoryGrid } from '@starling-grid/volunteer/testing'
 import { type Rank, type RankCommand, rawMembers, startRank } from '../src/rank.ts'
 
 const SIZE = 3

@@ -35,3 +35,16 @@ test('a private member of a class is a #name, which JavaScript keeps private; co
     [],
   )
 })
+
+/** Names that other packages may take from a volunteer; what tests take comes from its `testing`, `member` and `collectives`. */
+const MOST_OF_VOLUNTEER = 60
+
+test('the public face of the volunteer package is a list of at most 60 names', () => {
+  const face = readFileSync(join(ROOT, 'volunteer/src/index.ts'), 'utf8')
+  assert.doesNotMatch(face, /export \*/)
+  const names = [...face.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(([, list = '']) =>
+    list.match(/\w+(?=,|\s*$)/g),
+  )
+  assert.ok(names.includes('createVolunteer'))
+  assert.ok(names.length <= MOST_OF_VOLUNTEER, `${names.length} names`)
+})

@@ -9,11 +9,10 @@ import {
   createGpuExecutor,
   createGpuRunner,
   createReferenceExecutor,
-  forceVariant,
   ReferenceRunner,
   traitsOf,
-  type Batch,
 } from '@starling-grid/volunteer'
+import { forceVariant, type Batch } from '@starling-grid/volunteer/testing'
 import { expectClose, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'

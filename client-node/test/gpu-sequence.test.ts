@@ -10,10 +10,8 @@ import {
   createGpuRunner,
   createReferenceExecutor,
   ReferenceRunner,
-  type Batch,
-  type Graph,
-  type GraphRunner,
 } from '@starling-grid/volunteer'
+import type { Batch, Graph, GraphRunner } from '@starling-grid/volunteer/testing'
 import { expectClose, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'

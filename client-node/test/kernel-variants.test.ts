@@ -5,13 +5,8 @@ import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
 import { initialParameters, parameterCount, parseModelSpec, type ModelSpec } from '@starling-grid/model'
 import { candidatesFor, type KernelCall, type KernelFamily } from '@starling-grid/shaders'
-import {
-  buildGraph,
-  createGpuExecutor,
-  createReferenceExecutor,
-  forceVariant,
-  traitsOf,
-} from '@starling-grid/volunteer'
+import { buildGraph, createGpuExecutor, createReferenceExecutor, traitsOf } from '@starling-grid/volunteer'
+import { forceVariant } from '@starling-grid/volunteer/testing'
 import { expectClose, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'

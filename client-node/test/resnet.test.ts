@@ -12,7 +12,8 @@ import {
   resnet,
   type ModelSpec,
 } from '@starling-grid/model'
-import { createGpuExecutor, createReferenceExecutor, type Batch, type Executor } from '@starling-grid/volunteer'
+import { createGpuExecutor, createReferenceExecutor, type Executor } from '@starling-grid/volunteer'
+import type { Batch } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
 

@@ -16,7 +16,8 @@ import {
   sessionProtocols,
   systemClock,
 } from '@starling-grid/protocol'
-import { openRelayLink, type PeerLink } from '@starling-grid/volunteer'
+import type { PeerLink } from '@starling-grid/volunteer'
+import { openRelayLink } from '@starling-grid/volunteer/testing'
 import { farEndOf, peerLinkCases } from '@starling-grid/volunteer/testing'
 import Fastify from 'fastify'
 import { WebSocket } from 'ws'

@@ -3,13 +3,12 @@
 import { GridError, LINK_OPEN_MS, memberId, type MemberId } from '@starling-grid/protocol'
 import {
   openPeerJsNetwork,
-  type PeerJsClient,
   type PeerJsPlatform,
   type PeerLink,
   type PeerNetwork,
-  type RtcConnection,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
+import type { PeerJsClient, RtcConnection } from '@starling-grid/volunteer/testing'
 import { wrapLinks } from './frame-faults.ts'
 
 /** What a test tells a volunteer that was started with the fault `partition`. */

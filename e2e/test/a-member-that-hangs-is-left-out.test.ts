@@ -8,7 +8,8 @@ import { describe, test } from 'node:test'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { createCoordinator } from '@starling-grid/coordinator'
 import type { Exchange, Sha256 } from '@starling-grid/protocol'
-import { createVolunteer, MemoryGrid, type Volunteer, type VolunteerHost } from '@starling-grid/volunteer'
+import { createVolunteer, type VolunteerHost } from '@starling-grid/volunteer'
+import { MemoryGrid, type Volunteer } from '@starling-grid/volunteer/testing'
 import { QUICK, smallJob } from './small-job.ts'
 
 /** Gradients that the faulty executor computes before it never returns again: two are the measurement of speed. */

@@ -9,14 +9,8 @@ import { createNodeHost } from '@starling-grid/client-node/host'
 import { openShardCache } from '@starling-grid/client-web/shard-cache'
 import { type Coordinator, createCoordinator } from '@starling-grid/coordinator'
 import { allRecords, jobId, type JobSpec, pathTo, ROUTES, type RunView, systemClock } from '@starling-grid/protocol'
-import {
-  createVolunteer,
-  KeptState,
-  MemoryGrid,
-  type ShardCache,
-  type Volunteer,
-  type VolunteerHost,
-} from '@starling-grid/volunteer'
+import { createVolunteer, type ShardCache, type VolunteerHost } from '@starling-grid/volunteer'
+import { KeptState, MemoryGrid, type Volunteer } from '@starling-grid/volunteer/testing'
 
 const TOKEN = 'the-owner-token-of-tests'
 /** Production's but for the wait of the restart; a rewind would come only after the 60 s of T_lost. */

@@ -1,6 +1,6 @@
 // One rank of a group as a process of its own: runs cases of the suite, and long operations, when its parent says so.
 import { joinLocalGroup, leaveLocalGroup } from '@starling-grid/client-node'
-import { RankFailure } from '@starling-grid/volunteer'
+import { RankFailure } from '@starling-grid/volunteer/collectives'
 import { communicatorCases } from '@starling-grid/volunteer/testing'
 
 /** What the parent says; each gets one GroupAnswer. */

@@ -9,15 +9,8 @@ import {
   type MemberId,
   systemClock,
 } from '@starling-grid/protocol'
-import {
-  type Addressed,
-  openRelayLink,
-  RingReduce,
-  type PeerLink,
-  type PeerNetwork,
-  type RelaySocket,
-  type SignallingAccess,
-} from '@starling-grid/volunteer'
+import type { PeerLink, PeerNetwork, RelaySocket, SignallingAccess } from '@starling-grid/volunteer'
+import { type Addressed, openRelayLink, RingReduce } from '@starling-grid/volunteer/testing'
 import {
   answerFarEnd,
   farEndOf,

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { type Coordinator, createCoordinator } from '@starling-grid/coordinator'
 import { encode, ERROR_CODES, type ErrorCode, GridError } from '@starling-grid/protocol'
-import { FATAL } from '@starling-grid/volunteer'
+import { FATAL } from '@starling-grid/volunteer/testing'
 import { type Life, live } from './lone-volunteer.ts'
 import { smallJob } from './small-job.ts'
 

@@ -4,19 +4,14 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { mlp } from '@starling-grid/model'
 import { type BlockId, blockIndex, genesis, jobId, memberId, trainingBlock, systemClock } from '@starling-grid/protocol'
-import {
-  Compute,
-  createMember,
-  createReferenceExecutor,
-  type EncodeRequest,
-  LocalVersion,
-  type MemberCore,
-  react,
-} from '@starling-grid/volunteer'
+import { Compute, createReferenceExecutor, LocalVersion } from '@starling-grid/volunteer'
 import { formOf } from '@starling-grid/volunteer/testing'
 import type { Batches } from '../src/data/batch.ts'
 import { AssignmentWork } from '../src/generation/assignment-work.ts'
 import { computeAssignment } from '../src/generation/step.ts'
+import type { EncodeRequest } from '../src/graph/executor.ts'
+import type { MemberCore } from '../src/member/member-state.ts'
+import { createMember, react } from '../src/member/member.ts'
 
 const spec = mlp({ input: [4], hidden: [3], classes: 2 })
 const ZERO = genesis(jobId('job'), 'hash', 7)

@@ -14,9 +14,10 @@ import {
   assignmentsOfStep,
   trainingBlock,
 } from '@starling-grid/protocol'
-import { createMember, type MemberCore, type MemberEffect, react } from '@starling-grid/volunteer'
 import { formOf, takeBlocks } from '@starling-grid/volunteer/testing'
 import { blockMsNow, isBehind, pieceOf, plannedMs } from '../src/generation/assignment-pace.ts'
+import type { MemberCore, MemberEffect } from '../src/member/member-state.ts'
+import { createMember, react } from '../src/member/member.ts'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
 const [A, B, C] = [memberId('a'), memberId('b'), memberId('c')]

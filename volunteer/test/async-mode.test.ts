@@ -20,10 +20,11 @@ import {
   versionId,
   systemClock,
 } from '@starling-grid/protocol'
-import { type Batch, type Executor, LocalVersion } from '@starling-grid/volunteer'
+import { type Executor, LocalVersion } from '@starling-grid/volunteer'
 import { AsyncMode } from '../src/async/async-mode.ts'
 import { pullRows } from '../src/async/pull-rows.ts'
 import { Compute } from '../src/compute.ts'
+import type { Batch } from '../src/graph/executor.ts'
 
 const spec = parseModelSpec({
   input: [2],

@@ -1,7 +1,8 @@
 // Where a volunteer lets itself be sent to, whatever a coordinator or a peer says.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { CandidateGate, isInOwnNetwork, MAX_CANDIDATES, ownIceServers } from '@starling-grid/volunteer'
+import { CandidateGate } from '@starling-grid/volunteer'
+import { isInOwnNetwork, MAX_CANDIDATES, ownIceServers } from '../src/link/candidate-gate.ts'
 
 const candidate = (address: string, port = 50_000): string => `candidate:1 1 udp 2130706431 ${address} ${port} typ host`
 const PRIVATE = [

@@ -14,7 +14,8 @@ import {
   versionId,
   systemClock,
 } from '@starling-grid/protocol'
-import { CoordinatorHttp, isFatal } from '@starling-grid/volunteer'
+import { CoordinatorHttp } from '../src/coordinator-http.ts'
+import { isFatal } from '../src/fatal.ts'
 
 const JOB = jobId('a-job')
 const VERSION = { v: 3, id: versionId('a'.repeat(64)) }

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { encode, jobId, systemClock, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
-import { CoordinatorLink, type CoordinatorSocket, type LinkHost } from '@starling-grid/volunteer'
+import type { CoordinatorSocket } from '@starling-grid/volunteer'
+import { CoordinatorLink, type LinkHost } from '../src/coordinator-link.ts'
 
 const sessionOf = (number: number): string => number.toString(16).padStart(64, '0')
 

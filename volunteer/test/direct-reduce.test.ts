@@ -2,7 +2,9 @@
 // member sends.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { DirectReduce, type DirectOptions, FAR_OUTSIDE, RankFailure } from '@starling-grid/volunteer'
+import { DirectReduce, type DirectOptions } from '../src/reduce/direct-reduce.ts'
+import { RankFailure } from '../src/reduce/rank-failure.ts'
+import { FAR_OUTSIDE } from '../src/reduce/slice-norms.ts'
 import { at, manifestOf } from './step-reduce-group.ts'
 import { honest, isCode, victim } from './step-reduce-hostile.ts'
 import { testStepReduce } from './step-reduce-suite.ts'

@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FRAME_TYPES, type FrameType, genesis, jobId, memberId } from '@starling-grid/protocol'
-import { createMember, fateOf, react } from '@starling-grid/volunteer'
 import { formOf } from '@starling-grid/volunteer/testing'
+import { fateOf } from '../src/member/frame-fate.ts'
+import { createMember, react } from '../src/member/member.ts'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
 const [before, self, after, stranger] = ['a', 'b', 'c', 'd'].map(memberId) as [

@@ -21,15 +21,12 @@ import {
   versionId,
   systemClock,
 } from '@starling-grid/protocol'
-import {
-  type Addressed,
-  LinkSet,
-  MemoryGrid,
-  StepReduces,
-  StateFetch,
-  StateServer,
-  type Wanted,
-} from '@starling-grid/volunteer'
+import { LinkSet } from '../src/link/link-set.ts'
+import { MemoryGrid } from '../src/link/memory-link.ts'
+import { StateFetch, type Wanted } from '../src/recovery/state-fetch.ts'
+import { StateServer } from '../src/recovery/state-server.ts'
+import type { Addressed } from '../src/reduce/reduce.ts'
+import { StepReduces } from '../src/reduce/step-reduces.ts'
 
 const TIMES = Number(process.env['STARLING_FUZZ'] ?? 1)
 const SIZE = 3

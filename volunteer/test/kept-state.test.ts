@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { genesis, jobId, type Sha256, systemClock } from '@starling-grid/protocol'
-import { type Kept, KeptState, type ShardCache } from '@starling-grid/volunteer'
+import type { ShardCache } from '@starling-grid/volunteer'
+import { type Kept, KeptState } from '../src/recovery/kept-state.ts'
 
 class MemoryCache implements ShardCache {
   readonly kept = new Map<Sha256, Uint8Array>()

@@ -12,8 +12,9 @@ import {
   trainingBlock,
   type VersionRef,
 } from '@starling-grid/protocol'
-import { createMember, goOnFrom, type MemberCore, type MemberEffect, react } from '@starling-grid/volunteer'
 import { formOf } from '@starling-grid/volunteer/testing'
+import type { MemberCore, MemberEffect } from '../src/member/member-state.ts'
+import { createMember, goOnFrom, react } from '../src/member/member.ts'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
 const [A, B] = [memberId('a'), memberId('b')]

@@ -14,7 +14,10 @@ import {
   unpackFrame,
   systemClock,
 } from '@starling-grid/protocol'
-import { ChannelLink, FrameQueue, LinkSet, MemoryGrid, type PeerLink } from '@starling-grid/volunteer'
+import { ChannelLink, type PeerLink } from '@starling-grid/volunteer'
+import { FrameQueue } from '../src/link/frame-queue.ts'
+import { LinkSet } from '../src/link/link-set.ts'
+import { MemoryGrid } from '../src/link/memory-link.ts'
 
 const near = memberId('near')
 const far = memberId('far')

@@ -11,9 +11,10 @@ import {
   type Consumed,
   systemClock,
 } from '@starling-grid/protocol'
-import { type Batch, createReferenceExecutor } from '@starling-grid/volunteer'
+import { createReferenceExecutor } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
 import type { Batches } from '../src/data/batch.ts'
+import type { Batch } from '../src/graph/executor.ts'
 import { FragmentStream } from '../src/local/fragment-stream.ts'
 import { fragmentsOf, leavesAfter } from '../src/local/local-fragments.ts'
 import { LocalRounds } from '../src/local/local-round.ts'

@@ -13,15 +13,9 @@ import {
   type StepRecord,
   trainingBlock,
 } from '@starling-grid/protocol'
-import {
-  createMember,
-  type MemberCore,
-  type MemberEffect,
-  type MemberInput,
-  react,
-  type ControlMessage,
-} from '@starling-grid/volunteer'
 import { formOf, takeBlocks } from '@starling-grid/volunteer/testing'
+import type { MemberCore, MemberEffect, MemberInput, ControlMessage } from '../src/member/member-state.ts'
+import { createMember, react } from '../src/member/member.ts'
 
 export const ZERO = genesis(jobId('test'), 'model', 1)
 export const [A, B] = [memberId('a'), memberId('b')]

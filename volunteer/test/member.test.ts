@@ -11,8 +11,9 @@ import {
   trainingBlock,
   type VersionRef,
 } from '@starling-grid/protocol'
-import { claimOf, createMember, type MemberInput, mayServe } from '@starling-grid/volunteer'
 import { settle } from '../src/member/committed.ts'
+import type { MemberInput } from '../src/member/member-state.ts'
+import { claimOf, createMember, mayServe } from '../src/member/member.ts'
 import { A, B, Bench, DIGEST, manifestOf, planOf, recordOf, ZERO } from './member-bench.ts'
 
 test('a freeze stops the ring and is answered with what is held', () => {

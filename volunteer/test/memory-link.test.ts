@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isGridError, memberId } from '@starling-grid/protocol'
-import { ChannelLink, MemoryGrid, memoryLinkPair, type Channel } from '@starling-grid/volunteer'
+import { ChannelLink, type Channel } from '@starling-grid/volunteer'
 import { farEndOf, peerLinkCases } from '@starling-grid/volunteer/testing'
+import { MemoryGrid, memoryLinkPair } from '../src/link/memory-link.ts'
 
 const near = memberId('near')
 const far = memberId('far')

@@ -4,11 +4,12 @@ import { test } from 'node:test'
 import { gpt, lenet5, mlp, parseModelSpec } from '@starling-grid/model'
 import { isGridError, jobId, memberId } from '@starling-grid/protocol'
 import { PLAIN_TRAITS } from '@starling-grid/shaders'
-import { MemoryGrid, type PeerLink } from '@starling-grid/volunteer'
+import type { PeerLink } from '@starling-grid/volunteer'
 import { DECLINED_MS, DeclinedJobs, MOST_LOSSES } from '../src/declined-jobs.ts'
 import { inSubmits } from '../src/gpu/runner.ts'
 import { buildGraph } from '../src/graph/build.ts'
 import { MAX_WORK, type Plan, planGraph, poolBytes } from '../src/graph/plan.ts'
+import { MemoryGrid } from '../src/link/memory-link.ts'
 import { meteredNetwork } from '../src/link/metered-network.ts'
 import {
   DEFAULT_BLOCK_FLOPS,

@@ -19,21 +19,15 @@ import {
   type VersionRef,
   systemClock,
 } from '@starling-grid/protocol'
-import {
-  type Batch,
-  Compute,
-  createMember,
-  createReferenceExecutor,
-  type EarlyRanges,
-  type Executor,
-  LocalVersion,
-  MemoryGrid,
-  type ControlMessage,
-} from '@starling-grid/volunteer'
+import { Compute, createReferenceExecutor, type Executor, LocalVersion } from '@starling-grid/volunteer'
 import { formOf } from '@starling-grid/volunteer/testing'
 import type { Batches } from '../src/data/batch.ts'
 import { GenerationRunner } from '../src/generation/generation-runner.ts'
+import type { Batch, EarlyRanges } from '../src/graph/executor.ts'
+import { MemoryGrid } from '../src/link/memory-link.ts'
 import { openLocalRounds } from '../src/local/local-round.ts'
+import type { ControlMessage } from '../src/member/member-state.ts'
+import { createMember } from '../src/member/member.ts'
 
 export const ZERO = genesis(jobId('job'), 'hash', 7)
 export const [A, B] = [memberId('a'), memberId('b')]

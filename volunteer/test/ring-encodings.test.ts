@@ -17,23 +17,18 @@ import {
   type VersionRef,
   systemClock,
 } from '@starling-grid/protocol'
-import {
-  type Addressed,
-  type Batch,
-  createReferenceExecutor,
-  LocalVersion,
-  StepReduces,
-  RingReduce,
-  startFeedback,
-  swapped,
-  type Feedback,
-} from '@starling-grid/volunteer'
+import { createReferenceExecutor, LocalVersion } from '@starling-grid/volunteer'
 import { encodeInt8 } from '../src/codec/encode-int8.ts'
 import { scaledF16Codec } from '../src/codec/encode-scaled-f16.ts'
+import { startFeedback, swapped, type Feedback } from '../src/codec/encoding.ts'
 import { leavingRuns } from '../src/codec/leaving-runs.ts'
 import { RingCodec } from '../src/codec/ring-codec.ts'
 import { Compute } from '../src/compute.ts'
 import { Residual } from '../src/generation/residual.ts'
+import type { Batch } from '../src/graph/executor.ts'
+import type { Addressed } from '../src/reduce/reduce.ts'
+import { RingReduce } from '../src/reduce/ring-reduce.ts'
+import { StepReduces } from '../src/reduce/step-reduces.ts'
 
 const LOSSY: readonly GradientEncoding[] = ['f16', 'int8']
 const WAYS = LOSSY.flatMap(

@@ -1,7 +1,7 @@
 // The ring all-reduce against a plain sum, under shuffled, repeated and hostile frames; and a ring of one.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { RingReduce } from '@starling-grid/volunteer'
+import { RingReduce } from '../src/reduce/ring-reduce.ts'
 import { at, Group, manifestOf, wave } from './step-reduce-group.ts'
 import { testStepReduce } from './step-reduce-suite.ts'
 

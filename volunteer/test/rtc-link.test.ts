@@ -13,14 +13,9 @@ import {
   type FrameType,
   type MemberId,
 } from '@starling-grid/protocol'
-import {
-  openPeerJsNetwork,
-  openRtcLink,
-  type PeerJsClient,
-  type PeerLink,
-  type RtcConnection,
-  type SignallingAccess,
-} from '@starling-grid/volunteer'
+import { openPeerJsNetwork, type PeerLink, type SignallingAccess } from '@starling-grid/volunteer'
+import type { PeerJsClient } from '../src/link/peerjs-network.ts'
+import { openRtcLink, type RtcConnection } from '../src/link/rtc-link.ts'
 import { type Signalled, SignalGate } from '../src/link/signal-gate.ts'
 
 const near = memberId('a'.repeat(32))

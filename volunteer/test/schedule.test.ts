@@ -10,7 +10,7 @@ import {
   ownSegment,
   partialHop,
   reducedHop,
-} from '@starling-grid/volunteer'
+} from '../src/reduce/schedule.ts'
 
 test('chunks tile the vector without gap or overlap', () => {
   for (const length of [0, 1, 7, 100, 1001])

@@ -3,16 +3,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mlp } from '@starling-grid/model'
 import { random32, versionId, systemClock } from '@starling-grid/protocol'
-import {
-  type Batch,
-  Compute,
-  createReferenceExecutor,
-  FAR_OUTSIDE,
-  farOutside,
-  LocalVersion,
-  normOf,
-  usualFor,
-} from '@starling-grid/volunteer'
+import { Compute, createReferenceExecutor, LocalVersion } from '@starling-grid/volunteer'
+import type { Batch } from '../src/graph/executor.ts'
+import { FAR_OUTSIDE, farOutside, normOf, usualFor } from '../src/reduce/slice-norms.ts'
 
 const judged = (norms: readonly number[], weights: readonly number[], harmless = 0) =>
   farOutside({ norms, weights, self: 0, harmless: () => harmless })

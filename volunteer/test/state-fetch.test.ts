@@ -14,7 +14,10 @@ import {
   versionId,
   systemClock,
 } from '@starling-grid/protocol'
-import { type HashList, agreedList, inTurn, StateFetch, StateServer, type Wanted } from '@starling-grid/volunteer'
+import { inTurn } from '../src/recovery/catch-up.ts'
+import { type HashList, agreedList } from '../src/recovery/chunk-board.ts'
+import { StateFetch, type Wanted } from '../src/recovery/state-fetch.ts'
+import { StateServer } from '../src/recovery/state-server.ts'
 
 const [asker, one, two, three] = ['asker', 'one', 'two', 'three'].map(memberId) as [
   MemberId,

@@ -4,14 +4,8 @@ import assert from 'node:assert/strict'
 import { afterEach, test } from 'node:test'
 import { mlp } from '@starling-grid/model'
 import { type BlockId, extend, type StepRecord, trainingBlock, systemClock } from '@starling-grid/protocol'
-import {
-  type Batch,
-  Compute,
-  createReferenceExecutor,
-  LocalVersion,
-  StepAudit,
-  type StepVerdict,
-} from '@starling-grid/volunteer'
+import { Compute, createReferenceExecutor, LocalVersion, StepAudit, type StepVerdict } from '@starling-grid/volunteer'
+import type { Batch } from '../src/graph/executor.ts'
 import {
   batchOf,
   BENCH_OPTIMIZER,

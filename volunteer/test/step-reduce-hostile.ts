@@ -3,7 +3,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ErrorCode, type Frame, type FrameType, GridError } from '@starling-grid/protocol'
-import { DirectReduce, type Reduce, RingReduce, type StepReduceOptions } from '@starling-grid/volunteer'
+import { DirectReduce } from '../src/reduce/direct-reduce.ts'
+import type { Reduce } from '../src/reduce/reduce.ts'
+import { RingReduce } from '../src/reduce/ring-reduce.ts'
+import type { StepReduceOptions } from '../src/reduce/step-reduce.ts'
 import { Group, manifestOf, type Way } from './step-reduce-group.ts'
 
 // The victim is member 1 of 3, with 30 floats in one bucket of 10-float segments and chunks of 5 floats. All frames

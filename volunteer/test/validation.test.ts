@@ -10,7 +10,8 @@ import {
   validationBlock,
   versionId,
 } from '@starling-grid/protocol'
-import { type Batch, validateLeases } from '@starling-grid/volunteer'
+import { validateLeases } from '../src/async/validation.ts'
+import type { Batch } from '../src/graph/executor.ts'
 
 const VERSION = { v: 4, id: versionId('c'.repeat(64)) }
 const LEASES: LeaseToken[] = [0, 1, 2].map((index) => ({ block: validationBlock(index), leaseEpoch: 7 }))

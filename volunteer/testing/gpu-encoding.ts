@@ -1,12 +1,8 @@
 // Vectors through the encoding kernels alone, for tests and measurements: in from the CPU, bytes back to it.
-import {
-  BufferOwner,
-  encodingCut,
-  type LossyEncoding,
-  Readback,
-  RunEncoder,
-  type RunEncoderParts,
-} from '../src/index.ts'
+import { BufferOwner } from '../src/gpu/buffers.ts'
+import { encodingCut, type LossyEncoding } from '../src/gpu/encoding-cut.ts'
+import { Readback } from '../src/gpu/readback.ts'
+import { RunEncoder, type RunEncoderParts } from '../src/gpu/run-encoder.ts'
 
 const MAP_READ_MODE = 0x1
 

@@ -9,19 +9,8 @@ import {
   type ModelSpec,
 } from '@starling-grid/model'
 import type { AdapterDescription } from '@starling-grid/protocol'
-import {
-  buildGraph,
-  createGpuExecutor,
-  createGpuRunner,
-  tuneOn,
-  type Executor,
-  type Graph,
-  type GraphPart,
-  type GraphRunner,
-  type RunRequest,
-  type Tensor,
-  type Values,
-} from '@starling-grid/volunteer'
+import { buildGraph, createGpuExecutor, createGpuRunner, tuneOn, type Executor } from '@starling-grid/volunteer'
+import type { Graph, GraphPart, GraphRunner, RunRequest, Tensor, Values } from '@starling-grid/volunteer/testing'
 import type { Library, Prepared } from '../library.ts'
 import {
   chainInput,

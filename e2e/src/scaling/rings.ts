@@ -2,7 +2,7 @@
 // takes, or a direct exchange, by the formula that the coordinator chooses between them with.
 import { exchangeMs } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, type MemberId, sha256Name } from '@starling-grid/protocol'
-import type { Generation } from '@starling-grid/volunteer'
+import type { Generation } from '@starling-grid/volunteer/member'
 import type { Clock } from './clock.ts'
 import type { Setting } from './setting.ts'
 import type { ModelVolunteer } from './volunteers.ts'

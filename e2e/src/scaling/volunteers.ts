@@ -12,7 +12,13 @@ import {
   type ToVolunteer,
   type VersionRef,
 } from '@starling-grid/protocol'
-import { createMember, type MemberCore, type MemberEffect, type MemberInput, react } from '@starling-grid/volunteer'
+import {
+  createMember,
+  type MemberCore,
+  type MemberEffect,
+  type MemberInput,
+  react,
+} from '@starling-grid/volunteer/member'
 import { takeBlocks } from '@starling-grid/volunteer/testing'
 import type { Clock } from './clock.ts'
 import type { ModelCoordinator } from './coordinator.ts'

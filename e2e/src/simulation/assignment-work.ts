@@ -2,7 +2,7 @@
 // (R12). Computing takes time and nothing else; which blocks are whose is decided by the real code
 // (sync/assignment.ts).
 import { type BlockId, type Consumed, type ErrorCode, type MemberId, sameVersion } from '@starling-grid/protocol'
-import { type MemberCore, type MemberInput, react } from '@starling-grid/volunteer'
+import { type MemberCore, type MemberInput, react } from '@starling-grid/volunteer/member'
 import { takeBlocks } from '@starling-grid/volunteer/testing'
 import type { Context } from './context.ts'
 

@@ -1,6 +1,6 @@
 // What a member does beside the ring: leases of async mode, computed and pushed, and validation blocks.
 import type { BlockId, ErrorCode, LeaseToken, MemberId, MessageTo, Push } from '@starling-grid/protocol'
-import type { MemberCore } from '@starling-grid/volunteer'
+import type { MemberCore } from '@starling-grid/volunteer/member'
 import type { Connection } from './connection.ts'
 import type { Context } from './context.ts'
 

@@ -1,6 +1,6 @@
 // What all parts of a simulation share, and how members reach each other.
 import type { FrameType, MemberId, ToCoordinator, VersionId, VersionRef } from '@starling-grid/protocol'
-import type { MemberEffect } from '@starling-grid/volunteer'
+import type { MemberEffect } from '@starling-grid/volunteer/member'
 import type { Dice } from '../world/dice.ts'
 import type { History, Replica } from '../world/history.ts'
 import type { Violations } from '../world/violations.ts'

@@ -1,6 +1,6 @@
 // What goes wrong in a simulation: each kind of fault as one function that says whether it could happen now.
 import { type BlockId, trainingBlock, type MemberId } from '@starling-grid/protocol'
-import { neighbours } from '@starling-grid/volunteer'
+import { neighbours } from '@starling-grid/volunteer/member'
 import type { Context } from './context.ts'
 import type { CoordinatorProcess } from './coordinator-process.ts'
 import { type Fault, FAULTS } from './counts.ts'

@@ -1,6 +1,6 @@
 // How a member gets to the target of a ballot: it asks a source, or the coordinator, and stages what comes (R7).
 import { type MemberId, sameVersion, type VersionRef } from '@starling-grid/protocol'
-import type { MemberCore, MemberInput } from '@starling-grid/volunteer'
+import type { MemberCore, MemberInput } from '@starling-grid/volunteer/member'
 import type { Replica } from '../world/history.ts'
 import type { Connection } from './connection.ts'
 import type { Context, FetchWish } from './context.ts'

@@ -1,7 +1,7 @@
 // Frames of one member on their way to others: over the link between the two, past a cut one through the coordinator
 // (R18), or lost.
 import { type MemberId, packFrame } from '@starling-grid/protocol'
-import type { Addressed } from '@starling-grid/volunteer'
+import type { Addressed } from '@starling-grid/volunteer/testing'
 import type { Connection } from './connection.ts'
 import type { Context } from './context.ts'
 import type { RingWork } from './ring-work.ts'

@@ -9,7 +9,7 @@ import {
   trainingBlock,
   type VersionRef,
 } from '@starling-grid/protocol'
-import type { MemberCore } from '@starling-grid/volunteer'
+import type { MemberCore } from '@starling-grid/volunteer/member'
 import { LATENCY_MS } from './agenda.ts'
 import type { Context } from './context.ts'
 import type { CoordinatorProcess } from './coordinator-process.ts'

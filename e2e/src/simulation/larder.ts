@@ -1,7 +1,7 @@
 // What a member can serve to others besides the state that it holds: the sums of its last steps, and a copy of an
 // earlier version.
 import { sameVersion, type VersionRef } from '@starling-grid/protocol'
-import { type MemberCore, mayServe } from '@starling-grid/volunteer'
+import { type MemberCore, mayServe } from '@starling-grid/volunteer/member'
 import type { Replica } from '../world/history.ts'
 import type { FetchWish } from './context.ts'
 

@@ -2,15 +2,13 @@
 // the state machine, so this is where the simulation can break them.
 import { type BlockId, digest, type Frame, GridError, type MemberId, unpackFrame } from '@starling-grid/protocol'
 import {
-  type Addressed,
   type MemberCore,
   type MemberEffect,
   type MemberInput,
   react,
-  StepReduces,
   type Generation,
-  type StepStanding,
-} from '@starling-grid/volunteer'
+} from '@starling-grid/volunteer/member'
+import { type Addressed, StepReduces, type StepStanding } from '@starling-grid/volunteer/testing'
 import { plus, type Replica } from '../world/history.ts'
 import type { Context } from './context.ts'
 

@@ -21,7 +21,7 @@ import {
   mayContributeEarly,
   neighbours,
   react,
-} from '@starling-grid/volunteer'
+} from '@starling-grid/volunteer/member'
 import { digestOf, plus, type Replica, saltedDigestOf } from '../world/history.ts'
 import { AssignmentWork } from './assignment-work.ts'
 import { AsyncWork, reportUnreadable } from './async-work.ts'

@@ -12,7 +12,7 @@ import {
   ShardProcesses,
 } from '@starling-grid/coordinator/shell'
 import { type ErrorCode, GridError, type MemberId, ROUTES } from '@starling-grid/protocol'
-import type { Asked } from '@starling-grid/volunteer'
+import type { Asked } from '@starling-grid/volunteer/testing'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Dice } from './dice.ts'
 import type { Disk, DiskUser } from './disk.ts'

@@ -11,7 +11,8 @@ import {
   digest,
   writeSafetensors,
 } from '@starling-grid/protocol'
-import type { Batch, BatchSums, Executor } from '@starling-grid/volunteer'
+import type { Executor } from '@starling-grid/volunteer'
+import type { Batch, BatchSums } from '@starling-grid/volunteer/testing'
 import type { VolunteerProcess } from './volunteer-process.ts'
 import type { World } from './world.ts'
 

@@ -15,14 +15,8 @@ import {
   type VersionRef,
   type OnWire,
 } from '@starling-grid/protocol'
-import {
-  createVolunteer,
-  type SendRequest,
-  type ShardCache,
-  type StepWitness,
-  type Volunteer,
-  type VolunteerHost,
-} from '@starling-grid/volunteer'
+import { createVolunteer, type SendRequest, type ShardCache, type VolunteerHost } from '@starling-grid/volunteer'
+import type { StepWitness, Volunteer } from '@starling-grid/volunteer/testing'
 import { type CoordinatorProcess, NAME } from './coordinator-process.ts'
 import { answersNothing } from './defects.ts'
 import { CountingExecutor } from './job.ts'

@@ -13,7 +13,7 @@ import {
   trainingBlock,
   type VersionRef,
 } from '@starling-grid/protocol'
-import { KeptState } from '@starling-grid/volunteer'
+import { KeptState } from '@starling-grid/volunteer/testing'
 import { cacheIn, type VolunteerProcess } from '../volunteer-process.ts'
 import type { WatchedRun } from '../watched-run.ts'
 import type { World } from '../world.ts'
