@@ -16,7 +16,7 @@ export interface Library {
 export interface Prepared {
   /**
    * Does the task from its beginning and gives its result, the same numbers in the same order for every library:
-   * matmul (size, size); conv2d y, and then in training dx and dweight, as PyTorch shapes them; step: the loss after
+   * matmul (size, size); conv2d y, and then in training dx and dweight, as PyTorch shapes them. Step: the loss after
    * each update minus that before the first; chain: the last vector.
    */
   result(): Promise<Float32Array>

@@ -1,5 +1,5 @@
 // The libraries that we compare with. They have a package of their own in bench/peers, so that a volunteer's
-// installation does not download them; it is installed when a benchmark asks for it, and a benchmark goes on without a
+// installation does not download them. It is installed when a benchmark asks for it, and a benchmark goes on without a
 // peer that cannot be had.
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'

@@ -17,7 +17,7 @@ export interface DemoJobOptions {
 const BLOCK_SAMPLES = 8
 const BATCH_BLOCKS = 8
 /**
- * Weight decay and smoothed labels (one point of accuracy) against learning 9,000 digits by heart; the falling rate
+ * Weight decay and smoothed labels (one point of accuracy) against learning 9,000 digits by heart. The falling rate
  * makes the last version as good as the best one.
  */
 const LABEL_SMOOTHING = 0.1

@@ -1,5 +1,5 @@
 // Requests to the coordinator from a Node process. Node's own fetch gives an upload up after 300 s, however fast its
-// bytes move; a state of some hundred megabytes takes longer on a home line.
+// bytes move. A state of some hundred megabytes takes longer on a home line.
 import { type ClientRequest, type IncomingMessage, request as plainRequest } from 'node:http'
 import { request as tlsRequest } from 'node:https'
 import { Readable } from 'node:stream'

@@ -1,4 +1,4 @@
-// Who a volunteer is. It keeps an Ed25519 key; its lasting id is the key's hash, and the id of one page load or process
+// Who a volunteer is. It keeps an Ed25519 key. Its lasting id is the key's hash, and the id of one page load or process
 // start is the hash of key and salt. So a member proves that it owns its id to a coordinator that remembers nothing.
 import { digest } from './chain.ts'
 import { hex, type MemberId, memberId, type VolunteerId, volunteerId } from './ids.ts'

@@ -28,7 +28,7 @@ const Fraction = Type.Number({ minimum: 0, exclusiveMaximum: 1 })
 
 /**
  * Rises from 0 over `warmup` steps, then falls to lr × `to` until step `steps`, in a straight line or as half a wave of
- * the cosine; a submitted job may leave out `steps`: then it is the whole run.
+ * the cosine. A submitted job may leave out `steps`: then it is the whole run.
  */
 const ScheduleSchema = strict({
   type: Type.Union([Type.Literal('linear'), Type.Literal('cosine')]),

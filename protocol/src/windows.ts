@@ -24,7 +24,7 @@ export interface WindowRange {
 
 /**
  * First tokens of training samples `range`. An epoch's windows are spread evenly over the shard from an offset that is
- * drawn anew for each epoch, so that epochs see different windows; samples that follow each other lie far apart, so
+ * drawn anew for each epoch, so that epochs see different windows. Samples that follow each other lie far apart, so
  * that the blocks of a batch are not one passage.
  */
 export function trainingWindows(

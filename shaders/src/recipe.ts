@@ -1,5 +1,5 @@
 // How a kernel runs on a GPU: its passes over operands and scratch, for a capacity of samples.
-// Shapes and capacity are compile-time constants of the shader; the actual number of samples is not, so that
+// Shapes and capacity are compile-time constants of the shader. The actual number of samples is not, so that
 // neither a shader nor a pipeline depends on it.
 
 import type { KernelFile } from './kernel-urls.ts'

@@ -1,5 +1,5 @@
 // Resources of the coordinator over HTTP: shards, versions, pushes. Answers are bounded before they are read. A request
-// that gets no good answer is tried again, for as long as what it is for can wait; then its caller hands the work back
+// that gets no good answer is tried again, for as long as what it is for can wait. Then its caller hands the work back
 // (R14).
 import {
   type Clock,

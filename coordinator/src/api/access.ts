@@ -1,5 +1,5 @@
 // Who asks, and what of a job belongs to them: the owner sees all; a volunteer's session what belongs to jobs that it
-// was offered; anybody what belongs to a job that says `public`. What does not exist and what belongs to others is
+// was offered. Anybody what belongs to a job that says `public`. What does not exist and what belongs to others is
 // answered alike.
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { GridError, type JobId, type MemberId, type Sha256 } from '@starling-grid/protocol'

@@ -38,7 +38,7 @@ export interface StateStore {
   load(job: JobId): Promise<readonly JournalRow[]>
   /**
    * At most `limit` records of the committed chain, from the one that made version `from` on, as the appended rows made
-   * it; they stay when their rows are dropped.
+   * it. They stay when their rows are dropped.
    */
   records(job: JobId, from: number, limit: number): Promise<readonly StepRecord[]>
   /** A small value, durable when it resolves; replaces an older one. @throws GridError 'disk-failed' */

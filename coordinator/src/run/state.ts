@@ -25,7 +25,7 @@ import type { PushNorms } from './async/push-norms.ts'
 import type { Derived, SumStep } from './ballot/derived-state.ts'
 import type { Dispute } from './ballot/dispute.ts'
 import type { ProofAsked } from './ballot/proofs.ts'
-// The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place; it
+// The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place. It
 // does no I/O, reads no clock and draws no randomness, so the same state, event and time always give the same decision.
 import type { DamagedCheckpoint } from './history/damaged-checkpoint.ts'
 import type { WrittenRun } from './history/snapshot.ts'

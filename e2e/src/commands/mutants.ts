@@ -1,6 +1,6 @@
 import { duration, ProgressLine } from '@starling-grid/cli'
 // `mutants [AREA]`: breaks one line of production code at a time and says which the tests do not notice. Takes about an
-// hour for all of them on two cores, so it is no part of the checks of a change; a test among those sees to it that the
+// hour for all of them on two cores, so it is no part of the checks of a change. A test among those sees to it that the
 // list still fits.
 import { GridError } from '@starling-grid/protocol'
 import { Argument, Command } from 'commander'

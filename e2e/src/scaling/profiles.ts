@@ -23,7 +23,7 @@ export const LAB: LinkProfile = { name: 'lab', up: 50 * MIB, down: 50 * MIB, lat
 export const HOMES: LinkProfile = { name: 'homes', up: 2.4 * MIB, down: 6.8 * MIB, latencyMs: 20 }
 
 /**
- * Machines as they come: a software adapter, laptops, desktops, one large GPU; samples per second of ResNet-20 on 32 ×
+ * Machines as they come: a software adapter, laptops, desktops, one large GPU. Samples per second of ResNet-20 on 32 ×
  * 32 images, 0.25 GFLOP to train on each. Assumed from 1, 100, 400 and 1,000 GFLOP/s that reach the kernels; no GPU was
  * measured.
  */

@@ -27,7 +27,7 @@ export interface Peer extends VolunteerEnd {
 }
 
 /**
- * What a member is just doing, for tests that strike then: it carries out an effect, or sends a message; a frame of
+ * What a member is just doing, for tests that strike then: it carries out an effect, or sends a message. A frame of
  * this type and hop reached it, and it sent on what followed; another member asks it for its state.
  */
 export type Moment =

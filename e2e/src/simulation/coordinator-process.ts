@@ -212,7 +212,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
   }
 
   /**
-   * R1: the rows of all that is decided come first; then the rest leaves, in its order, or as much of it as the process
+   * R1: the rows of all that is decided come first. Then the rest leaves, in its order, or as much of it as the process
    * lives for.
    */
   carryOut({ effects, gradient }: Decided): void {

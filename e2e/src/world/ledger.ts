@@ -1,5 +1,5 @@
 // What each version must hold, by construction from its records: which blocks, and which parameters. Steps of a ring
-// add up exactly what their record names; what a parameter server or a local round makes is the same for all who hold
+// add up exactly what their record names. What a parameter server or a local round makes is the same for all who hold
 // it.
 import { decodeVersionState, initialVersionState } from '@starling-grid/model'
 import { blockIndex, type StepRecord, type VersionRef } from '@starling-grid/protocol'

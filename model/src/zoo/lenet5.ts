@@ -1,5 +1,5 @@
 // LeNet-5 for 28×28 grey images: 61,706 parameters. Source: LeCun et al., "Gradient-Based Learning Applied to Document
-// Recognition" (1998), whose pooling is the average and whose activation is tanh; the maximum and relu learn more from
+// Recognition" (1998), whose pooling is the average and whose activation is tanh. The maximum and relu learn more from
 // few images.
 
 import { parseModelSpec } from '../parse.ts'

@@ -124,7 +124,7 @@ function allReduceMs(algorithm: Algorithm, question: Case): number {
 }
 
 /**
- * One hop after the other; a hop's chunks follow each other, so that latency counts only where a segment is over too
+ * One hop after the other. A hop's chunks follow each other, so that latency counts only where a segment is over too
  * soon to hide it.
  */
 function ringMs(hops: number, { bytes, size, link }: Case): number {

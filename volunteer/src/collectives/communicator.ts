@@ -1,5 +1,5 @@
 // Collective operations for programs, in the words of torch.distributed. Every rank of a group calls the same
-// operations in the same order; each call returns a promise, and several may be in flight at once. docs/COLLECTIVES.md
+// operations in the same order. Each call returns a promise, and several may be in flight at once. docs/COLLECTIVES.md
 // is the manual. What happens on the wire is in exchange.ts; moves.ts decides which rank sends what to which rank.
 import { GridError, SILENCE_MS, type Clock, systemClock } from '@starling-grid/protocol'
 import { plain } from '../codec/encoding.ts'

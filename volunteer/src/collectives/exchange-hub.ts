@@ -223,8 +223,8 @@ export class ExchangeHub {
 
   /**
    * Looks at an operation whose last progress is so many halves of its time-out ago. Most who wait do so for one that
-   * waits as well. So each says at half time that it has begun; when the time is up, who has not begun is to blame;
-   * half a time-out later, if no rank with better knowledge ended it, the rank that it waits for.
+   * waits as well. So each says at half time that it has begun; when the time is up, who has not begun is to blame.
+   * Half a time-out later, if no rank with better knowledge ended it, the rank that it waits for.
    */
   #standsStill(running: Running, halves: number): void {
     const { ticket, ranks, exchange, timeoutMs } = running

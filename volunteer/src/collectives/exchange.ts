@@ -1,6 +1,6 @@
 // One collective operation as a machine of events: frames in, frames out, no I/O, no clock (moves.ts has the sources).
 // It works chunk by chunk: a chunk is passed on as soon as it was added, so that hops overlap. What a peer sends is
-// checked against the one thing that may come from it next before a byte is used; final bytes are forwarded unchanged.
+// checked against the one thing that may come from it next before a byte is used. Final bytes are forwarded unchanged.
 import { type Frame, FRAME_HEADER_BYTES, type FrameType, isGridError, packFrame } from '@starling-grid/protocol'
 import type { Codec } from '../codec/encode.ts'
 import { combine, type Movable, type Numbers, type ReduceOp } from '../codec/numbers.ts'

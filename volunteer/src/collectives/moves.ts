@@ -2,7 +2,7 @@
 // lists hold the moves of all ranks, so that they can be checked without links; a rank takes its own from them
 // (steps.ts).
 //
-// A vector is cut into segments. In one round a rank sends what it held when the round began; what it receives is added
+// A vector is cut into segments. In one round a rank sends what it held when the round began. What it receives is added
 // to its own or stored in its place. Rounds order the moves of one segment, they are no barrier: other segments do not
 // wait.
 //

@@ -1,5 +1,5 @@
 // Fusion: an activation, or the sum with a residual, that alone reads a product's results becomes the product's
-// epilogue; an activation's backward becomes that of the gradient which it alone reads. One pass and one value less
+// epilogue. An activation's backward becomes that of the gradient which it alone reads. One pass and one value less
 // each; the arithmetic and its order stay the same. Pure: call lists in, call lists out.
 
 import type { Activation, KernelCall, KernelCallOf } from '@starling-grid/shaders'

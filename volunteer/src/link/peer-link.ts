@@ -9,7 +9,7 @@ export interface PeerLink {
   readonly relayed: boolean
   /**
    * Resolves when the frame is accepted for sending; waits while more than HIGH_WATER_BYTES are queued.
-   * Frames leave in the order of the calls. Until it resolves the bytes must stay as they are; then the link has copied
+   * Frames leave in the order of the calls. Until it resolves the bytes must stay as they are. Then the link has copied
    * what it needs, and the caller may use the memory again.
    * @throws GridError 'link-lost' once the link is closed or broken, 'message-too-large' above MAX_LINK_FRAME_BYTES
    */

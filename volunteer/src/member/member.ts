@@ -268,8 +268,8 @@ function onFreeze(core: MemberCore, order: MessageTo<'freeze'>): MemberEffect[] 
 /**
  * R9: contribute only with START of the promised generation, holding its first version whole. As long as the
  * coordinator keeps R8 this always holds, so it is asserted and no schedule can miss it: `ring` is of the promised
- * generation, because a FREEZE that raises the promise ends it (R3); START comes after the CONFIRM of each member, and
- * a member confirms when it holds the target, stage `ready` (R8); between the two its version changes only through FORM
+ * generation, because a FREEZE that raises the promise ends it (R3). START comes after the CONFIRM of each member, and
+ * a member confirms when it holds the target, stage `ready` (R8). Between the two its version changes only through FORM
  * of this ballot, which names the same target (R3); and one step begins after the other, each at the version before it.
  * What it prevents shows where R8 is broken as well.
  */

@@ -1,5 +1,5 @@
 // The chunks of one state or reduced gradient while it is fetched: which are here, which are asked for. A chunk is here
-// when its SHA-256 is the one that the sources agreed on; a chunk that is here stays, even when its source leaves.
+// when its SHA-256 is the one that the sources agreed on. A chunk that is here stays, even when its source leaves.
 import { FETCH_CHUNK_BYTES } from '@starling-grid/protocol'
 
 export const HASH_BYTES = 32

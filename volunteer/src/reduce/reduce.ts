@@ -75,7 +75,7 @@ export abstract class Reduce implements StepSum {
    * Returns what goes on to others.
    * @throws GridError 'message-malformed', 'message-unexpected', 'message-too-large' or 'gradient-not-finite': `from`
    * sent what does not fit, and nothing changed. RankFailure 'gradient-not-finite' or 'gradient-outlier': of all that
-   * came for a part, what the member of rank `rank` sent makes no sum; the reduce is over then
+   * came for a part, what the member of rank `rank` sent makes no sum. The reduce is over then
    */
   accept(frame: Frame, from: number): Addressed[] {
     this.#sum.requireStep(frame)

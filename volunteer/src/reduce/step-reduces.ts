@@ -1,5 +1,5 @@
 // The reduces of one generation, around the ring or as a direct exchange: frames of the present and the next step find
-// theirs; all others are refused.
+// theirs. All others are refused.
 import { type Exchange, GridError, type Frame, type GradientEncoding, type Manifest } from '@starling-grid/protocol'
 import type { Feedback } from '../codec/encoding.ts'
 import type { FloatRange } from '../floats.ts'

@@ -407,7 +407,7 @@ function mended({ members }: RunState, id: MemberId): void {
 }
 
 /**
- * A7: a round that is tried again from the same version leaves with each member what it learned from; a block that two
+ * A7: a round that is tried again from the same version leaves with each member what it learned from. A block that two
  * name, with the first.
  */
 export function keepLearned(

@@ -104,7 +104,7 @@ export function isLost({ lostGenerations }: RunState, generation: number): boole
 }
 
 /**
- * R5: the highest valid claim that is backed; ties go to the highest generation of the last record, then to what most
+ * R5: the highest valid claim that is backed. Ties go to the highest generation of the last record, then to what most
  * hold, then to the lowest member id.
  */
 export function highest(

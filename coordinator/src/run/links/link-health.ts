@@ -27,7 +27,7 @@ export interface Hindsight {
 
 /**
  * A link that does not open was dialled several times within LINK_OPEN_MS, and one that stalled was asked about twice,
- * and what was refused may come again; one that breaks may open again at once.
+ * and what was refused may come again. One that breaks may open again at once.
  */
 const WEIGHTS: Readonly<Record<LinkFailure['why'], number>> = {
   unopened: 1,

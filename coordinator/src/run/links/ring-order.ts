@@ -18,7 +18,7 @@ const COSTS: Readonly<Record<LinkVerdict, number>> = { good: 0, bad: 1, dead: 10
 
 /**
  * R18. Up to three members every two are neighbours: bad links are relayed at once. From four on: an order that keeps
- * bad pairs apart; where there is none the link is relayed; where that failed, too, one of the two is left out.
+ * bad pairs apart; where there is none the link is relayed. Where that failed, too, one of the two is left out.
  * `members`: the longest here first. They keep their places as far as possible, since open links are worth something.
  */
 export function orderRing(members: readonly MemberId[], judge: Judge): RingOrder {

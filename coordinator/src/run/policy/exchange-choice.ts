@@ -1,5 +1,5 @@
 // Chooses the exchange of a step: around the ring, or from each member to each other (a direct exchange). Pure;
-// docs/STEPS.md has the formulas. Both move 2(N−1)/N of a gradient for each member; a ring of N has 2(N−1) hops, a
+// docs/STEPS.md has the formulas. Both move 2(N−1)/N of a gradient for each member. A ring of N has 2(N−1) hops, a
 // direct exchange two, and more links.
 import { type Exchange, MAX_DIRECT_MEMBERS } from '@starling-grid/protocol'
 import type { Pace } from './exchange-cost.ts'

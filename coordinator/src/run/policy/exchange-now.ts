@@ -36,7 +36,7 @@ export function exchangeLatency({ health }: RunState, members: readonly MemberId
 }
 
 /**
- * A ring goes around a bad link, and shows which link brought wrong bytes; a direct exchange can do neither, and would
+ * A ring goes around a bad link, and shows which link brought wrong bytes. A direct exchange can do neither, and would
  * end the same way again.
  */
 function doubtOf({ state, now }: Now, members: readonly MemberId[]): ExchangeFigures['doubt'] {

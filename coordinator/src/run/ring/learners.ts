@@ -86,7 +86,7 @@ const CATCH_UP_MS = 2000
 
 /**
  * It joined a running ring: it learns first. Every member makes version 0 from the seed. `holds`: what it kept of an
- * earlier visit; when that is on the chain it hears so, since it may follow only from what it knows to be committed
+ * earlier visit. When that is on the chain it hears so, since it may follow only from what it knows to be committed
  * (R7).
  */
 export function beginLearning(transition: Transition, member: Member, holds: VersionRef | undefined): void {
