@@ -92,6 +92,7 @@ export const LONGEST_FIRST = [
   'gpu-operators',
   'gpu-sequence',
   'relays-a-pair-that-cannot-link',
+  'https',
   'take-over',
   'chooses-the-direct-exchange-over-long-lines',
   'dashboard',

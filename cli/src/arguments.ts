@@ -1,5 +1,21 @@
-// Numbers on the command line, refused in words.
-import { InvalidArgumentError } from 'commander'
+// What several commands read from their command lines, refused in words.
+import { InvalidArgumentError, Option } from 'commander'
+
+const MAX_PORT = 65_535
+/** beside 8790, and above the ports that need rights */
+const DEFAULT_HTTPS_PORT = 8443
+
+export function readPort(text: string | number): number {
+  const port = Number(text)
+  if (String(text).trim() === '' || !Number.isInteger(port) || port < 0 || port > MAX_PORT)
+    throw new InvalidArgumentError(`expected a whole number from 0 to ${MAX_PORT}`)
+  return port
+}
+
+export function httpsOption(): Option {
+  const text = 'also listen for other machines, whose browsers lend their GPU to https addresses only'
+  return new Option('--https [port]', text).argParser(readPort).preset(DEFAULT_HTTPS_PORT)
+}
 
 /** A parser for commander: a whole number from `least` on. */
 export function wholeNumber(least: number): (text: string) => number {

@@ -4,6 +4,7 @@ import { dirname, resolve } from 'node:path'
 import { GridError, ROUTES } from '@starling-grid/protocol'
 import { Grid, type GridOptions } from './grid/grid.ts'
 import { earlyEnd } from './grid/processes.ts'
+import { ALL_ADDRESSES, otherMachines } from './other-machines.ts'
 import type { ProgressLine } from './terminal/progress-line.ts'
 
 /** exit code of a process that was told twice to stop */
@@ -25,7 +26,8 @@ export async function startLocalGrid({
   }
 }
 
-export function nextSteps(line: ProgressLine, url: string): void {
+export async function nextSteps(line: ProgressLine, { url, https }: Pick<Grid, 'url' | 'https'>): Promise<void> {
+  const others = https && (await otherMachines({ ...https, host: ALL_ADDRESSES, isOwn: true }))
   line.say(
     [
       'Next steps',
@@ -33,6 +35,7 @@ export function nextSteps(line: ProgressLine, url: string): void {
       `  watch  ${url}${ROUTES.dashboard}  loss, accuracy, the ring`,
       `  add    npm run volunteer -- ${url}`,
       '  stop   Ctrl-C',
+      ...(others === undefined ? [] : [others]),
       '',
     ].join('\n'),
   )

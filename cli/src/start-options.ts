@@ -5,8 +5,8 @@ import { DEFAULT_TIMING } from '@starling-grid/coordinator/run'
 // The command line of the coordinator → options, with what is wrong said in a sentence.
 import { LINK_OPEN_MS, MAX_LINK_OPEN_MS, MIN_LINK_OPEN_MS } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { httpsOption, readPort } from './arguments.ts'
 
-const MAX_PORT = 65_535
 const SECOND_MS = 1000
 /** 2 Gbit/s for an hour */
 const MAX_RELAY_GIGABYTES = 1000
@@ -23,6 +23,11 @@ export interface StartOptions {
   readonly tokenFile?: string
   readonly dataRoot: string
   readonly webRoot?: string
+  /** port of the door for other machines */
+  readonly https?: number
+  /** files of its certificate and key */
+  readonly cert?: string
+  readonly key?: string
   readonly publicUrl?: URL
   readonly trustedProxy?: readonly string[]
   readonly iceServer?: readonly string[]
@@ -59,6 +64,12 @@ export function parseOptions(argv: readonly string[]): StartOptions {
         'token',
       ),
     )
+    .addOption(httpsOption())
+    .option(
+      '--cert <file>',
+      'certificate of --https, as PEM with those that signed it; made at the first start otherwise',
+    )
+    .option('--key <file>', 'its private key, as PEM')
     .option('--public-url <url>', 'how people reach this coordinator through a proxy', readUrl)
     .option(
       '--trusted-proxy <address...>',
@@ -98,14 +109,10 @@ export function parseOptions(argv: readonly string[]): StartOptions {
     .addOption(new Option('--timing <json>').argParser(readTiming).hideHelp())
     .exitOverride()
     .parse([...argv], { from: 'user' })
-  return { ...command.opts<StartOptions>(), tokenIsShown: command.getOptionValueSource('token') === 'cli' }
-}
-
-function readPort(text: string): number {
-  const port = Number(text)
-  if (text.trim() === '' || !Number.isInteger(port) || port < 0 || port > MAX_PORT)
-    throw new InvalidArgumentError(`expected a whole number from 0 to ${MAX_PORT}`)
-  return port
+  const options = command.opts<StartOptions>()
+  if (options.https === undefined && (options.cert !== undefined || options.key !== undefined))
+    command.error('error: expected --https with --cert and --key, got none; add it')
+  return { ...options, tokenIsShown: command.getOptionValueSource('token') === 'cli' }
 }
 
 function readUrl(text: string): URL {

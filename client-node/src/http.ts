@@ -4,6 +4,7 @@ import { type ClientRequest, type IncomingMessage, request as plainRequest } fro
 import { request as tlsRequest } from 'node:https'
 import { Readable } from 'node:stream'
 import type { SendRequest } from '@starling-grid/volunteer'
+import { tlsTrust } from './pinned-certificate.ts'
 
 /** HTTP statuses whose answers have no body, not even an empty one */
 const BODILESS: ReadonlySet<number> = new Set([204, 205, 304])
@@ -13,7 +14,7 @@ export const sendRequest: SendRequest = (url, { method = 'GET', headers = {}, bo
   new Promise((resolve, reject) => {
     const open = url.startsWith('https:') ? tlsRequest : plainRequest
     const length = body === undefined ? {} : { 'content-length': body.byteLength }
-    const asked: ClientRequest = open(url, { method, headers: { ...headers, ...length }, signal })
+    const asked: ClientRequest = open(url, { ...tlsTrust(), method, headers: { ...headers, ...length }, signal })
     asked.once('error', reject)
     asked.once('response', (response) => resolve(responseOf(response)))
     asked.end(body)

@@ -2,6 +2,7 @@
 import { GridError, MAX_MESSAGE_BYTES, MAX_RELAY_MESSAGE_BYTES, sessionProtocols } from '@starling-grid/protocol'
 import type { CoordinatorSocket, RelaySocket } from '@starling-grid/volunteer'
 import { WebSocket } from 'ws'
+import { adviceFor, socketTrust } from './pinned-certificate.ts'
 
 /** ms: a coordinator that is there answers at once; a wrong address can take minutes */
 const OPEN_MS = 5000
@@ -27,7 +28,12 @@ function open<T>(
   wrap: (socket: WebSocket) => T,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    const socket = new WebSocket(url, protocols, { perMessageDeflate: false, maxPayload, handshakeTimeout: OPEN_MS })
+    const socket = new WebSocket(url, protocols, {
+      ...socketTrust(),
+      perMessageDeflate: false,
+      maxPayload,
+      handshakeTimeout: OPEN_MS,
+    })
     const fail = (why: string): void =>
       reject(
         new GridError(
@@ -35,7 +41,7 @@ function open<T>(
           `expected a coordinator at ${new URL(url).origin.replace(/^ws/, 'http')}, got: ${why}; check the address`,
         ),
       )
-    socket.on('error', (error) => fail(error.message || 'no answer'))
+    socket.on('error', (error) => fail(`${error.message || 'no answer'}${adviceFor(error)}`))
     socket.on('open', () => resolve(wrap(socket)))
   })
 }

@@ -6,6 +6,7 @@ import { CandidateGate } from '@starling-grid/volunteer'
 import { PeerConnection, type RtcConfig } from 'node-datachannel'
 import { RTCIceCandidate, RTCPeerConnection, RTCSessionDescription } from 'node-datachannel/polyfill'
 import { WebSocket } from 'ws'
+import { socketTrust } from './pinned-certificate.ts'
 
 export { cleanup } from 'node-datachannel'
 
@@ -42,7 +43,7 @@ class ProbedConnection {
 class QuietSocket extends WebSocket {
   constructor(url: string) {
     const { address, protocols } = withoutToken(url)
-    super(address, protocols)
+    super(address, protocols, socketTrust())
     this.on('error', () => {})
   }
 }

@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path'
 import { ensureWebPage } from '@starling-grid/client-web/build'
 import type { RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
-import { wholeNumber } from '../arguments.ts'
+import { httpsOption, wholeNumber } from '../arguments.ts'
 import { auditSteps, auditText, type StepsAudited } from '../audit-steps.ts'
 import { demoJob } from '../demo-job.ts'
 import type { Grid } from '../grid/grid.ts'
@@ -25,6 +25,7 @@ interface Options {
   readonly epochs: number
   readonly mode: 'auto' | 'ring' | 'local' | 'async'
   readonly port?: number
+  readonly https?: number
   readonly out: string
   readonly seed: number
   readonly data?: string
@@ -39,11 +40,16 @@ export async function demo(argv: string[]): Promise<number> {
   const options = parse(argv)
   const line = new ProgressLine()
   const webRoot = await ensureWebPage((text) => line.say(text))
-  const grid = await startLocalGrid({ port: options.port, webRoot, audited: options.audit === true })
+  const grid = await startLocalGrid({
+    port: options.port,
+    ...(options.https === undefined ? {} : { https: options.https }),
+    webRoot,
+    audited: options.audit === true,
+  })
   const stopped = stopOnSignal()
   try {
     const job = await grid.submit(demoJob(options))
-    nextSteps(line, grid.url)
+    await nextSteps(line, grid)
     for (let i = 0; i < options.volunteers; i++) grid.addVolunteer()
     const finished = await Promise.race([
       trained(grid, line),
@@ -90,6 +96,7 @@ function parse(argv: string[]): Options {
       `port of the coordinator (${DEFAULT_PORT}, or a free one when it is taken)`,
       wholeNumber(0),
     )
+    .addOption(httpsOption())
     .option('--out <folder>', 'where the trained model is written', 'starling-model')
     .option('--seed <n>', 'of initial values and of the order of samples', wholeNumber(0), 1)
     .option(

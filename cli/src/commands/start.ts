@@ -1,7 +1,15 @@
 // `starling start`: options, the pages, start, next steps, stop on signal.
 import { readFile } from 'node:fs/promises'
-import { type Coordinator, createCoordinator, type OwnerToken, ownerToken } from '@starling-grid/coordinator'
+import {
+  type Coordinator,
+  createCoordinator,
+  DEFAULT_HOST,
+  type OwnerToken,
+  ownerToken,
+} from '@starling-grid/coordinator'
 import { describeError, GridError, type JobSpec, parseJobSpec, ROUTES } from '@starling-grid/protocol'
+import { type Certificate, certificateOf } from '../certificate.ts'
+import { ALL_ADDRESSES, otherMachines } from '../other-machines.ts'
 import { parseOptions, type StartOptions, timingOf } from '../start-options.ts'
 
 /** what other users of this machine may do with files that are made here: nothing */
@@ -17,12 +25,15 @@ export async function start(argv: readonly string[]): Promise<number> {
   process.umask(OWN_FILES) // data, models and the journal are of this user alone
   const job = options.job === undefined ? undefined : await readJobFile(options.job)
   const owner = await ownerToken(options.dataDir, options)
+  const { https: httpsPort, ...rest } = options
+  const door = httpsPort === undefined ? undefined : await httpsDoor(options, httpsPort)
   let onDeposed = (): void => undefined
   const deposed = new Promise<number>((resolve) => {
     onDeposed = () => resolve(DEPOSED)
   })
   const coordinator = createCoordinator({
-    ...options,
+    ...rest,
+    ...(door === undefined ? {} : { https: door }),
     webRoot,
     timing: timingOf(options),
     token: owner.token,
@@ -35,10 +46,25 @@ export async function start(argv: readonly string[]): Promise<number> {
   await coordinator.start()
   await submitTo(coordinator, job)
   say(nextSteps(coordinator, owner))
+  if (door !== undefined && coordinator.httpsPort !== undefined)
+    say(await otherMachines({ ...door, port: coordinator.httpsPort, publicUrl: options.publicUrl }))
+  say('\nCtrl-C drains and stops; twice stops at once.')
   for (const line of warnings(options, owner)) say(line)
-  if (options.json === true)
-    process.stdout.write(`${JSON.stringify({ url: coordinator.url, port: coordinator.port, tokenFile: owner.file })}\n`)
+  if (options.json === true) process.stdout.write(`${JSON.stringify(whereItListens(coordinator, owner, door))}\n`)
   return Promise.race([drained, deposed])
+}
+
+type HttpsDoor = Certificate & { readonly host: string; readonly port: number }
+
+/** All addresses of this machine, unless the operator chose one. */
+async function httpsDoor(options: StartOptions, port: number): Promise<HttpsDoor> {
+  const host = options.host === DEFAULT_HOST ? ALL_ADDRESSES : options.host
+  return { ...(await certificateOf(options.dataDir, options)), host, port }
+}
+
+function whereItListens({ url, port, httpsPort }: Coordinator, { file }: OwnerToken, door: HttpsDoor | undefined) {
+  const https = door === undefined ? {} : { httpsPort, fingerprint: door.fingerprint }
+  return { url, port, tokenFile: file, ...https }
 }
 
 /** Late: a coordinator without pages does not load what builds them. */
@@ -101,8 +127,6 @@ function nextSteps({ url, runs }: Coordinator, { token, file, isNew }: OwnerToke
           `  owner token (shown once):   ${token}`,
           `                              kept in ${file}`,
         ]),
-    '',
-    'Ctrl-C drains and stops; twice stops at once.',
   ].join('\n')
 }
 

@@ -51,7 +51,7 @@ export async function train(argv: string[]): Promise<number> {
     // its coordinator answers this machine alone: the dashboard needs no token, unless the job says so
     const id = known ?? (await grid.submit({ public: true, ...job }))
     line.say(about(file, folder, known !== undefined))
-    nextSteps(line, grid.url)
+    await nextSteps(line, grid)
     const { executor, adapter } = options
     for (let i = 0; i < options.volunteers; i++)
       grid.addVolunteer({ executor, ...(adapter === undefined ? {} : { adapter }) })

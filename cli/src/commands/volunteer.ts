@@ -1,6 +1,7 @@
 // `volunteer URL`: lends this machine to a coordinator, job after job, until Ctrl-C is pressed.
 import { randomBytes } from 'node:crypto'
 import { createNodeHost } from '@starling-grid/client-node/host'
+import { pinCertificate } from '@starling-grid/client-node/pinned-certificate'
 import { DEFAULT_DISK_BYTES } from '@starling-grid/client-node/shard-cache'
 import { GridError, MAX_NAME_LENGTH } from '@starling-grid/protocol'
 import { createVolunteer, DEFAULT_BLOCK_FLOPS, DEFAULT_LIMITS } from '@starling-grid/volunteer'
@@ -16,6 +17,7 @@ interface Options {
   readonly adapter?: string
   readonly executor: 'webgpu' | 'reference'
   readonly once?: boolean
+  readonly fingerprint?: string
   readonly allowIce: readonly string[]
   /** bytes */
   readonly maxMemory: number
@@ -64,16 +66,30 @@ export async function volunteer(argv: string[]): Promise<number> {
       '--relays-only',
       'show the address of this machine to no other volunteer: all links go through the coordinator',
     )
+    .option(
+      '--fingerprint <sha256>',
+      'of the certificate of a coordinator with --https, as it printed at its start: this one is trusted and no other',
+    )
     .option('--once', 'end with the run that it takes part in')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const { name, adapter, executor, once = false, allowIce, relaysOnly = false, ...most } = program.opts<Options>()
+  const {
+    name,
+    adapter,
+    executor,
+    once = false,
+    allowIce,
+    relaysOnly = false,
+    fingerprint,
+    ...most
+  } = program.opts<Options>()
   if (name.length === 0 || name.length > MAX_NAME_LENGTH)
     throw new GridError(
       'usage',
       `expected a --name of 1 to ${MAX_NAME_LENGTH} characters, got ${name.length}; choose another`,
     )
   const coordinatorUrl = originOf(program.args[0] ?? '')
+  if (fingerprint !== undefined) await pinCertificate(coordinatorUrl, fingerprint)
   const terminal = new TerminalStatus(process.stderr)
   process.stderr.write(`volunteer "${name}" → ${coordinatorUrl}  (Ctrl-C leaves gracefully)\n`)
   const { maxMemory: memoryBytes, maxUpload: uploadBytesPerHour } = most

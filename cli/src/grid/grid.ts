@@ -26,6 +26,8 @@ export interface GridOptions {
    * first
    */
   readonly volunteerNiceness?: number
+  /** port of its door for other machines (starling start --https); 0: any free one */
+  readonly https?: number
   /** times of the coordinator that a test shortens (coordinator/src/run/timing.ts) */
   readonly timing?: Readonly<Record<string, number>>
   /** volunteers keep what an audit of all steps needs (audit-steps.ts) */
@@ -64,21 +66,24 @@ export class Grid {
   coordinator: Child
   /** of the coordinator itself */
   direct: string
+  /** of its https door, when it has one */
+  readonly https: HttpsDoor | undefined
   watch: Watch
 
   static async start(options: GridOptions = {}): Promise<Grid> {
     const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'starling-')))
     const token = crypto.randomUUID().replaceAll('-', '')
-    const { child, url } = await startCoordinator({ ...options, dataDir, token, port: options.port ?? 0 })
-    return new Grid({ options, dataDir, token, child, url, proxy: await options.proxied?.(url) })
+    const { child, url, https } = await startCoordinator({ ...options, dataDir, token, port: options.port ?? 0 })
+    return new Grid({ options, dataDir, token, child, url, https, proxy: await options.proxied?.(url) })
   }
 
-  private constructor({ options, dataDir, token, child, url, proxy }: GridParts) {
+  private constructor({ options, dataDir, token, child, url, https, proxy }: GridParts) {
     this.#options = options
     this.dataDir = dataDir
     this.token = token
     this.coordinator = child
     this.direct = url
+    this.https = https
     this.proxy = proxy
     this.watch = new Watch(this.url, token)
   }
@@ -172,6 +177,7 @@ export class Grid {
       dataDir: this.dataDir,
       token: this.token,
       port: Number(new URL(this.direct).port),
+      ...(this.https === undefined ? {} : { https: this.https.port }),
     })
     this.coordinator = child
   }
@@ -226,13 +232,27 @@ export class Grid {
   }
 }
 
+export interface HttpsDoor {
+  readonly port: number
+  /** SHA-256 of its certificate */
+  readonly fingerprint: string
+}
+
 interface GridParts {
   readonly options: GridOptions
   readonly dataDir: string
   readonly token: string
   readonly child: Child
   readonly url: string
+  readonly https: HttpsDoor | undefined
   readonly proxy: GridProxy | undefined
+}
+
+/** The line that `starling start --json` prints. */
+interface Listening {
+  readonly url: string
+  readonly httpsPort?: number
+  readonly fingerprint?: string
 }
 
 async function startCoordinator(
@@ -242,22 +262,23 @@ async function startCoordinator(
     readonly port: number
     readonly takeOver?: boolean
   },
-): Promise<{ readonly child: Child; readonly url: string }> {
-  const { dataDir, token, port, webRoot = dataDir, timing } = options
-  let told: (url: string) => void = () => undefined
-  const listening = new Promise<string>((resolve) => {
+): Promise<Pick<GridParts, 'child' | 'url' | 'https'>> {
+  const { dataDir, token, port, webRoot = dataDir, timing, https } = options
+  let told: (listening: Listening) => void = () => undefined
+  const listening = new Promise<Listening>((resolve) => {
     told = resolve
   })
   const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir, '--web-root', webRoot]
   args.push('--data-root', parse(process.cwd()).root) // who starts a grid owns its jobs
   if (options.takeOver === true) args.push('--take-over')
+  if (https !== undefined) args.push('--https', String(https))
   if (timing !== undefined) args.push('--timing', JSON.stringify(timing))
   const child = startChild({
     name: 'the coordinator',
     args,
     env: { STARLING_TOKEN: token },
     onLine: (line, stream) =>
-      stream === 'stdout' && line.startsWith('{') ? told((JSON.parse(line) as { url: string }).url) : undefined,
+      stream === 'stdout' && line.startsWith('{') ? told(JSON.parse(line) as Listening) : undefined,
   })
   const timer = new Promise<never>((_, reject) =>
     setTimeout(
@@ -265,10 +286,11 @@ async function startCoordinator(
       START_MS,
     ).unref(),
   )
-  const url = await Promise.race([
+  const { url, httpsPort, fingerprint } = await Promise.race([
     listening,
     child.ended.then((ended) => Promise.reject(earlyEnd(child, ended))),
     timer,
   ])
-  return { child, url }
+  const door = httpsPort === undefined || fingerprint === undefined ? undefined : { port: httpsPort, fingerprint }
+  return { child, url, https: door }
 }

@@ -58,8 +58,7 @@ function insecure(host: string): Refusal {
     cause: 'This page came over plain http from another machine, and browsers let such pages do very little.',
     nextStep:
       `Open https://${host} instead. If that does not answer, ` +
-      'ask the person who gave you this link to put a proxy with https in front of the coordinator, ' +
-      'and to name it with --public-url.',
+      'ask the person who gave you this link to start the coordinator with --https.',
     again: false,
   }
 }

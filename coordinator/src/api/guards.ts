@@ -8,8 +8,8 @@ import { HttpRefusal } from './errors.ts'
 const WILDCARDS = new Set(['0.0.0.0', '::'])
 
 export interface Names {
-  /** the address that the server is bound to */
-  readonly host: string
+  /** the addresses that the server is bound to */
+  readonly hosts: readonly string[]
   /** how people reach it from elsewhere, for example through a proxy */
   readonly publicUrl: URL | undefined
 }
@@ -38,11 +38,10 @@ export function registerGuards(app: FastifyInstance, names: Names): void {
   })
 }
 
-function isOurs(name: string, { host, publicUrl }: Names): boolean {
-  if (name === 'localhost' || name === '127.0.0.1' || name === '::1' || name === host || name === publicUrl?.hostname)
-    return true
+function isOurs(name: string, { hosts, publicUrl }: Names): boolean {
+  if (name === 'localhost' || name === '127.0.0.1' || name === '::1' || name === publicUrl?.hostname) return true
   // A name can be made to point here by its owner, an address cannot.
-  return WILDCARDS.has(host) && isIP(name) !== 0
+  return hosts.includes(name) || (isIP(name) !== 0 && hosts.some((host) => WILDCARDS.has(host)))
 }
 
 function sameOrigin(origin: string, host: string, { publicUrl }: Names): boolean {

@@ -44,6 +44,7 @@ import { relayQuota } from './relay-quota.ts'
 import { type Relay, registerRelay } from './relay.ts'
 import { Sessions } from './sessions.ts'
 import { registerSignalling, type Signalling } from './signalling.ts'
+import { TlsDoor, type TlsDoorOptions } from './tls-door.ts'
 
 export const DEFAULT_HOST = '127.0.0.1'
 export const DEFAULT_PORT = 8790
@@ -91,6 +92,8 @@ export interface CoordinatorOptions {
   readonly host?: string
   /** 0: any free one */
   readonly port?: number
+  /** a second door for other machines, beside that of `host` and `port` */
+  readonly https?: TlsDoorOptions
   /** how people reach it through a proxy */
   readonly publicUrl?: URL
   /** addresses or networks of proxies in front of it, whose X-Forwarded-For says who asks */
@@ -124,6 +127,8 @@ export interface Coordinator {
   /** where it listens, once started */
   readonly url: string
   readonly port: number
+  /** of its https door; undefined: it has none */
+  readonly httpsPort: number | undefined
   readonly runs: Runs
   /** every address that it answers, with its methods */
   readonly routes: readonly Route[]
@@ -148,6 +153,7 @@ class CoordinatorLife implements Coordinator {
   readonly #shardProcesses: ShardProcesses
   #parts: Parts | undefined
   #owner: FolderOwner | undefined
+  #tlsDoor: TlsDoor | undefined
   #draining = false
   /** why another coordinator has the jobs */
   #deposedBy: string | undefined
@@ -171,6 +177,10 @@ class CoordinatorLife implements Coordinator {
 
   get port(): number {
     return (this.#started.app.server.address() as AddressInfo).port
+  }
+
+  get httpsPort(): number | undefined {
+    return this.#tlsDoor?.port
   }
 
   get url(): string {
@@ -241,6 +251,7 @@ class CoordinatorLife implements Coordinator {
     await runs.stop()
     sessions.stop()
     watching.stop()
+    this.#tlsDoor?.close()
     const closed = new AbortController() // a timer that goes on would keep the process
     const closing = app.close().finally(() => closed.abort())
     await Promise.race([closing, this.#clock.sleep(CLOSE_MS, closed.signal)])
@@ -295,7 +306,7 @@ class CoordinatorLife implements Coordinator {
   }
 
   async #createApp(): Promise<FastifyInstance> {
-    const { host = DEFAULT_HOST, publicUrl, trustedProxies = [], connections } = this.#options
+    const { host = DEFAULT_HOST, https, publicUrl, trustedProxies = [], connections } = this.#options
     const app = Fastify({
       requestTimeout: REQUEST_MS,
       forceCloseConnections: true,
@@ -311,7 +322,7 @@ class CoordinatorLife implements Coordinator {
       referrerPolicy: { policy: 'no-referrer' },
       crossOriginEmbedderPolicy: false,
     })
-    registerGuards(app, { host, publicUrl })
+    registerGuards(app, { hosts: https === undefined ? [host] : [host, https.host], publicUrl })
     this.#routes = registerRoutesOnly(app)
     registerBodies(app)
     guardConnections(app, {
@@ -384,11 +395,17 @@ class CoordinatorLife implements Coordinator {
   }
 
   async #listen(app: FastifyInstance): Promise<void> {
-    const { host = DEFAULT_HOST, port = DEFAULT_PORT } = this.#options
+    const { host = DEFAULT_HOST, port = DEFAULT_PORT, https } = this.#options
     try {
       await app.listen({ host, port })
     } catch (cause) {
-      await this.#failed(listenFailed(cause, host, port))
+      await this.#failed(listenFailed(cause, { scheme: 'http', option: '--port', host, port }))
+    }
+    if (https === undefined) return
+    try {
+      this.#tlsDoor = await TlsDoor.open(app.server, https)
+    } catch (cause) {
+      await this.#failed(listenFailed(cause, { scheme: 'https', option: '--https', ...https }))
     }
   }
 
@@ -407,20 +424,28 @@ function sessionProtocolOnly(offered: Set<string>): string | false {
   return offered.has(SESSION_PROTOCOL) && SESSION_PROTOCOL
 }
 
-function listenFailed(cause: unknown, host: string, port: number): unknown {
+interface Door {
+  readonly scheme: 'http' | 'https'
+  /** of the command line, that names another port */
+  readonly option: '--port' | '--https'
+  readonly host: string
+  readonly port: number
+}
+
+function listenFailed(cause: unknown, { scheme, option, host, port }: Door): unknown {
   const code = cause instanceof Error && 'code' in cause ? cause.code : undefined
   if (code === 'EADDRINUSE')
     return new GridError(
       'port-taken',
-      `expected a free port, got ${port}: http://${host}:${port} is another program, perhaps a coordinator; ` +
-        `choose another, for example --port ${port + 1}`,
+      `expected a free port, got ${port}: ${scheme}://${host}:${port} is another program, perhaps a coordinator; ` +
+        `choose another, for example ${option} ${port + 1}`,
       { cause },
     )
   if (code === 'EACCES')
     return new GridError(
       'port-taken',
       `expected a port that this program may use, got ${port}, which needs more rights; ` +
-        'choose one above 1023 with --port',
+        `choose one above 1023 with ${option}`,
       { cause },
     )
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
