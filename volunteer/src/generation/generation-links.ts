@@ -1,9 +1,7 @@
 // The links that a generation needs: opened when it forms, said to be in trouble when they do not open or break (R17),
 // and tried directly again while the coordinator relays them (R18).
 import {
-  describeError,
-  isGridError,
-  type LinkTrouble,
+  type BlameReason,
   MAX_RING_MEMBERS,
   type MemberId,
   type ToCoordinator,
@@ -20,6 +18,12 @@ const LONGEST_REDIAL_MS = 300_000
 /** Newcomers that may open links at a time: as many as a ring takes in. */
 const MAX_NEWCOMERS = MAX_RING_MEMBERS
 
+/** Members with the same trouble, the first of them to blame; none: the cause is not known. */
+export interface Blame {
+  readonly blamed: readonly MemberId[]
+  readonly why: BlameReason
+}
+
 export interface GenerationLinksParts {
   readonly self: MemberId
   readonly links: LinkSet
@@ -27,6 +31,7 @@ export interface GenerationLinksParts {
   /** raised when the generation is over */
   readonly signal: AbortSignal
   tell(input: MemberInput): void
+  trouble(generation: number, blame: Blame, error: unknown): void
   send(message: ToCoordinator): void
 }
 
@@ -87,40 +92,16 @@ export class GenerationLinks {
 
   /** Waits for all: one ABORT then names every link that did not open. */
   async #settle(order: Order): Promise<void> {
-    const { links, tell, signal } = this.#parts
+    const { links, tell, trouble, signal } = this.#parts
     const { generation, neighbours, relayed } = order
     const results = await Promise.allSettled(neighbours.map((peer) => this.#opening.get(peer)))
     if (signal.aborted) return
     const failed = neighbours.filter((_, i) => results[i]?.status === 'rejected')
     const error = results.find((result) => result.status === 'rejected')?.reason as unknown
-    if (failed.length > 0) return this.trouble({ generation, peers: failed, why: 'unopened', error })
+    if (failed.length > 0) return trouble(generation, { blamed: failed, why: 'unopened' }, error)
     if (neighbours.some((peer) => !links.has(peer))) return this.#connect(order) // one closed while another opened
     tell({ type: 'links-open', generation })
     for (const peer of relayed) if (this.#parts.self < peer) void this.#redial(peer, order)
-  }
-
-  trouble({
-    generation,
-    peers,
-    why,
-    error,
-  }: {
-    readonly generation: number
-    readonly peers: readonly MemberId[]
-    readonly why: LinkTrouble
-    readonly error: unknown
-  }): void {
-    const [blamed = null, ...alsoBlamed] = peers
-    const code = isGridError(error) ? error.code : 'link-lost'
-    this.#parts.tell({
-      type: 'trouble',
-      generation,
-      blamed,
-      alsoBlamed,
-      why,
-      code,
-      message: describeError(error).slice(0, 300),
-    })
   }
 
   /** Said again as long as the generation lasts: the coordinator may not want to hear it at first. */

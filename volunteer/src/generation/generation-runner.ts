@@ -1,11 +1,8 @@
 // A member at work: carries out what sync/member.ts decides, with real links, a real executor and real parameters.
 import {
-  type BlameReason,
   chunksOfState,
-  describeError,
   type FetchRequest,
   type Frame,
-  type GradientEncoding,
   type GridError,
   isGridError,
   type LinkTrouble,
@@ -14,19 +11,14 @@ import {
   saltedDigest,
   sameVersion,
   SerialQueue,
-  type ToCoordinator,
   type VersionRef,
-  type Clock,
 } from '@starling-grid/protocol'
 import { bytesOf } from '../codec/numbers.ts'
-import type { Compute } from '../compute.ts'
-import type { Batches } from '../data/batch.ts'
 import { sha256Of } from '../data/shards.ts'
 import { endsWork } from '../fatal.ts'
 import type { StepWitness } from '../host.ts'
 import { LinkSet } from '../link/link-set.ts'
 import type { PeerLink, PeerNetwork } from '../link/peer-link.ts'
-import type { LocalRounds } from '../local/local-round.ts'
 import { fateOf } from '../member/frame-fate.ts'
 import {
   type MemberCore,
@@ -37,43 +29,31 @@ import {
 } from '../member/member-state.ts'
 import { mayServe, react } from '../member/member.ts'
 import { catchUpBytes, type CatchUpEffect, type CatchUpSources } from '../recovery/catch-up.ts'
-import type { LocalVersion } from '../recovery/local-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
 import { StateServer } from '../recovery/state-server.ts'
 import { gradientBuckets } from '../reduce/gradient-buckets.ts'
 import { RankFailure } from '../reduce/rank-failure.ts'
 import { EncodeRequests } from './encode-requests.ts'
-import { Generation, type GenerationParts } from './generation.ts'
+import { Generation, type GenerationParts, type JobParts } from './generation.ts'
 import { Residual } from './residual.ts'
 import { trainStep } from './step.ts'
 
-export interface GenerationRunnerParts {
-  readonly clock: Clock
+export interface GenerationRunnerParts extends JobParts {
   readonly core: MemberCore
-  readonly held: LocalVersion
-  readonly compute: Compute
-  readonly batches: Batches
-  /** in jobs with local rounds */
-  readonly rounds: LocalRounds | undefined
   readonly network: PeerNetwork
   /** a link through the coordinator (R18) */
   openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
   /** for a link to open; LINK_OPEN_MS where it is not said */
   readonly linkOpenMs: number | undefined
-  /** how gradients travel in the ring */
-  readonly encoding: GradientEncoding
   /** version 0 and the seed that makes it */
   readonly genesis: VersionRef
   readonly seed: number
   readonly fromCoordinator: CatchUpSources['fromCoordinator']
   /** of audits */
   readonly witness?: StepWitness | undefined
-  send(message: ToCoordinator): void
   upload(version: VersionRef, bytes: Uint8Array): Promise<void>
   /** Σ gradients of the steps up to this version */
   uploadSums(version: VersionRef, bytes: Uint8Array): Promise<void>
-  /** Σ gradients of off-ring members (A1) */
-  offRingSum(id: number): Promise<Float32Array>
   /** the bytes of a version that most members hold about now */
   onEncoded(state: Uint8Array): void
   /** something worth showing changed */
@@ -217,7 +197,7 @@ export class GenerationRunner {
     } catch (error) {
       if (signal.aborted) return
       if (effect.type === 'fetch-reduced') this.tell({ type: 'reduced-missing', generation: effect.generation })
-      else this.#trouble(effect.generation, { blamed: null, why: 'own' }, error)
+      else generation.trouble(effect.generation, { blamed: [], why: 'own' }, error)
     }
   }
 
@@ -338,30 +318,21 @@ export class GenerationRunner {
   #refuse(generation: number, from: MemberId, error: unknown): void {
     const blamed = (error instanceof RankFailure ? this.#parts.core.ring?.members[error.rank] : undefined) ?? from
     if (isGridError(error)) this.links.countRefusal(error.code, blamed)
-    this.#trouble(generation, { blamed, why: 'refused' }, error)
+    this.#generation.trouble(generation, { blamed: [blamed], why: 'refused' }, error)
   }
 
   #lost(member: MemberId, why: LinkTrouble | 'refused', error: GridError): void {
     this.#fetch.lost(member)
     const { ring } = this.#parts.core
     if (ring === undefined || !ring.linksOpen || !neighbours(ring).includes(member)) return
-    if (why === 'refused') this.#trouble(ring.generation, { blamed: member, why }, error)
-    else this.#generation.links.trouble({ generation: ring.generation, peers: [member], why, error })
+    this.#generation.trouble(ring.generation, { blamed: [member], why }, error)
   }
 
   #computeFailed(generation: number, error: unknown): void {
     if (error instanceof RankFailure) return this.#refuse(generation, this.#parts.core.id, error)
-    if (!endsWork(error)) return this.#trouble(generation, { blamed: this.#parts.core.id, why: 'own' }, error)
+    if (!endsWork(error))
+      return this.#generation.trouble(generation, { blamed: [this.#parts.core.id], why: 'own' }, error)
     this.#parts.onFatal(error)
-  }
-
-  #trouble(
-    generation: number,
-    blame: { readonly blamed: MemberId | null; readonly why: BlameReason },
-    error: unknown,
-  ): void {
-    const code = isGridError(error) ? error.code : 'link-lost'
-    this.tell({ type: 'trouble', generation, ...blame, code, message: describeError(error).slice(0, 300) })
   }
 }
 

@@ -3,9 +3,11 @@
 // way ends with its signal, and nothing of it is in the next one.
 import {
   type Clock,
+  describeError,
   type Frame,
   type GradientEncoding,
   GridError,
+  isGridError,
   type Manifest,
   type MemberId,
   type ToCoordinator,
@@ -27,11 +29,11 @@ import { StepReduces, type StepStanding } from '../reduce/step-reduces.ts'
 import type { AssignmentResult } from './assignment-sum.ts'
 import { AssignmentWork, type Pace } from './assignment-work.ts'
 import type { EncodeRequests } from './encode-requests.ts'
-import { GenerationLinks } from './generation-links.ts'
+import { type Blame, GenerationLinks } from './generation-links.ts'
 import type { Residual } from './residual.ts'
 
-/** What outlives a generation. */
-export interface GenerationParts {
+/** What a job gives to its generations. */
+export interface JobParts {
   readonly clock: Clock
   readonly core: Readonly<MemberCore>
   readonly held: LocalVersion
@@ -39,18 +41,22 @@ export interface GenerationParts {
   readonly batches: Batches
   /** in jobs with local rounds */
   readonly rounds: LocalRounds | undefined
-  readonly links: LinkSet
-  readonly pace: Pace
   /** how gradients travel */
   readonly encoding: GradientEncoding
+  send(message: ToCoordinator): void
+  /** Σ gradients of off-ring members (A1) */
+  offRingSum(id: number): Promise<Float32Array>
+}
+
+/** What outlives a generation. */
+export interface GenerationParts extends JobParts {
+  readonly links: LinkSet
+  readonly pace: Pace
   /** of encodings that lose something */
   readonly lossy: { readonly residual: Residual; readonly encodes: EncodeRequests } | undefined
   /** what members contribute one by one; undefined: the gradient is too small to be worth several */
   readonly buckets: readonly FloatRange[] | undefined
   tell(input: MemberInput): void
-  send(message: ToCoordinator): void
-  /** Σ gradients of off-ring members (A1) */
-  offRingSum(id: number): Promise<Float32Array>
 }
 
 /** The sum that `apply` uses next. `isOwn`: of this member's reduce, not fetched (R7). */
@@ -58,6 +64,9 @@ export interface StagedSum {
   readonly sum: Float32Array
   readonly isOwn: boolean
 }
+
+/** Characters of an ABORT's message. */
+const MOST_TEXT = 300
 
 export class Generation {
   readonly links: GenerationLinks
@@ -79,7 +88,7 @@ export class Generation {
   constructor(parts: GenerationParts) {
     const { signal } = this
     this.#parts = parts
-    this.links = new GenerationLinks({ ...parts, self: parts.core.id, signal })
+    this.links = new GenerationLinks({ ...parts, self: parts.core.id, signal, trouble: this.trouble })
     this.#round = parts.rounds?.workOf({ ...parts, signal, contributeBucket: this.contributeBucket })
   }
 
@@ -91,6 +100,14 @@ export class Generation {
   /** R3: nothing that is under way has an effect any more. Links stay. */
   abort(): void {
     this.#ending.abort(new GridError('generation-stale', 'a new ballot began'))
+  }
+
+  /** The generation cannot go on from here (R17). */
+  trouble = (generation: number, { blamed: members, why }: Blame, error: unknown): void => {
+    const [blamed = null, ...alsoBlamed] = members
+    const code = isGridError(error) ? error.code : 'link-lost'
+    const message = describeError(error).slice(0, MOST_TEXT)
+    this.tell({ type: 'trouble', generation, blamed, alsoBlamed, why, code, message })
   }
 
   get tell(): GenerationParts['tell'] {
