@@ -112,9 +112,19 @@ class Work {
     const { state, history } = this.#host
     const { records, versions, openEpochs } = state.chain.counts
     const durable = history.state.chain.counts
-    const maps = { rings: state.rings, validated: state.validated, failures: state.failures, digests: state.digests }
-    const more = { copies: state.copies, members: state.members, leases: state.leases, damaged: state.damaged }
-    const lists = { checkpoints: state.checkpoints, abandoned: state.abandoned, jumps: state.jumps }
+    const maps = {
+      rings: state.rings,
+      validated: state.validated,
+      failures: state.aside.failures,
+      digests: state.digests,
+    }
+    const more = {
+      copies: state.copying.copies,
+      members: state.members,
+      leases: state.leases,
+      damaged: state.aside.damaged,
+    }
+    const lists = { checkpoints: state.checkpoints, abandoned: state.abandoned, jumps: state.promises.jumps }
     const health = { linkMs: state.health.linkMs, exchangeTimes: state.health.exchangeTimes, workers: state.workers }
     const shown = { departed: history.departed, rewinds: history.rewinds, events: history.events }
     return {

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId } from '@starling-grid/protocol'
+import { newcomer } from '../src/run/ring/newcomer.ts'
+import { own } from '../src/run/state.ts'
 import { Desk } from './run-desk.ts'
 
 /** A ring of two that has committed a step. */
@@ -67,8 +69,7 @@ test('mute newcomers of many networks, one every four seconds, cost no step and 
 /** It shows what it holds, and then says nothing more. */
 function joinProven(desk: Desk, name: string, network: string): void {
   joinFrom(desk, name, network)
-  const member = desk.state.members.get(memberId(name))
-  if (member !== undefined) Object.assign(member, { proven: true, learner: undefined })
+  Object.assign(newcomer(desk.state, memberId(name)), { proven: true, learner: undefined })
 }
 
 test('a newcomer that proved itself and never confirms stops the others for ten seconds, not for thirty', () => {
@@ -119,7 +120,7 @@ function asked(...names: string[]): Desk {
   return desk
 }
 const five = (desk: Desk) => desk.state.chain.at(5) ?? desk.state.chain.genesis
-const isProven = (desk: Desk) => desk.state.members.get(memberId('c'))?.proven === true
+const isProven = (desk: Desk) => desk.state.newcomers.get(memberId('c'))?.proven === true
 
 test('its digest has to be that of the clear majority of those that keep a copy, and of one other at least', () => {
   const verdict = (own: string, ...copies: string[]) => {
@@ -169,7 +170,7 @@ test('a newcomer that fails waits alone, twice as long each time, and no ballot 
   desk.fetch('c')
   const waits = [1, 2, 3].map(() => {
     desk.prove('c', 'wrong')
-    const { proveAfter = 0 } = desk.state.members.get(memberId('c')) ?? {}
+    const { proveAfter = 0 } = desk.state.newcomers.get(memberId('c')) ?? {}
     const wait = proveAfter - desk.now
     desk.wait(wait)
     desk.step(desk.state.chain.head.v + 1)
@@ -181,7 +182,7 @@ test('a newcomer that fails waits alone, twice as long each time, and no ballot 
 test('a salt is used for one copy, and each process has its own', () => {
   const saltOf = (secret: string) => {
     const desk = asked('a', 'b')
-    desk.state.secret = secret
+    own(desk.state, 'salts').secret = secret
     for (let v = 6; v <= 60; v++) desk.step(v)
     desk.wait(2001)
     return desk.sent('copy-at')[0]?.salt

@@ -35,6 +35,7 @@ import {
   trainingBlock,
   type VersionRef,
 } from '@starling-grid/protocol'
+import { newcomer } from '../src/run/ring/newcomer.ts'
 
 type Without<T, K extends string> = T extends unknown ? Omit<T, K> : never
 /** A member's message without the ballot, which is filled in. */
@@ -136,7 +137,7 @@ export class Desk {
   /** A member keeps the copy that it was asked for. */
   copy(name: string, version: VersionRef, bytes = 'right'): void {
     const { phase } = this.state
-    const salt = phase.type === 'ring' ? phase.copyAsked?.salt : undefined
+    const salt = phase.type === 'ring' ? this.state.copying.asked?.salt : undefined
     if (salt !== undefined) this.say(name, { type: 'copied', version, digest: saltedHash(bytes, salt) })
   }
 
@@ -158,8 +159,9 @@ export class Desk {
    */
   admit(): void {
     for (const member of this.state.members.values()) {
-      member.proven = true
-      if (member.learner?.held === undefined && member.learner?.ready === false)
+      const one = newcomer(this.state, member.id)
+      one.proven = true
+      if (one.learner?.held === undefined && one.learner?.ready === false)
         this.say(member.id, { type: 'prefetched', version: null })
     }
     this.wait(3000)

@@ -91,7 +91,7 @@ test('a damaged shard of validation is left out, and the rest is validated', () 
   unreadable(desk, 'a', [validationBlock(1)])
   checked(desk, [1], 'Blob f… is damaged', 'validation')
   assert.deepEqual([...desk.state.quarantined], ['v:1'])
-  const leases = [...(desk.state.validation?.leases ?? [])]
+  const leases = [...(desk.state.validation.now?.leases ?? [])]
   assert.deepEqual(
     leases.map(([, own]) => [...own.keys()]),
     leases.map(() => [validationBlock(0)]),

@@ -51,7 +51,7 @@ function answerAll(
   const waiting = first.flatMap(({ to, leases }) => leases.map((lease) => ({ to, lease })))
   for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
     const { to, lease } = next
-    const isLeased = desk.state.validation?.leases.get(memberId(to))?.has(lease.block) === true
+    const isLeased = desk.state.validation.now?.leases.get(memberId(to))?.has(lease.block) === true
     if (!isLeased) continue // taken from a member that was outvoted
     result(desk, to, lease, lies[to])
     computed[to] = (computed[to] ?? 0) + 1
@@ -243,7 +243,7 @@ test('blocks of a member that leaves are validated by others, and its measuremen
 test('a result counts once, from the holder of the lease, and only when it can be true', () => {
   const desk = atEpochEnd(['a', 'b'])
   const lease = desk.sent('validate')[0]?.leases[0]
-  const voices = (): number => desk.state.validation?.voices.get(lease?.block ?? assert.fail())?.length ?? 0
+  const voices = (): number => desk.state.validation.now?.voices.get(lease?.block ?? assert.fail())?.length ?? 0
   result(desk, 'b', lease)
   assert.deepEqual(desk.refusals, ['b lease-stale'])
   result(desk, 'a', lease, { correct: 11 })

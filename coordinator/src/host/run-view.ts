@@ -156,9 +156,9 @@ function phaseOf({ state, history }: ViewParts): Phase {
 }
 
 function validating(state: RunState): boolean {
-  const { validation, chain, validated } = state
+  const { chain, validated } = state
   const done = validated.get(chain.head.id)?.size ?? 0
-  return validation?.version.id === chain.head.id && done < validationBlocks(state)
+  return state.validation.now?.version.id === chain.head.id && done < validationBlocks(state)
 }
 
 /** The last one when there is none left. */
@@ -180,7 +180,8 @@ function queueOf(state: RunState): RunView['queue'] {
 
 function validationQueueOf({ validation, validated, chain, config }: RunState): RunView['validationQueue'] {
   const done = validated.get(chain.head.id)?.size ?? 0
-  const leased = validation?.version.id === chain.head.id ? [...validation.leases.values()] : []
+  const { now } = validation
+  const leased = now?.version.id === chain.head.id ? [...now.leases.values()] : []
   const pending = new Set(leased.flatMap((own) => [...own.keys()])).size
   return { todo: Math.max(0, config.validationBlocks - done - pending), pending, done }
 }

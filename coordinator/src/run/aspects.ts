@@ -18,6 +18,7 @@ import { validation } from './history/validation.ts'
 import { pause, quarantine } from './queue/quarantine.ts'
 import { learners } from './ring/learners.ts'
 import { membership } from './ring/membership.ts'
+import { newcomers } from './ring/newcomer.ts'
 import { offRing } from './ring/off-ring.ts'
 import { parking } from './ring/parking.ts'
 import { plan } from './ring/plan.ts'
@@ -45,6 +46,7 @@ const ROWS = [
   offRing,
   learners,
   proofs,
+  newcomers,
   pushNorms,
   plan,
   validation,

@@ -1,6 +1,5 @@
 // A run's state before anything happened, and what its journal makes of it.
 import { initialSlices } from './aspects.ts'
-import { emptySum } from './async/accumulator.ts'
 import { applyEntry, seedCheckpoint } from './journal-replay.ts'
 import { ChainIndex } from './queue/chain-index.ts'
 import type { JournalEntry, RunConfig, RunState } from './state.ts'
@@ -26,28 +25,15 @@ export function createRunState(config: RunConfig): RunState {
     rings: new Map(),
     lostGenerations: undefined,
     forgottenGeneration: 0,
-    heardPromise: { fence: 0, generation: 0 },
-    jumps: [],
     phase: { type: 'waiting' },
     phaseReason: '',
-    parking: undefined,
     members: new Map(),
     leases: new Map(),
-    open: emptySum(),
     workers: new Set(),
-    failures: new Map(),
-    asideByFew: new Map(),
-    damaged: new Map(),
-    asideBefore: new Set(),
-    lookedAt: Number.NEGATIVE_INFINITY,
-    validation: undefined,
     provisional: undefined,
     checkpointAsked: undefined,
     digests: new Map(),
-    copies: new Map(),
     heldBefore: new Map(),
-    secret: '',
-    saltsDrawn: 0,
     health: {
       consecutiveAborts: 0,
       ballots: [],

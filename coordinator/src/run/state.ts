@@ -10,7 +10,6 @@ import type {
   Push,
   RulesOff,
   Sha256,
-  AssignmentMove,
   StepRecord,
   ToVolunteer,
   VersionRef,
@@ -19,24 +18,16 @@ import type {
   RunEvent,
 } from '@starling-grid/protocol'
 import type { PushWeights } from '../parameter-server/add-push.ts'
-import type { OpenSum } from './async/accumulator.ts'
 import type { AsyncPolicy } from './async/async-policy.ts'
 import type { PushNorms } from './async/push-norms.ts'
 import type { Derived, SumStep } from './ballot/derived-state.ts'
-import type { Dispute } from './ballot/dispute.ts'
-import type { ProofAsked } from './ballot/proofs.ts'
 // The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place. It
 // does no I/O, reads no clock and draws no randomness, so the same state, event and time always give the same decision.
 import type { DamagedCheckpoint } from './history/damaged-checkpoint.ts'
 import type { WrittenRun } from './history/snapshot.ts'
-import type { Voice } from './history/validation-voices.ts'
 import type { ExchangeChoice } from './policy/exchange-choice.ts'
 import type { GenerationHealth } from './policy/generation-health.ts'
 import type { ChainIndex } from './queue/chain-index.ts'
-import type { Tries } from './queue/quarantine.ts'
-import type { Learner } from './ring/learners.ts'
-import type { RebalanceRound } from './ring/rebalance.ts'
-import type { Inquiry } from './ring/stalls.ts'
 import type { Timing } from './timing.ts'
 
 export interface RunConfig {
@@ -138,17 +129,7 @@ export interface Member extends MemberInfo {
   samplesPerSecond: number
   /** a tab in the background */
   hidden: boolean
-  /** joined while the ring ran, and catches up beside it */
-  learner: Learner | undefined
   readonly joinedAt: number
-  /** showed that it holds the state: a ballot may take it in (R2) */
-  proven: boolean
-  proof: ProofAsked | undefined
-  /** proofs that failed, and before when it is asked for no other, ms */
-  failedProofs: number
-  proveAfter: number
-  /** members did not settle its proof: the checkpoint does */
-  byCheckpoint: boolean
   /** asked to leave */
   leaving: boolean
   /** committed steps that it held, and how fast they show it to be at least (speed-trust.ts) */
@@ -218,13 +199,6 @@ export interface Provisional {
   readonly at: number
 }
 
-export interface DamagedShard {
-  readonly split: 'training' | 'validation'
-  readonly indexes: readonly number[]
-  /** ms */
-  checkedAt: number
-}
-
 /** What members said of the bytes of one version number. */
 export type DigestsOfVersion = Map<MemberId, { readonly version: VersionRef; readonly digest: Sha256 }>
 
@@ -244,19 +218,6 @@ export interface ValidationResult {
   readonly lossSum: number
   /** two members measured the same */
   readonly confirmed: boolean
-}
-
-/** Validation of one version: its blocks are leased like training blocks; results are in RunState.validated. */
-export interface ValidationRun {
-  readonly version: VersionRef
-  /** by holder: two members measure one block */
-  readonly leases: Map<MemberId, Map<BlockId, Lease>>
-  /** blocks that count not yet: who measured what */
-  readonly voices: Map<BlockId, readonly Voice[]>
-  /** let a lease of this version run out: others are asked first */
-  readonly late: Set<MemberId>
-  /** gave blocks back: how often, and when it is asked again */
-  readonly resting: Map<MemberId, { readonly times: number; readonly until: number }>
 }
 
 /** The members of one ring in their order. */
@@ -323,24 +284,6 @@ export type RunPhase =
       progressAt: number
       /** members change after this step */
       until: { readonly step: number; readonly at: number; readonly reason: string } | undefined
-      /**
-       * blocks on their way from one member to another within a step (rebalance.ts), the last round's number, and
-       * what moved
-       */
-      moving: RebalanceRound | undefined
-      round: number
-      /** who holds up the step under way, and times its expected time that is borne before it is asked (stalls.ts) */
-      inquiry: Inquiry | undefined
-      patience: number
-      readonly moved: Map<number, { readonly rounds: number; readonly moves: readonly AssignmentMove[] }>
-      /** members that others took blocks of: told once */
-      readonly helped: Set<MemberId>
-      /** the version that copies for newcomers were asked for at, when, and how many steps ahead that was */
-      copyAsked:
-        | { readonly v: number; readonly ahead: number; readonly at: number; readonly salt: Sha256; made: boolean }
-        | undefined
-      /** a step that members hold differently (dispute.ts) */
-      dispute: Dispute | undefined
     }
   /** ring → async: the source uploads the decided version (A5) */
   | {
@@ -414,41 +357,16 @@ export interface RunState extends Shown {
   // ---- volatile ----
   /** number of the last lease; after a restart the last reserved one */
   leaseEpoch: number
-  /** the highest numbers that members said to have heard, and when ballots went above them, ms (restored.ts) */
-  heardPromise: { readonly fence: number; readonly generation: number }
-  jumps: readonly number[]
   phase: RunPhase
   phaseReason: string
-  /** another job gets the volunteers, since when and why (parking.ts) */
-  parking: { readonly since: number; readonly reason: string } | undefined
   readonly members: Map<MemberId, Member>
   readonly leases: Map<BlockId, Lease>
-  /** what is pushed and is no version yet; in ring mode: no member was given it yet */
-  open: OpenSum
   /** async mode: members whose last lease came back as a push */
   readonly workers: Set<MemberId>
-  /** block → members that could not compute it */
-  readonly failures: Map<BlockId, Map<MemberId, Tries>>
-  /** blocks that fewer than three members set aside, and who: others try them again */
-  readonly asideByFew: Map<BlockId, Map<MemberId, Tries>>
-  /** shards that are damaged on the coordinator's disk, by name, and their blocks */
-  readonly damaged: Map<string, DamagedShard>
-  /** blocks that were set aside before this process began, or before a rewind; and when it last looked, ms */
-  readonly asideBefore: Set<BlockId>
-  lookedAt: number
-  validation: ValidationRun | undefined
   provisional: Provisional | undefined
   checkpointAsked: CheckpointAsked | undefined
   /** of the versions last asked for: version number → who holds what, also of members that left meanwhile */
   readonly digests: Map<number, DigestsOfVersion>
-  /** of which version members keep a copy for newcomers */
-  readonly copies: Map<
-    MemberId,
-    { readonly version: VersionRef; readonly at: number; readonly salt: Sha256; readonly digest: Sha256 }
-  >
-  /** of this process: salts are made of it, one after the other (proofs.ts) */
-  secret: string
-  saltsDrawn: number
   readonly health: GenerationHealth
   /** what members of the last ring said to hold beyond the committed chain, until the next ring starts (R5) */
   heldBefore: ReadonlyMap<number, { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> }>

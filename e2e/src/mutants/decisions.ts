@@ -240,12 +240,8 @@ export const DECISIONS: readonly Mutant[] = [
     'coordinator/src/run/ballot/restored.ts',
     ['coordinator/test/run-restored'],
     [
-      [
-        'a ballot stays below what members promised',
-        'Math.max(generation, heardPromise.generation) + 1',
-        'generation + 1',
-      ],
-      ['the number of an owner stays below what members heard', 'heardPromise.fence > fence ? [{', 'false ? [{'],
+      ['a ballot stays below what members promised', 'Math.max(generation, heard.generation) + 1', 'generation + 1'],
+      ['the number of an owner stays below what members heard', 'heard.fence > fence ? [{', 'false ? [{'],
       ['one member is believed about lost steps', '.length > 1) return true', '.length > 0) return true'],
       ['any promise is believed', 'if (seen.generation > state.generation + BALLOTS_AHEAD ||', 'if ('],
     ],
@@ -296,7 +292,7 @@ export const DECISIONS: readonly Mutant[] = [
       ],
       [
         'blocks of a failed push are leased together',
-        'if (first !== undefined && state.failures.has(first)) return [first]',
+        'if (first !== undefined && state.aside.failures.has(first)) return [first]',
         '',
       ],
       ['a member tries a bad block without a pause', 'now - own.at >= TRY_GAP_MS && ', ''],
@@ -309,8 +305,8 @@ export const DECISIONS: readonly Mutant[] = [
     [
       [
         'a validation result counts from a member without its lease',
-        'own?.get(token.block)?.leaseEpoch !== token.leaseEpoch',
-        'own === undefined',
+        'leases?.get(token.block)?.leaseEpoch !== token.leaseEpoch',
+        'leases === undefined',
       ],
       ['the end of the run is not validated', 'if (trainingIsOver(state)) return true', ''],
     ],
@@ -385,7 +381,7 @@ export const DECISIONS: readonly Mutant[] = [
     'coordinator/src/run/ring/rebalance.ts',
     ['coordinator/test/run-rebalance'],
     [
-      ['blocks of others may be released', '&& blocks.every((block) => own.includes(block))', ''],
+      ['blocks of others may be released', '&& blocks.every((block) => assigned.includes(block))', ''],
       [
         'a repeated answer moves blocks twice',
         'if (asked === 0 || moving.released.has(from)) return',

@@ -10,21 +10,32 @@ import {
   type StepRecord,
 } from '@starling-grid/protocol'
 import { available, trainingIsOver } from '../queue/scheduler.ts'
-import type { RunState } from '../state.ts'
+import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 
-export interface OpenSum {
-  readonly pushes: readonly Push[]
-  /** SHA-256 of the gradients, in the order of the pushes */
-  readonly digests: readonly Sha256[]
-  readonly blocks: ReadonlySet<BlockId>
+declare module '../state.ts' {
+  interface Slices {
+    open: OpenSum
+  }
 }
 
-const EMPTY: OpenSum = { pushes: [], digests: [], blocks: new Set() }
+/** What is pushed and is no version yet; in ring mode: no member was given it yet. */
+export interface OpenSum {
+  pushes: readonly Push[]
+  /** SHA-256 of the gradients, in the order of the pushes */
+  digests: readonly Sha256[]
+  blocks: ReadonlySet<BlockId>
+}
 
-export const emptySum = (): OpenSum => EMPTY
+const empty = (): OpenSum => ({ pushes: [], digests: [], blocks: new Set() })
+
+/** Taken elsewhere, or dropped. */
+export function emptySum(state: RunState): void {
+  Object.assign(own(state, 'open'), empty())
+}
 
 export const accumulator = {
+  initial: () => ({ open: empty() }),
   advance: closeWhenDue,
   plan: { isTaken },
 } satisfies Aspect
@@ -51,12 +62,12 @@ export function blocksPerLease(state: RunState): number {
 export function addToSum(transition: Transition, push: Push, gradDigest: Sha256): void {
   const { state } = transition
   if (state.open.blocks.size + push.leases.length > MAX_STEP_BLOCKS) closeSum(transition)
-  const { pushes, digests, blocks } = state.open
-  state.open = {
+  const { pushes, digests, blocks } = own(state, 'open')
+  Object.assign(own(state, 'open'), {
     pushes: [...pushes, push],
     digests: [...digests, gradDigest],
     blocks: new Set([...blocks, ...push.leases.map(({ block }) => block)]),
-  }
+  } satisfies OpenSum)
 }
 
 /** A3: enough pushes, or no more to come before these are a version. */
@@ -72,7 +83,7 @@ function closeWhenDue(transition: Transition): void {
 /** One record of all pushes, durable before the server makes its version (R1). */
 export function closeSum(transition: Transition): void {
   const { state } = transition
-  const { pushes, digests, blocks } = state.open
+  const { pushes, digests, blocks } = own(state, 'open')
   if (pushes.length === 0) return
   const total = (of: (push: Push) => number): number => pushes.reduce((sum, push) => sum + of(push), 0)
   const record: StepRecord = {
@@ -88,7 +99,7 @@ export function closeSum(transition: Transition): void {
     gradDigest: digestOfAll(digests),
   }
   const version = extend(state.chain.head, record)
-  state.open = EMPTY
+  emptySum(state)
   transition.journal({ type: 'commit', records: [record] })
   state.health.consecutiveAborts = 0
   transition.effect({ type: 'server-close', record, version })
@@ -102,7 +113,7 @@ function digestOfAll(digests: readonly Sha256[]): Sha256 {
 
 /** What is still computed would make a version too many. */
 function drop(state: RunState): void {
-  state.open = EMPTY
+  emptySum(state)
   state.leases.clear()
 }
 

@@ -2,6 +2,7 @@
 import type { Sha256, VersionRef } from '@starling-grid/protocol'
 import { isDerived } from '../ballot/derived-state.ts'
 import { askServer, checkpointDue } from '../history/checkpoints.ts'
+import { beginAnew } from '../history/validation.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { countFallback, nextMode } from '../policy/mode-policy.ts'
 import type { RunInput, RunState } from '../state.ts'
@@ -64,9 +65,9 @@ function settleTick(transition: Transition, since: number): void {
 /** What a mode epoch leaves behind that no record holds. */
 function forgetPushes(state: RunState): void {
   state.leases.clear()
-  state.open = emptySum()
+  emptySum(state)
   state.workers.clear()
-  state.validation = undefined
+  beginAnew(state)
   for (const member of state.members.values()) member.awaitingLease = false // who wants work asks again
 }
 

@@ -1,8 +1,9 @@
 // Async mode: leases of training blocks, and which pushes are taken (A2–A4).
 import type { BlockId, ErrorCode, MemberId, MessageFrom, Push } from '@starling-grid/protocol'
 import type { PushWeights } from '../../parameter-server/add-push.ts'
+import { proved } from '../ballot/proofs.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
-import { canCompute, failed, ranOut, TRY_GAP_MS } from '../queue/quarantine.ts'
+import { canCompute, succeeded, failed, ranOut, TRY_GAP_MS } from '../queue/quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
 import { onMemberLost } from '../ring/membership.ts'
 import type { Member, RunInput, RunState } from '../state.ts'
@@ -123,14 +124,14 @@ function stalenessBound({ config }: RunState): number {
  */
 function nextLease(state: RunState, member: MemberId, now: number): BlockId[] {
   const most = blocksPerLease(state)
-  const free = available(state, (block) => isTaken(state, block), most + state.failures.size)
+  const free = available(state, (block) => isTaken(state, block), most + state.aside.failures.size)
   const [first] = free.filter((block) => mayTry(state, block, member, now))
-  if (first !== undefined && state.failures.has(first)) return [first]
-  return free.filter((block) => !state.failures.has(block)).slice(0, most)
+  if (first !== undefined && state.aside.failures.has(first)) return [first]
+  return free.filter((block) => !state.aside.failures.has(block)).slice(0, most)
 }
 
 function mayTry(state: RunState, block: BlockId, member: MemberId, now: number): boolean {
-  const by = state.failures.get(block)
+  const by = state.aside.failures.get(block)
   const own = by?.get(member)
   if (by === undefined || own === undefined) return true
   const others = [...state.members.values()].filter((other) => works(state, other))
@@ -166,8 +167,7 @@ function onPush(transition: Transition, input: PushInput): void {
   addToSum(transition, push, gradDigest)
   for (const { block } of push.leases) release(state, block)
   state.workers.add(push.incarnation)
-  const worker = state.members.get(push.incarnation)
-  if (worker !== undefined) worker.proven = true
+  proved(state, push.incarnation)
   const { head } = state.chain
   transition.effect({
     type: 'server-add',
@@ -256,7 +256,7 @@ function holds(state: RunState, holder: MemberId, block: BlockId, leaseEpoch: nu
 
 function release(state: RunState, block: BlockId): void {
   state.leases.delete(block)
-  state.failures.delete(block)
+  succeeded(state, block)
 }
 
 /** How long its work takes; it brought a lease back. */
@@ -298,7 +298,7 @@ function expire(transition: Transition, block: BlockId, member: MemberId): void 
 function isRetry(state: RunState, { incarnation, leases }: Push): boolean {
   const [only, ...others] = leases
   if (only === undefined || others.length > 0 || !canCompute(state, incarnation)) return false
-  return (state.failures.get(only.block)?.get(incarnation)?.times ?? 0) > 0
+  return (state.aside.failures.get(only.block)?.get(incarnation)?.times ?? 0) > 0
 }
 
 function fail(transition: Transition, block: BlockId, member: MemberId): void {

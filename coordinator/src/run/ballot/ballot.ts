@@ -449,14 +449,6 @@ export function enterRing(
     plannedTo: v + plan.length,
     planned,
     progressAt: now,
-    inquiry: undefined,
-    patience: 1,
-    moving: undefined,
-    copyAsked: undefined,
-    round: 0,
-    moved: new Map(),
-    helped: new Set(),
-    dispute: undefined,
     until: undefined,
   }
   transition.reason(`${exchange.type} of ${members.length}`)

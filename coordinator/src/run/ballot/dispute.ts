@@ -3,10 +3,17 @@
 import { type MemberId, recordId, type StepRecord, type VersionId } from '@starling-grid/protocol'
 import { isRelayed } from '../links/generation-links.ts'
 import { noteFailure } from '../links/link-health.ts'
-import type { RunPhase } from '../state.ts'
+import { own, type RunPhase } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
+
+declare module '../state.ts' {
+  interface Slices {
+    /** a step that members of the running generation hold differently */
+    disputed: { now: Dispute | undefined }
+  }
+}
 
 export interface Dispute {
   readonly v: number
@@ -15,7 +22,13 @@ export interface Dispute {
   readonly records: Map<MemberId, StepRecord>
 }
 
-export const dispute = { tick: disputeTick } satisfies Aspect
+export const dispute = {
+  initial: () => ({ disputed: { now: undefined } }),
+  tick: disputeTick,
+  started: ({ state }) => {
+    own(state, 'disputed').now = undefined
+  },
+} satisfies Aspect
 
 /** ms for the others to say what they hold: they applied the step at about the same time */
 const DISPUTE_MS = 1000
@@ -37,8 +50,9 @@ export function beginDispute(
 ): void {
   const { record, before } = said
   // One at a time: what follows a disputed step is settled with it, since the ballot ends both.
-  if (phase.dispute !== undefined && phase.dispute.v < record.v) return
-  phase.dispute = {
+  const disputed = own(transition.state, 'disputed')
+  if (disputed.now !== undefined && disputed.now.v < record.v) return
+  disputed.now = {
     v: record.v,
     since: transition.now,
     records: new Map([...before.by].map((id) => [id, before.record])),
@@ -47,18 +61,19 @@ export function beginDispute(
 }
 
 export function heardInDispute(transition: Transition, phase: Ring, member: MemberId, record: StepRecord): void {
-  phase.dispute?.records.set(member, record)
-  if (phase.dispute?.records.size === phase.members.length) settle(transition, phase)
+  const { now } = own(transition.state, 'disputed')
+  now?.records.set(member, record)
+  if (now?.records.size === phase.members.length) settle(transition, phase)
 }
 
 function disputeTick(transition: Transition): void {
-  const { phase } = transition.state
-  if (phase.type !== 'ring') return
-  if (phase.dispute !== undefined && transition.now - phase.dispute.since > DISPUTE_MS) settle(transition, phase)
+  const { phase, disputed } = transition.state
+  if (phase.type !== 'ring' || disputed.now === undefined) return
+  if (transition.now - disputed.now.since > DISPUTE_MS) settle(transition, phase)
 }
 
 function settle(transition: Transition, phase: Ring): void {
-  const { dispute } = phase
+  const { now: dispute } = transition.state.disputed
   if (dispute === undefined) return
   const groups = groupsOf(dispute.records)
   const [most = [], next = []] = groups

@@ -2,46 +2,37 @@
 // that no public digest helps to make, and which of its neighbours it could link to. Members that keep a copy digest it
 // with the same salt; where they do not settle it, the coordinator digests its newest checkpoint. One voice is not
 // enough.
-import {
-  digest,
-  MAX_DIRECT_MEMBERS,
-  type MemberId,
-  type MessageFrom,
-  type Sha256,
-  type VersionRef,
-} from '@starling-grid/protocol'
+import { digest, MAX_DIRECT_MEMBERS, type MemberId, type MessageFrom, type Sha256 } from '@starling-grid/protocol'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { noteFailure } from '../links/link-health.ts'
-import type { Member, RunPhase, RunState } from '../state.ts'
+import { known, newcomer, type ProofAsked } from '../ring/newcomer.ts'
+import { type Member, own, type RunPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { agreementOf } from './majority.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
 export const proofs = {
+  initial: () => ({ salts: { secret: '', drawn: 0 } }),
   on: {
     'coordinator-started': ({ state }, { secret }) => {
-      state.secret = secret
+      own(state, 'salts').secret = secret
     },
     'checkpoint-digested': checkpointDigested,
   },
   hear: { proof: proofTold },
 } satisfies Aspect
 
-/** What a newcomer was asked to prove, in the generation `generation`. */
-export interface ProofAsked {
-  readonly generation: number
-  readonly v: number
-  readonly salt: Sha256
-  readonly peers: readonly MemberId[]
-  /** the checkpoint that decides; undefined: members that keep a copy */
-  readonly checkpoint: VersionRef | undefined
-  /** what it answered, and when, ms; null: it does not hold the version */
-  answer: { readonly digest: Sha256 | null; readonly at: number } | undefined
-  /** digests of members that keep a copy */
-  readonly voices: Map<MemberId, Sha256>
-  /** the checkpoint's digest */
-  known: Sha256 | undefined
+declare module '../state.ts' {
+  interface Slices {
+    salts: Salts
+  }
+}
+
+/** They are made of a secret of this process, one after the other. */
+export interface Salts {
+  secret: string
+  drawn: number
 }
 
 /** Members whose digests must be equal, the newcomer's among them. */
@@ -54,19 +45,21 @@ const LONGEST = 64
 const VOICES_MS = 5000
 
 /** Journalled members have worked in a ring; without the rule each newcomer counts as one. */
-export function isProven({ config, rings }: RunState, { id, proven, stepsHeld }: Member): boolean {
-  if (proven || stepsHeld > 0 || config.off.has('R2-proof')) return true
-  return [...rings.values()].some((members) => members.includes(id))
+export function isProven(state: RunState, { id, stepsHeld }: Pick<Member, 'id' | 'stepsHeld'>): boolean {
+  if (known(state, id).proven || stepsHeld > 0 || state.config.off.has('R2-proof')) return true
+  return [...state.rings.values()].some((members) => members.includes(id))
 }
 
 /** 256 bits that a member cannot guess before it is told. */
 export function nextSalt(state: RunState): Sha256 {
-  return digest(new TextEncoder().encode(`starling salt\n${state.secret}\n${++state.saltsDrawn}`))
+  const salts = own(state, 'salts')
+  return digest(new TextEncoder().encode(`starling salt\n${salts.secret}\n${++salts.drawn}`))
 }
 
 /** Has it nothing to prove now: an earlier request is open, or its last proof failed a short time ago? */
 export function mayProve(state: RunState, member: Member, now: number): boolean {
-  return !isProven(state, member) && member.proveAfter <= now && member.proof?.generation !== state.generation
+  const { proveAfter, proof } = known(state, member.id)
+  return !isProven(state, member) && proveAfter <= now && proof?.generation !== state.generation
 }
 
 /** Members that it would exchange frames with, as the last in the order of the ring. */
@@ -84,9 +77,9 @@ export function askProof(
   member: Member,
   { v, salt, peers, checkpoint }: Pick<ProofAsked, 'v' | 'salt' | 'peers' | 'checkpoint'>,
 ): void {
-  const copies = [...transition.state.copies].filter(([, copy]) => copy.salt === salt)
+  const copies = [...transition.state.copying.copies].filter(([, copy]) => copy.salt === salt)
   const voices = new Map(copies.map(([id, copy]) => [id, copy.digest]))
-  member.proof = {
+  newcomer(transition.state, member.id).proof = {
     generation: transition.state.generation,
     v,
     salt,
@@ -101,10 +94,11 @@ export function askProof(
 
 function proofTold(transition: Transition, id: MemberId, { salt, digest, linked }: MessageFrom<'proof'>): void {
   const member = transition.state.members.get(id)
-  if (member?.proof?.salt !== salt || member.proof.answer !== undefined) return
-  member.proof.answer = { digest, at: transition.now }
-  for (const peer of member.proof.peers)
-    if (!linked.includes(peer) && digest !== null) noteUnopened(transition, id, peer)
+  if (member === undefined) return
+  const { proof } = newcomer(transition.state, id)
+  if (proof?.salt !== salt || proof.answer !== undefined) return
+  proof.answer = { digest, at: transition.now }
+  for (const peer of proof.peers) if (!linked.includes(peer) && digest !== null) noteUnopened(transition, id, peer)
   settle(transition, member)
 }
 
@@ -126,27 +120,29 @@ function checkpointDigested(
   transition: Transition,
   { salt, digest: found }: { readonly salt: Sha256; readonly digest: Sha256 },
 ): void {
-  for (const member of transition.state.members.values())
-    if (member.proof?.salt === salt && member.proof.checkpoint !== undefined) {
-      member.proof.known = found
-      settle(transition, member)
-    }
+  for (const member of transition.state.members.values()) {
+    const { proof } = newcomer(transition.state, member.id)
+    if (proof?.salt !== salt || proof.checkpoint === undefined) continue
+    proof.known = found
+    settle(transition, member)
+  }
 }
 
 /** Proofs that wait for members, or that members leave open. */
 export function proofsTick(transition: Transition): void {
   for (const member of transition.state.members.values())
-    if (member.proof?.answer !== undefined) settle(transition, member)
+    if (known(transition.state, member.id).proof?.answer !== undefined) settle(transition, member)
 }
 
 function settle(transition: Transition, member: Member): void {
-  const { proof } = member
+  const one = newcomer(transition.state, member.id)
+  const { proof } = one
   if (proof?.answer === undefined || isProven(transition.state, member)) return
-  const { answer, checkpoint, known } = proof
+  const { answer, checkpoint, known: found } = proof
   if (answer.digest === null) return failed(transition, member, `does not hold version ${proof.v}`)
   if (checkpoint === undefined) return byMembers(transition, member, proof, answer.digest)
-  if (known === undefined) return
-  if (known === answer.digest) member.proven = true
+  if (found === undefined) return
+  if (found === answer.digest) one.proven = true
   else failed(transition, member, `holds another version ${proof.v} than the checkpoint`)
 }
 
@@ -156,13 +152,18 @@ function byMembers(transition: Transition, member: Member, proof: ProofAsked, ow
   const { digest, most, isClear } = agreementOf(said) ?? { digest: own, most: [], isClear: false }
   const isSettled = isClear && most.length >= SAYING_THE_SAME
   if (isSettled && digest === own) {
-    member.proven = true
+    newcomer(transition.state, member.id).proven = true
     return
   }
   if (isSettled) return failed(transition, member, `holds another version ${proof.v} than ${most.length} members`)
   if (transition.now - (proof.answer?.at ?? transition.now) <= VOICES_MS) return
   if (proof.voices.size > 0) return failed(transition, member, `holds another version ${proof.v} than one member`)
-  member.proof = undefined
+  newcomer(transition.state, member.id).proof = undefined
+}
+
+/** Its push was taken: it has nothing to prove (R2). */
+export function proved(state: RunState, id: MemberId): void {
+  if (state.members.has(id)) newcomer(state, id).proven = true
 }
 
 /** A member that keeps a copy digested it. */
@@ -172,20 +173,21 @@ export function voiceHeard(
   { salt, digest: said }: { readonly salt: Sha256; readonly digest: Sha256 },
 ): void {
   for (const member of transition.state.members.values()) {
-    if (member.proof?.salt !== salt) continue
-    member.proof.voices.set(from, said)
+    const { proof } = newcomer(transition.state, member.id)
+    if (proof?.salt !== salt) continue
+    proof.voices.set(from, said)
     settle(transition, member)
   }
 }
 
 /** It alone waits, longer each time; then it fetches the checkpoint and is compared with that. */
 export function failed(transition: Transition, member: Member, why: string): void {
-  const waitMs = AGAIN_MS * Math.min(LONGEST, 2 ** member.failedProofs++)
-  member.proof = undefined
-  member.proveAfter = transition.now + waitMs
-  member.byCheckpoint = true
-  if (member.learner !== undefined)
-    Object.assign(member.learner, { held: undefined, ready: false, generation: 0, told: 0 })
+  const one = newcomer(transition.state, member.id)
+  const waitMs = AGAIN_MS * Math.min(LONGEST, 2 ** one.failedProofs++)
+  one.proof = undefined
+  one.proveAfter = transition.now + waitMs
+  one.byCheckpoint = true
+  if (one.learner !== undefined) Object.assign(one.learner, { held: undefined, ready: false, generation: 0, told: 0 })
   const reason = `${member.name} ${why}: it shows the newest checkpoint in ${Math.round(waitMs / 1000)} s`
   transition.note('member', reason)
   transition.send(member.id, { type: 'wait', reason })
@@ -202,7 +204,7 @@ export function proveByCheckpoint(transition: Transition, member: Member, peers:
     version,
     sources: [],
     coordinatorHolds: true,
-    ...(member.byCheckpoint ? { anew: true as const } : {}),
+    ...(known(transition.state, member.id).byCheckpoint ? { anew: true as const } : {}),
   })
   askProof(transition, member, { v: version.v, salt, peers, checkpoint: version })
 }

@@ -2,7 +2,7 @@
 // rows it lost. Its coordinator goes on above their numbers, in one ballot, and believes of such versions what two
 // members hold.
 import type { MemberId, MessageFrom, StepRecord } from '@starling-grid/protocol'
-import type { JournalEntry, RunState } from '../state.ts'
+import { type JournalEntry, own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { isLost, isWholeRing, passesThrough, type ValidClaim } from './claims.ts'
 
@@ -18,7 +18,22 @@ const MINUTE_MS = 60_000
 /** Why a ballot opens for it. */
 export const AHEAD = 'members promised later ballots than the journal knows'
 
-export const promises = { hear: { promised: onPromised } } satisfies Aspect
+declare module '../state.ts' {
+  interface Slices {
+    promises: Promises
+  }
+}
+
+export interface Promises {
+  /** the highest numbers that members said to have heard, and when ballots went above them, ms */
+  heard: { readonly fence: number; readonly generation: number }
+  jumps: readonly number[]
+}
+
+export const promises = {
+  initial: () => ({ promises: { heard: { fence: 0, generation: 0 }, jumps: [] } }),
+  hear: { promised: onPromised },
+} satisfies Aspect
 
 /** R3: a member heard of later ballots. The next one goes above them, once all had time to say so. */
 function onPromised(transition: Transition, member: MemberId, { seen }: MessageFrom<'promised'>): void {
@@ -30,8 +45,11 @@ function onPromised(transition: Transition, member: MemberId, { seen }: MessageF
       `expected a promise of at most ballot ${state.generation + BALLOTS_AHEAD}, ` +
         `got ${seen.generation} of coordinator ${seen.fence}`,
     )
-  const { fence, generation } = state.heardPromise
-  state.heardPromise = { fence: Math.max(fence, seen.fence), generation: Math.max(generation, seen.generation) }
+  const { fence, generation } = state.promises.heard
+  own(state, 'promises').heard = {
+    fence: Math.max(fence, seen.fence),
+    generation: Math.max(generation, seen.generation),
+  }
   if (state.phase.type === 'freeze') {
     state.phase.outpromised.add(member)
     return transition.enqueue({ type: 'decide' })
@@ -49,19 +67,20 @@ function goAboveInAsync(transition: Transition): void {
 }
 
 /** Members heard of numbers that the present ones do not exceed, and not too many said so lately. */
-export function mayGoAbove({ heardPromise, fence, generation, jumps }: RunState, now: number): boolean {
-  const isAhead = heardPromise.fence > fence || (heardPromise.generation > 0 && heardPromise.generation >= generation)
+export function mayGoAbove({ promises: { heard, jumps }, fence, generation }: RunState, now: number): boolean {
+  const isAhead = heard.fence > fence || (heard.generation > 0 && heard.generation >= generation)
   return isAhead && jumps.filter((at) => now - at < MINUTE_MS).length < JUMPS_IN_A_MINUTE
 }
 
 /** R2, I7: the number of the next ballot, above every promise that was heard; in one append with the owner's. */
 export function nextNumbers({ state, now }: Transition): JournalEntry[] {
-  const { fence, generation, heardPromise } = state
+  const { fence, generation, promises } = state
+  const { heard } = promises
   if (!mayGoAbove(state, now)) return [{ type: 'ballot', generation: generation + 1 }]
-  state.jumps = [...state.jumps.filter((at) => now - at < MINUTE_MS), now]
-  const next = Math.max(generation, heardPromise.generation) + 1
+  own(state, 'promises').jumps = [...promises.jumps.filter((at) => now - at < MINUTE_MS), now]
+  const next = Math.max(generation, heard.generation) + 1
   const above: JournalEntry = { type: 'ballot', generation: next, after: [...state.rings.keys()].at(-1) ?? 0 }
-  return heardPromise.fence > fence ? [{ type: 'fence', fence: heardPromise.fence + 1 }, above] : [above]
+  return heard.fence > fence ? [{ type: 'fence', fence: heard.fence + 1 }, above] : [above]
 }
 
 /**

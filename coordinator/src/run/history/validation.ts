@@ -10,21 +10,41 @@ import {
 import { newestCheckpoint, resultsOf } from '../journal-replay.ts'
 import { lease, takeBack } from '../queue/lease-table.ts'
 import { currentEpoch, isIdle, trainingIsOver } from '../queue/scheduler.ts'
-import type { Lease, RunState, ValidationRun } from '../state.ts'
+import { type Lease, own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { askForHead } from './checkpoints.ts'
-import { ENOUGH_VOICES, MOST_VOICES, verdictOf } from './validation-voices.ts'
+import { ENOUGH_VOICES, MOST_VOICES, verdictOf, type Voice } from './validation-voices.ts'
 
 /** Blocks in one lease: small enough that a departed member's part is soon done by others. */
 const BLOCKS_PER_LEASE = 16
 /** Rests of a member that others wait for, rather than count without it. */
 const RESTS_AWAITED = 2
 
+declare module '../state.ts' {
+  interface Slices {
+    validation: { now: ValidationRun | undefined }
+  }
+}
+
+/** Validation of one version: its blocks are leased like training blocks; results are in RunState.validated. */
+export interface ValidationRun {
+  readonly version: VersionRef
+  /** by holder: two members measure one block */
+  readonly leases: Map<MemberId, Map<BlockId, Lease>>
+  /** blocks that count not yet: who measured what */
+  readonly voices: Map<BlockId, readonly Voice[]>
+  /** let a lease of this version run out: others are asked first */
+  readonly late: Set<MemberId>
+  /** gave blocks back: how often, and when it is asked again */
+  readonly resting: Map<MemberId, { readonly times: number; readonly until: number }>
+}
+
 export const validation = {
+  initial: () => ({ validation: { now: undefined } }),
   hear: { validated: onValidated, 'gave-back': onGaveBack },
   holds: validate,
-  memberLost: ({ state }, { id }) => void state.validation?.leases.delete(id),
-  frozen: ({ state }) => state.validation?.leases.clear(),
+  memberLost: ({ state }, { id }) => void own(state, 'validation').now?.leases.delete(id),
+  frozen: ({ state }) => own(state, 'validation').now?.leases.clear(),
 } satisfies Aspect
 
 /** Training rests at the version that is validated. */
@@ -90,9 +110,10 @@ function grantValidation(transition: Transition, first: readonly MemberId[], oth
 
 function validationRun({ state }: Transition): ValidationRun {
   const version = state.chain.head
-  if (state.validation?.version.id === version.id) return state.validation
-  state.validation = { version, leases: new Map(), voices: new Map(), late: new Set(), resting: new Map() }
-  return state.validation
+  const validation = own(state, 'validation')
+  if (validation.now?.version.id === version.id) return validation.now
+  validation.now = { version, leases: new Map(), voices: new Map(), late: new Set(), resting: new Map() }
+  return validation.now
 }
 
 function dropOverdue({ now }: Transition, { leases, late }: ValidationRun): void {
@@ -230,13 +251,14 @@ function outvoted(transition: Transition, run: ValidationRun, id: MemberId, bloc
 function onValidated(transition: Transition, member: MemberId, message: MessageFrom<'validated'>): void {
   const { state } = transition
   const { version, lease: token, samples, targets, correct, lossSum } = message
-  const run = state.validation?.version.id === version.id ? state.validation : undefined
-  const own = run?.leases.get(member)
-  if (run === undefined || own?.get(token.block)?.leaseEpoch !== token.leaseEpoch)
+  const { now } = own(state, 'validation')
+  const run = now?.version.id === version.id ? now : undefined
+  const leases = run?.leases.get(member)
+  if (run === undefined || leases?.get(token.block)?.leaseEpoch !== token.leaseEpoch)
     return transition.refuse(member, 'lease-stale', `validation block ${token.block} is not yours`)
   if (correct > targets) return transition.refuse(member, 'message-malformed', `${correct} of ${targets} targets right`)
-  own.delete(token.block)
-  if (own.size === 0) run.leases.delete(member)
+  leases.delete(token.block)
+  if (leases.size === 0) run.leases.delete(member)
   run.late.delete(member)
   if (state.phase.type === 'ring') state.phase.progressAt = transition.now
   const { network } = state.members.get(member) ?? {}
@@ -250,15 +272,27 @@ const REST_MS = 1000
 const LONGEST_REST_MS = 60_000
 
 function onGaveBack(transition: Transition, id: MemberId, { leases, message }: MessageFrom<'gave-back'>): void {
-  const { validation, members } = transition.state
-  const own = validation?.leases.get(id)
-  if (validation === undefined || own === undefined) return
-  const count = leases.filter((token) => takeBack(own, id, token)).length
-  if (own.size === 0) validation.leases.delete(id)
+  const { now: run } = own(transition.state, 'validation')
+  const held = run?.leases.get(id)
+  if (run === undefined || held === undefined) return
+  const count = leases.filter((token) => takeBack(held, id, token)).length
+  if (held.size === 0) run.leases.delete(id)
   if (count === 0) return
-  rest(transition, validation, id)
-  transition.note('member', `${members.get(id)?.name ?? id} gave ${count} blocks back: ${message}`)
+  rest(transition, run, id)
+  transition.note('member', `${transition.state.members.get(id)?.name ?? id} gave ${count} blocks back: ${message}`)
   transition.enqueue({ type: 'advance' })
+}
+
+/** The block is set aside: it is measured no more. */
+export function withdraw(state: RunState, block: BlockId): void {
+  const { now } = own(state, 'validation')
+  for (const leases of now?.leases.values() ?? []) leases.delete(block)
+  now?.voices.delete(block)
+}
+
+/** A mode epoch ended: what is not finished begins anew. */
+export function beginAnew(state: RunState): void {
+  own(state, 'validation').now = undefined
 }
 
 /** What it needs for them could not be had there: others are asked, and it rests. */

@@ -10,7 +10,8 @@ import {
   trainingBlock,
   validationBlock,
 } from '@starling-grid/protocol'
-import type { DamagedShard, RunInput, RunState } from '../state.ts'
+import { withdraw } from '../history/validation.ts'
+import { own, type RunInput, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { currentEpoch, isIdle, isMostlySetAside } from './scheduler.ts'
 
@@ -25,7 +26,42 @@ const NEXT_TRY_MS = 60_000
 /** ms between looks at shards that were found damaged: an owner may have put the file back */
 const LOOK_AGAIN_MS = 30_000
 
+declare module '../state.ts' {
+  interface Slices {
+    aside: Aside
+  }
+}
+
+/** Why blocks are set aside, or may be soon. */
+export interface Aside {
+  /** block → members that could not compute it */
+  readonly failures: Map<BlockId, Map<MemberId, Tries>>
+  /** blocks that fewer than three members set aside, and who: others try them again */
+  readonly byFew: Map<BlockId, Map<MemberId, Tries>>
+  /** shards that are damaged on the coordinator's disk, by name, and their blocks */
+  readonly damaged: Map<string, DamagedShard>
+  /** blocks that were set aside before this process began, or before a rewind; and when it last looked, ms */
+  readonly before: Set<BlockId>
+  lookedAt: number
+}
+
+interface DamagedShard {
+  readonly split: 'training' | 'validation'
+  readonly indexes: readonly number[]
+  /** ms */
+  checkedAt: number
+}
+
 export const quarantine = {
+  initial: () => ({
+    aside: {
+      failures: new Map(),
+      byFew: new Map(),
+      damaged: new Map(),
+      before: new Set(),
+      lookedAt: Number.NEGATIVE_INFINITY,
+    },
+  }),
   on: {
     'coordinator-started': lookAgain,
     'shard-checked': onShardChecked,
@@ -42,7 +78,7 @@ export const pause = {
 
 /** Their shard may have become whole in an epoch that a rewind goes back from: `repaired` restores one epoch's blocks. */
 function lookAgain({ state }: Transition): void {
-  for (const block of state.quarantined) state.asideBefore.add(block)
+  for (const block of state.quarantined) own(state, 'aside').before.add(block)
 }
 
 /** What a block did with one member. */
@@ -69,8 +105,8 @@ export function ranOut(transition: Transition, block: BlockId, member: MemberId)
 
 function noteAccuser(transition: Transition, block: BlockId, member: MemberId): Map<MemberId, Tries> {
   const { state } = transition
-  const by = state.failures.get(block) ?? new Map<MemberId, Tries>()
-  state.failures.set(block, by.set(member, by.get(member) ?? NO_TRIES))
+  const by = own(state, 'aside').failures.get(block) ?? new Map<MemberId, Tries>()
+  own(state, 'aside').failures.set(block, by.set(member, by.get(member) ?? NO_TRIES))
   if (by.size >= ACCUSERS && !state.quarantined.has(block)) {
     setAside(transition, [block])
     transition.note('refusal', `block ${block} failed with ${by.size} members and is set aside`)
@@ -78,16 +114,21 @@ function noteAccuser(transition: Transition, block: BlockId, member: MemberId): 
   return by
 }
 
+/** It was computed. */
+export function succeeded(state: RunState, block: BlockId): void {
+  own(state, 'aside').failures.delete(block)
+}
+
 /** One or two volunteers must be able to end a run, although three accusers never come together. */
 function setAsideByFew(transition: Transition, block: BlockId): void {
   const { state } = transition
-  const by = state.failures.get(block)
+  const by = own(state, 'aside').failures.get(block)
   if (by === undefined || state.quarantined.has(block)) return
   const here = [...new Set([...working(state), ...between(transition, by)])]
   if (here.length === 0 || here.length >= ACCUSERS) return
   if (here.some((id) => (by.get(id)?.times ?? 0) < TRIES || !canCompute(state, id))) return
   setAside(transition, [block])
-  state.asideByFew.set(block, by)
+  own(state, 'aside').byFew.set(block, by)
   transition.note(
     'refusal',
     `block ${block} failed ${TRIES} times with each of the ${here.length} members that work and is set aside; ` +
@@ -123,21 +164,21 @@ function working({ phase, members, workers, leases }: RunState): readonly Member
 /** What few set aside, a further member tries: their word alone keeps no data from it. */
 function tryAgain(transition: Transition): void {
   const { state } = transition
-  if (state.asideByFew.size === 0) return
+  if (own(state, 'aside').byFew.size === 0) return
   const here = working(state)
   const epoch = currentEpoch(state)
-  for (const [block, by] of state.asideByFew) {
-    if (!block.startsWith('v:') && epochOf(block) < epoch) state.asideByFew.delete(block)
+  for (const [block, by] of own(state, 'aside').byFew) {
+    if (!block.startsWith('v:') && epochOf(block) < epoch) own(state, 'aside').byFew.delete(block)
     else if (here.some((id) => !by.has(id))) comeBack(transition, block, by)
   }
 }
 
 function comeBack(transition: Transition, block: BlockId, by: Map<MemberId, Tries>): void {
   const { state } = transition
-  state.asideByFew.delete(block)
+  own(state, 'aside').byFew.delete(block)
   if (!state.quarantined.has(block)) return
   transition.journal({ type: 'restored', blocks: [block] })
-  state.failures.set(block, by)
+  own(state, 'aside').failures.set(block, by)
   transition.note('run', `block ${block} is tried again: a further member works`)
 }
 
@@ -174,10 +215,10 @@ function onShardChecked(
   { split, indexes, file, problem }: Extract<RunInput, { type: 'shard-checked' }>,
 ): void {
   const { state } = transition
-  const known = state.damaged.get(file)
+  const known = own(state, 'aside').damaged.get(file)
   if (problem === undefined)
     return known === undefined ? foundWhole(transition, { split, indexes }) : repaired(transition, file)
-  state.damaged.set(file, { split, indexes, checkedAt: transition.now })
+  own(state, 'aside').damaged.set(file, { split, indexes, checkedAt: transition.now })
   setAside(transition, blocksOf(state, { split, indexes }))
   if (known === undefined) transition.note('refusal', `${indexes.length} ${split} blocks are set aside: ${problem}`)
   planAnew(transition)
@@ -186,9 +227,9 @@ function onShardChecked(
 
 function repaired(transition: Transition, file: string): void {
   const { state } = transition
-  const damaged = state.damaged.get(file)
+  const damaged = own(state, 'aside').damaged.get(file)
   if (damaged === undefined) return
-  state.damaged.delete(file)
+  own(state, 'aside').damaged.delete(file)
   const blocks = blocksOf(state, damaged, true)
   if (blocks.length > 0) transition.journal({ type: 'restored', blocks })
   transition.note('run', `the shard ${file} is whole again: ${blocks.length} blocks come back`)
@@ -197,10 +238,10 @@ function repaired(transition: Transition, file: string): void {
 
 /** Why they were set aside is forgotten: they are tried again, and three members that fail set them aside anew. */
 function foundWhole(transition: Transition, shard: Pick<DamagedShard, 'split' | 'indexes'>): void {
-  const { asideBefore } = transition.state
-  const blocks = blocksOf(transition.state, shard, true).filter((block) => asideBefore.has(block))
+  const { before } = own(transition.state, 'aside')
+  const blocks = blocksOf(transition.state, shard, true).filter((block) => before.has(block))
   if (blocks.length === 0) return
-  for (const block of blocks) asideBefore.delete(block)
+  for (const block of blocks) before.delete(block)
   transition.journal({ type: 'restored', blocks })
   transition.note(
     'run',
@@ -230,9 +271,8 @@ function setAside(transition: Transition, blocks: readonly BlockId[]): void {
   transition.journal(...blocks.map((block) => ({ type: 'quarantine' as const, block })))
   for (const block of blocks) {
     state.leases.delete(block)
-    for (const own of state.validation?.leases.values() ?? []) own.delete(block)
-    state.validation?.voices.delete(block)
-    state.failures.delete(block)
+    withdraw(state, block)
+    own(state, 'aside').failures.delete(block)
   }
 }
 
@@ -249,7 +289,7 @@ function lookAround(transition: Transition): void {
   const { state, now } = transition
   tryAgain(transition)
   lookAtAsideBefore(transition)
-  for (const damaged of state.damaged.values()) {
+  for (const damaged of own(state, 'aside').damaged.values()) {
     setAside(transition, blocksOf(state, damaged))
     if (now - damaged.checkedAt < LOOK_AGAIN_MS) continue
     damaged.checkedAt = now
@@ -264,11 +304,12 @@ function lookAround(transition: Transition): void {
 
 /** Blocks of this epoch, and of validation: nothing brings others back. */
 function lookAtAsideBefore(transition: Transition): void {
-  const { asideBefore, quarantined } = transition.state
-  if (asideBefore.size === 0 || transition.now - transition.state.lookedAt < LOOK_AGAIN_MS) return
-  transition.state.lookedAt = transition.now
+  const { quarantined } = transition.state
+  const aside = own(transition.state, 'aside')
+  if (aside.before.size === 0 || transition.now - aside.lookedAt < LOOK_AGAIN_MS) return
+  aside.lookedAt = transition.now
   const epoch = currentEpoch(transition.state)
-  const blocks = [...asideBefore].filter((block) => block.startsWith('v:') || epochOf(block) === epoch)
+  const blocks = [...aside.before].filter((block) => block.startsWith('v:') || epochOf(block) === epoch)
   const open = blocks.filter((block) => quarantined.has(block))
   if (open.length > 0) transition.effect({ type: 'check-blocks', blocks: open })
 }
@@ -277,7 +318,7 @@ function lookAtAsideBefore(transition: Transition): void {
 function pausedBecause(state: RunState): string | undefined {
   const epoch = currentEpoch(state)
   if (epoch >= state.config.epochs || !isMostlySetAside(state, epoch)) return undefined
-  const files = [...state.damaged.keys()]
+  const files = [...state.aside.damaged.keys()]
   const cause =
     files.length > 0 ? `damaged: ${files.join(', ')}; put the file back` : 'members fail on them; see the events'
   return `paused: most blocks of epoch ${epoch + 1} are set aside (${cause})`

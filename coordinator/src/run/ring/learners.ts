@@ -15,46 +15,40 @@ import {
 } from '../ballot/proofs.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import type { ChainIndex } from '../queue/chain-index.ts'
-import type { Member, RunPhase, RunState } from '../state.ts'
+import { type DeepReadonly, type Member, own, type RunPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
+import { known, type Learner, newcomer } from './newcomer.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
 
+declare module '../state.ts' {
+  interface Slices {
+    copying: Copying
+  }
+}
+
+/** Versions that members keep for newcomers. */
+export interface Copying {
+  /** the version that copies were asked for at in this generation, when, and how many steps ahead that was */
+  asked:
+    | { readonly v: number; readonly ahead: number; readonly at: number; readonly salt: Sha256; made: boolean }
+    | undefined
+  readonly copies: Map<
+    MemberId,
+    { readonly version: VersionRef; readonly at: number; readonly salt: Sha256; readonly digest: Sha256 }
+  >
+}
+
 export const learners = {
+  initial: () => ({ copying: { asked: undefined, copies: new Map() } }),
   hear: { copied: onCopied, prefetched: onPrefetched },
   tick: learnersTick,
-  memberLost: ({ state }, { id }) => void state.copies.delete(id),
+  memberLost: ({ state }, { id }) => void own(state, 'copying').copies.delete(id),
   started: ({ state }, members) => {
-    for (const id of members) {
-      const member = state.members.get(id)
-      if (member !== undefined) member.learner = undefined
-    }
+    own(state, 'copying').asked = undefined
+    for (const id of members) if (known(state, id).learner !== undefined) newcomer(state, id).learner = undefined
   },
 } satisfies Aspect
-
-/** What a newcomer is on its way to. */
-export interface Learner {
-  readonly since: number
-  /** nothing more to wait for: it cannot fetch while the ring runs, and its state comes at FORM */
-  ready: boolean
-  /** the committed version that it said to hold */
-  held: number | undefined
-  /** the version from which it could not go on, since no member keeps the steps: a copy has to be newer */
-  lost: number
-  /** when it was told to fetch a version, and how long that took, ms */
-  fetchAt: number
-  fetchMs: number | undefined
-  /** when it was last told records, and how long it took for each of them, ms */
-  toldAt: number
-  /** when it last said what it holds, or was told everything again, ms */
-  newsAt: number
-  stepMs: number | undefined
-  /** records that it was told, up to this version, in the generation `generation` */
-  told: number
-  generation: number
-  /** the generation in which its sources were told of it, and these sources: they answer no other member's offer */
-  met: { readonly generation: number; readonly sources: readonly MemberId[] } | undefined
-}
 
 /**
  * Committed records that a member may lack and still replay them: states are at most five vectors, reduced gradients
@@ -92,7 +86,7 @@ const CATCH_UP_MS = 2000
 export function beginLearning(transition: Transition, member: Member, holds: VersionRef | undefined): void {
   const { chain } = transition.state
   const near = ifNear(chain, holds)
-  member.learner = {
+  newcomer(transition.state, member.id).learner = {
     since: transition.now,
     ready: false,
     held: near?.v,
@@ -128,13 +122,15 @@ function ifOnChain(chain: ChainIndex, held: VersionRef | undefined): VersionRef 
 }
 
 /** It is not near enough yet: what it lacks would hold the others up for longer than CATCH_UP_MS. */
-export function isLearning({ learner }: Member, { chain }: RunState): boolean {
+export function isLearning({ id }: Member, state: RunState): boolean {
+  const { chain } = state
+  const { learner } = known(state, id)
   if (learner === undefined || learner.ready) return false
   return learner.held === undefined || catchUpMs(learner, chain.head.v - learner.held) > CATCH_UP_MS
 }
 
 /** ms that the members of a ballot would wait for it: for the steps since, or for a whole state. */
-function catchUpMs(learner: Learner, behind: number): number {
+function catchUpMs(learner: DeepReadonly<Learner>, behind: number): number {
   const { fetchMs = Number.POSITIVE_INFINITY, stepMs = Number.POSITIVE_INFINITY } = learner
   if (behind === 0) return 0
   return behind > REPLAYED ? fetchMs : Math.min(fetchMs, behind * stepMs)
@@ -148,32 +144,44 @@ function learnersTick(transition: Transition): void {
     (member) => member.excludedUntil <= now && !phase.members.includes(member.id),
   )
   for (const member of outside)
-    if (member.learner === undefined && !isProven(state, member)) beginLearning(transition, member, undefined)
-  const learners = outside.filter((member) => member.learner !== undefined)
-  for (const member of learners) if (member.learner !== undefined) followOn(transition, phase, member, member.learner)
+    if (known(state, member.id).learner === undefined && !isProven(state, member))
+      beginLearning(transition, member, undefined)
+  const learners = outside.flatMap((member) => {
+    const { learner } = newcomer(state, member.id)
+    return learner === undefined ? [] : [{ member, learner }]
+  })
+  for (const { member, learner } of learners) followOn(transition, phase, member, learner)
   proofsTick(transition)
   const waiting = learners.filter(
-    ({ learner }) => learner?.held === undefined && learner?.generation !== state.generation,
+    ({ learner }) => learner.held === undefined && learner.generation !== state.generation,
   )
   const following = learners.filter(
-    (member) => member.learner?.held !== undefined && !member.byCheckpoint && mayProve(state, member, now),
+    ({ member, learner }) =>
+      learner.held !== undefined && !known(state, member.id).byCheckpoint && mayProve(state, member, now),
   )
-  if (following.length > 0) askForCopy(transition, phase, following)
-  for (const member of waiting) if (member.learner !== undefined) offer(transition, phase, member, member.learner)
+  if (following.length > 0)
+    askForCopy(
+      transition,
+      phase,
+      following.map(({ member }) => member),
+    )
+  for (const { member, learner } of waiting) offer(transition, phase, member, learner)
 }
 
 /** It was away from this ballot: it is told everything again. */
-export function learnAgain({ learner }: Member): void {
+export function learnAgain(state: RunState, id: MemberId): void {
+  const { learner } = newcomer(state, id)
   if (learner !== undefined) learner.generation = 0
 }
 
 /** A version to fetch, and to prove unless that is done. */
 function offer(transition: Transition, phase: Ring, member: Member, learner: Learner): void {
   const { state, now } = transition
-  if (!isProven(state, member) && member.proveAfter > now) return
+  const { proveAfter, byCheckpoint } = known(state, member.id)
+  if (!isProven(state, member) && proveAfter > now) return
   const peers = wouldBeNeighbours(state, phase, member)
   const isAlone = member.relaysOnly === true || sourcesOf(state, phase).length === 0
-  if (member.byCheckpoint || isAlone || state.chain.head.v === 0) {
+  if (byCheckpoint || isAlone || state.chain.head.v === 0) {
     learner.generation = state.generation
     learner.fetchAt = now
     introduce(transition, member.id, learner, peers)
@@ -229,10 +237,10 @@ function beginTelling(transition: Transition, id: MemberId, learner: Learner): v
 /** Each source hears of the newcomer once a generation, before the newcomer hears of the source. */
 function introduce(transition: Transition, id: MemberId, learner: Learner, sources: readonly MemberId[]): void {
   const { generation } = transition.state
-  const known = learner.met?.generation === generation ? learner.met.sources : []
-  const fresh = sources.filter((source) => !known.includes(source))
+  const met = learner.met?.generation === generation ? learner.met.sources : []
+  const fresh = sources.filter((source) => !met.includes(source))
   if (fresh.length === 0) return
-  learner.met = { generation, sources: [...known, ...fresh] }
+  learner.met = { generation, sources: [...met, ...fresh] }
   transition.broadcast(fresh, { type: 'meet', ...transition.ballot, members: [id] })
 }
 
@@ -254,7 +262,7 @@ interface Copy {
 }
 
 /** The newest committed version of which members of this ring keep copies. */
-function newestCopy({ chain, copies }: RunState, phase: Ring, now: number): Copy | undefined {
+function newestCopy({ chain, copying: { copies } }: RunState, phase: Ring, now: number): Copy | undefined {
   const here = [...copies].filter(
     ([id, { version, at }]) =>
       phase.members.includes(id) && chain.has(version) && now - at < COPY_MS && chain.head.v - version.v <= COPY_STEPS,
@@ -272,7 +280,8 @@ function newestCopy({ chain, copies }: RunState, phase: Ring, now: number): Copy
 function askForCopy(transition: Transition, phase: Ring, provers: readonly Member[]): void {
   const { state, now } = transition
   const { head } = state.chain
-  const asked = phase.copyAsked
+  const copying = own(state, 'copying')
+  const { asked } = copying
   const isSlow = now - phase.progressAt > SLOW_STEP_MS
   if (asked !== undefined && now - asked.at < COPY_PATIENCE_MS) return
   if (asked !== undefined && head.v < asked.v && !isSlow) return
@@ -281,11 +290,12 @@ function askForCopy(transition: Transition, phase: Ring, provers: readonly Membe
   const ahead = isSlow && asked?.v !== head.v ? 0 : Math.min(further, PLAN_WINDOW)
   const v = Math.min(phase.plannedTo, head.v + ahead)
   const salt = nextSalt(state)
-  phase.copyAsked = { ahead, v, at: now, salt, made: false }
+  copying.asked = { ahead, v, at: now, salt, made: false }
   transition.broadcast(sourcesOf(state, phase), { type: 'copy-at', ...transition.ballot, v, salt })
   for (const member of provers) {
     const peers = wouldBeNeighbours(state, phase, member)
-    if (member.learner !== undefined) introduce(transition, member.id, member.learner, peers)
+    const { learner } = newcomer(state, member.id)
+    if (learner !== undefined) introduce(transition, member.id, learner, peers)
     askProof(transition, member, { v, salt, peers, checkpoint: undefined })
   }
 }
@@ -293,10 +303,11 @@ function askForCopy(transition: Transition, phase: Ring, provers: readonly Membe
 function onCopied(transition: Transition, member: MemberId, { version, digest }: MessageFrom<'copied'>): void {
   const { state, now } = transition
   const { phase } = state
-  if (phase.type !== 'ring' || !phase.members.includes(member) || phase.copyAsked?.v !== version.v) return
-  const { salt } = phase.copyAsked
-  phase.copyAsked.made = true
-  state.copies.set(member, { version, at: now, salt, digest })
+  const { asked, copies } = own(state, 'copying')
+  if (phase.type !== 'ring' || !phase.members.includes(member) || asked?.v !== version.v) return
+  const { salt } = asked
+  asked.made = true
+  copies.set(member, { version, at: now, salt, digest })
   voiceHeard(transition, member, { salt, digest })
 }
 
@@ -304,8 +315,9 @@ function onCopied(transition: Transition, member: MemberId, { version, digest }:
 function onPrefetched(transition: Transition, member: MemberId, { version }: MessageFrom<'prefetched'>): void {
   const { state, now } = transition
   const here = state.members.get(member)
-  const { learner } = here ?? {}
-  if (here === undefined || learner === undefined) return
+  if (here === undefined) return
+  const { learner } = newcomer(state, member)
+  if (learner === undefined) return
   if (version === null && learner.held !== undefined) return learnAnew(learner)
   const isOnChain = version !== null && state.chain.has(version)
   if (!isOnChain && !isProven(state, here)) return failed(transition, here, 'could not fetch a version')
@@ -325,7 +337,7 @@ function onPrefetched(transition: Transition, member: MemberId, { version }: Mes
  * What it holds now is what it says. It may not know yet that all of it is committed, and follows from what is (R7).
  */
 export function claimed(transition: Transition, member: Member, held: VersionRef | undefined): void {
-  const { learner } = member
+  const { learner } = newcomer(transition.state, member.id)
   if (learner === undefined) return
   const { chain, phase } = transition.state
   // One that fetched a version is admitted by what a fetch takes (isLearning): the ballot that opened for it counts on that.

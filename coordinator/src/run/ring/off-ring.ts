@@ -8,7 +8,6 @@ import {
   MAX_STEP_BLOCKS,
   type MemberId,
   type MessageFrom,
-  type Push,
 } from '@starling-grid/protocol'
 import type { PushWeights } from '../../parameter-server/add-push.ts'
 import { addToSum, emptySum, isTaken } from '../async/accumulator.ts'
@@ -124,7 +123,7 @@ function recall(transition: Transition, phase: Ring, member: Member): void {
   const { id } = member
   if (!isInvited(state, id) || member.excludedUntil > now || phase.members.includes(id)) return
   own(state, 'offRing').invited.delete(id)
-  learnAgain(member)
+  learnAgain(state, id)
   transition.send(id, { type: 'freeze', ...transition.ballot, committed: state.chain.head.v })
 }
 
@@ -245,7 +244,8 @@ function give(transition: Transition, phase: Ring): void {
   const { pushes, blocks } = state.open
   const offRing = own(state, 'offRing')
   if (offRing.given !== undefined || pushes.length === 0 || phase.plannedTo - state.chain.head.v < STEPS_LEFT) return
-  const total = (of: (push: Push) => number): number => pushes.reduce((sum, push) => sum + of(push), 0)
+  const total = (of: (push: (typeof pushes)[number]) => number): number =>
+    pushes.reduce((sum, push) => sum + of(push), 0)
   const id = ++offRing.sums
   const rank = id % phase.members.length
   const to = phase.members[rank]
@@ -259,7 +259,7 @@ function give(transition: Transition, phase: Ring): void {
     correct: total((p) => p.correct),
   }
   offRing.given = { id, blocks: sum.blocks, to, known: new Set() }
-  state.open = emptySum()
+  emptySum(state)
   transition.effect({ type: 'off-ring-give', id })
   transition.broadcast(phase.members, { type: 'off-ring', ...transition.ballot, ...sum, rank })
 }
@@ -311,7 +311,7 @@ function forgetOffRing(transition: Transition, why: 'rewind' | 'async'): void {
 function forget(transition: Transition): void {
   const { state } = transition
   state.leases.clear()
-  state.open = emptySum()
+  emptySum(state)
   own(state, 'offRing').given = undefined
   transition.effect({ type: 'off-ring-forget', open: true })
 }

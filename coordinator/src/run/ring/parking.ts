@@ -4,7 +4,7 @@
 import { closeSum } from '../async/accumulator.ts'
 import { askCheckpoint, askServer, dropUnbegun } from '../history/checkpoints.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
-import type { RunPhase, RunState } from '../state.ts'
+import { own, type RunPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { drain } from './ring.ts'
 
@@ -13,17 +13,29 @@ type Working = Extract<RunPhase, { type: 'ring' | 'async' }>
 /** ms for leased blocks to come back before the open sum is closed without them */
 const LEASES_MS = 5000
 
+declare module '../state.ts' {
+  interface Slices {
+    parking: Parking
+  }
+}
+
+/** Another job gets the volunteers, since when and why. */
+export interface Parking {
+  asked: { readonly since: number; readonly reason: string } | undefined
+}
+
 export const parking = {
+  initial: () => ({ parking: { asked: undefined } }),
   on: { park: (transition, { reason }) => park(transition, reason) },
   tick: parkingTick,
   holds,
-  plan: { window: ({ parking }, window) => (parking === undefined ? window : 0) },
+  plan: { window: ({ parking }, window) => (parking.asked === undefined ? window : 0) },
 } satisfies Aspect
 
 function park(transition: Transition, reason: string): void {
   const { state, now } = transition
-  if (state.parking !== undefined) return
-  state.parking = { since: now, reason }
+  if (state.parking.asked !== undefined) return
+  own(state, 'parking').asked = { since: now, reason }
   transition.note('run', `${reason}: this run ends its step, writes a checkpoint and pauses`)
   transition.enqueue({ type: 'advance' })
   parkingTick(transition)
@@ -35,7 +47,8 @@ function park(transition: Transition, reason: string): void {
  */
 function parkingTick(transition: Transition): void {
   const { state, now } = transition
-  const { parking, phase, members, config } = state
+  const { phase, members, config } = state
+  const { asked: parking } = state.parking
   if (parking === undefined) return
   const isEmpty = members.size === 0 && phase.type !== 'async'
   const isResting = isEmpty || phase.type === 'waiting' || phase.type === 'finished'
@@ -44,10 +57,11 @@ function parkingTick(transition: Transition): void {
 
 /** What the run does instead of planning on. */
 function holds(transition: Transition): string | undefined {
-  const { phase, parking } = transition.state
+  const { phase } = transition.state
+  const { asked: parking } = transition.state.parking
   if (parking === undefined || (phase.type !== 'ring' && phase.type !== 'async')) return undefined
   writeAndRest(transition, phase)
-  return transition.state.parking === undefined
+  return transition.state.parking.asked === undefined
     ? transition.state.phaseReason
     : `${parking.reason}; writing version ${transition.state.chain.head.v}`
 }
@@ -70,7 +84,7 @@ export function isRingResting({ chain }: RunState, { plannedTo, until }: Extract
 }
 
 function areLeasesOut({ state, now }: Transition): boolean {
-  return state.leases.size > 0 && now - (state.parking?.since ?? now) < LEASES_MS
+  return state.leases.size > 0 && now - (state.parking.asked?.since ?? now) < LEASES_MS
 }
 
 /** committed steps since the newest checkpoint */
@@ -89,6 +103,6 @@ function parked(transition: Transition): void {
           'if no volunteer brings them back',
   )
   transition.reason('paused for another job')
-  state.parking = undefined
+  own(state, 'parking').asked = undefined
   transition.effect({ type: 'parked' })
 }

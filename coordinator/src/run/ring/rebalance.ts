@@ -11,7 +11,7 @@ import {
   assignmentsAfter,
   splitBlocks,
 } from '@starling-grid/protocol'
-import type { RunPhase } from '../state.ts'
+import { own, type RunPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 
 type Ring = Extract<RunPhase, { type: 'ring' }>
@@ -26,8 +26,27 @@ export interface AssignmentProgress {
   readonly blockMs: number
 }
 
+declare module '../state.ts' {
+  interface Slices {
+    rebalance: Rebalance
+  }
+}
+
+/** Of the running generation. */
+export interface Rebalance {
+  /** blocks on their way from one member to another within a step, and the last round's number */
+  moving: RebalanceRound | undefined
+  round: number
+  /** step → what moved */
+  readonly moved: Map<number, { readonly rounds: number; readonly moves: readonly AssignmentMove[] }>
+  /** members that others took blocks of: told once */
+  readonly helped: Set<MemberId>
+}
+
+const anew = (): Rebalance => ({ moving: undefined, round: 0, moved: new Map(), helped: new Set() })
+
 /** One round of moves within a step. */
-export interface RebalanceRound {
+interface RebalanceRound {
   readonly step: number
   readonly round: number
   readonly since: number
@@ -49,8 +68,14 @@ const ANSWER_MS = 600
 const MAX_ROUNDS = 8
 
 export const rebalance = {
+  initial: () => ({ rebalance: anew() }),
   hear: { behind: onBehind, progress: onProgress, released: onReleased },
   tick: movesTick,
+  started: ({ state }) => void Object.assign(own(state, 'rebalance'), anew()),
+  committed: ({ state }) => {
+    const { moved } = own(state, 'rebalance')
+    for (const step of moved.keys()) if (step <= state.chain.head.v) moved.delete(step)
+  },
 } satisfies Aspect
 
 /** A member expects to need much longer than planned. */
@@ -58,20 +83,21 @@ function onBehind(transition: Transition, member: MemberId, { step }: MessageFro
   const { phase, chain } = transition.state
   if (transition.state.mode === 'local') return // a round is long, and its inner steps keep their blocks (A7)
   if (phase.type !== 'ring' || phase.members.length < 2 || !phase.members.includes(member)) return
-  const busy = phase.moving !== undefined && phase.moving.step > chain.head.v
+  const rebalance = own(transition.state, 'rebalance')
+  const busy = rebalance.moving !== undefined && rebalance.moving.step > chain.head.v
   if (busy || step <= chain.head.v || !phase.planned.has(step)) return
-  const earlier = phase.moved.get(step) ?? { rounds: 0, moves: [] }
+  const earlier = rebalance.moved.get(step) ?? { rounds: 0, moves: [] }
   if (earlier.rounds >= MAX_ROUNDS) return
-  phase.moved.set(step, { ...earlier, rounds: earlier.rounds + 1 })
-  phase.moving = {
+  rebalance.moved.set(step, { ...earlier, rounds: earlier.rounds + 1 })
+  rebalance.moving = {
     step,
-    round: ++phase.round,
+    round: ++rebalance.round,
     since: transition.now,
     answers: new Map(),
     transfers: undefined,
     released: new Map(),
   }
-  transition.broadcast(phase.members, { type: 'hold', ...transition.ballot, step, round: phase.round })
+  transition.broadcast(phase.members, { type: 'hold', ...transition.ballot, step, round: rebalance.round })
 }
 
 function onProgress(
@@ -95,10 +121,10 @@ function onProgress(
 /** Who did not answer in time neither gives nor gets, and is let go with the others. */
 function movesTick(transition: Transition): void {
   const { phase } = transition.state
-  if (phase.type !== 'ring') return
-  const { moving } = phase
-  if (moving === undefined) return
-  if (moving.step <= transition.state.chain.head.v) phase.moving = undefined
+  const rebalance = own(transition.state, 'rebalance')
+  const { moving } = rebalance
+  if (phase.type !== 'ring' || moving === undefined) return
+  if (moving.step <= transition.state.chain.head.v) rebalance.moving = undefined
   else if (moving.transfers === undefined && transition.now - moving.since >= ANSWER_MS)
     askForBlocks(transition, phase, moving)
 }
@@ -126,9 +152,11 @@ function onReleased(transition: Transition, member: MemberId, { step, round, blo
   const from = phase.members.indexOf(member)
   const asked = moving.transfers.reduce((sum, transfer) => sum + (transfer.from === from ? transfer.count : 0), 0)
   if (asked === 0 || moving.released.has(from)) return
-  const own = assignmentOf(phase, step, from)
+  const assigned = assignmentOf(transition.state, phase, step, from)
   const honest =
-    blocks.length <= asked && new Set(blocks).size === blocks.length && blocks.every((block) => own.includes(block))
+    blocks.length <= asked &&
+    new Set(blocks).size === blocks.length &&
+    blocks.every((block) => assigned.includes(block))
   if (!honest)
     transition.refuse(
       member,
@@ -140,21 +168,22 @@ function onReleased(transition: Transition, member: MemberId, { step, round, blo
 }
 
 /** Members that were asked for blocks and do not answer: all wait for them. */
-export function muteDonors({ members, moving }: Ring): MemberId[] {
+export function muteDonors({ rebalance: { moving } }: RunState, { members }: Ring): MemberId[] {
   if (moving?.transfers === undefined) return []
   return donors(moving.transfers).flatMap((rank) => (moving.released.has(rank) ? [] : (members[rank] ?? [])))
 }
 
 function roundOf(
-  { state: { phase } }: Transition,
+  { state }: Transition,
   { step, round }: { readonly step: number; readonly round: number },
 ): RebalanceRound | undefined {
-  return phase.type === 'ring' && phase.moving?.step === step && phase.moving.round === round ? phase.moving : undefined
+  const { moving } = own(state, 'rebalance')
+  return state.phase.type === 'ring' && moving?.step === step && moving.round === round ? moving : undefined
 }
 
-function assignmentOf(phase: Ring, step: number, rank: number): readonly BlockId[] {
+function assignmentOf({ rebalance }: RunState, phase: Ring, step: number, rank: number): readonly BlockId[] {
   const assignments = splitBlocks(phase.planned.get(step) ?? [], phase.planWeights.get(step) ?? phase.weights)
-  return assignmentsAfter(assignments, phase.moved.get(step)?.moves ?? [])[rank] ?? []
+  return assignmentsAfter(assignments, rebalance.moved.get(step)?.moves ?? [])[rank] ?? []
 }
 
 /** The end of a round: members that held back continue, with more blocks or without. */
@@ -164,9 +193,10 @@ function tellMoves(
   { step, round, transfers = [], released }: RebalanceRound,
 ): void {
   const moves = movesOf(transfers, released)
-  const earlier = phase.moved.get(step) ?? { rounds: 1, moves: [] }
-  phase.moved.set(step, { ...earlier, moves: [...earlier.moves, ...moves] })
-  phase.moving = undefined
+  const rebalance = own(transition.state, 'rebalance')
+  const earlier = rebalance.moved.get(step) ?? { rounds: 1, moves: [] }
+  rebalance.moved.set(step, { ...earlier, moves: [...earlier.moves, ...moves] })
+  rebalance.moving = undefined
   transition.broadcast(phase.members, { type: 'moved', ...transition.ballot, step, round, moves })
   noteFirst(transition, phase, moves)
 }
@@ -185,8 +215,9 @@ function movesOf(transfers: readonly Transfer[], released: ReadonlyMap<number, r
 function noteFirst(transition: Transition, phase: Ring, moves: readonly AssignmentMove[]): void {
   for (const from of new Set(moves.map((move) => move.from))) {
     const donor = phase.members[from]
-    if (donor === undefined || phase.helped.has(donor)) continue
-    phase.helped.add(donor)
+    const { helped } = own(transition.state, 'rebalance')
+    if (donor === undefined || helped.has(donor)) continue
+    helped.add(donor)
     transition.note(
       'generation',
       `${transition.state.members.get(donor)?.name ?? donor} is slower than planned: ` +

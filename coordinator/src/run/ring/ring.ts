@@ -45,7 +45,7 @@ function onHeld(transition: Transition, member: MemberId, { record }: MessageFro
   if (phase.type !== 'ring' || !phase.members.includes(member) || record.v <= state.chain.head.v) return
   const problem = implausible(transition, phase, record)
   if (problem !== undefined) return transition.refuse(member, 'message-unexpected', problem)
-  if (phase.dispute?.v === record.v) return heardInDispute(transition, phase, member, record)
+  if (state.disputed.now?.v === record.v) return heardInDispute(transition, phase, member, record)
   const entry = phase.held.get(record.v) ?? { record, by: new Set<MemberId>() }
   if (!sameRecord(entry.record, record)) return beginDispute(transition, phase, member, { record, before: entry })
   phase.held.set(record.v, entry)
@@ -86,14 +86,13 @@ function commitHeld(transition: Transition, phase: Ring): void {
   const records: StepRecord[] = []
   for (let head = state.chain.head; ;) {
     const entry = phase.held.get(head.v + 1)
-    if (entry === undefined || phase.dispute?.v === head.v + 1) break
+    if (entry === undefined || state.disputed.now?.v === head.v + 1) break
     const isFollowed = entry.by.size >= SAYING_THE_SAME && phase.held.has(head.v + 2)
     if (entry.by.size < phase.members.length && !isFollowed) break
     records.push(entry.record)
     noteHolders(transition, phase, entry)
     phase.held.delete(entry.record.v)
     phase.planned.delete(entry.record.v)
-    phase.moved.delete(entry.record.v)
     phase.planWeights.delete(entry.record.v)
     head = extend(head, entry.record)
   }
@@ -262,7 +261,8 @@ function ringTick(transition: Transition): void {
   if (phase.type !== 'ring') return
   const { state, now } = transition
   const { timing } = state.config
-  const isParking = state.parking !== undefined && phase.until !== undefined && state.chain.head.v >= phase.until.step
+  const isParking =
+    state.parking.asked !== undefined && phase.until !== undefined && state.chain.head.v >= phase.until.step
   if (phase.until !== undefined && now - phase.until.at > DRAIN_MS && !isParking) return change(transition, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(transition, phase, next.reason)

@@ -7,7 +7,7 @@ import { validationDue } from '../history/validation.ts'
 import { isRelayed } from '../links/generation-links.ts'
 import { noteFailure } from '../links/link-health.ts'
 import { trainingIsOver } from '../queue/scheduler.ts'
-import type { RunPhase, RunState } from '../state.ts'
+import { own, type RunPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { exclude, speedsOf } from './membership.ts'
 import { muteDonors } from './rebalance.ts'
@@ -15,8 +15,23 @@ import { muteDonors } from './rebalance.ts'
 type Ring = Extract<RunPhase, { type: 'ring' }>
 type Standing = Pick<MessageFrom<'standing'>, 'stage' | 'received' | 'waitsFor'>
 
+declare module '../state.ts' {
+  interface Slices {
+    stalls: Stalls
+  }
+}
+
+/** Of the running generation. */
+export interface Stalls {
+  /** who holds up the step under way, and times its expected time that is borne before it is asked */
+  inquiry: Inquiry | undefined
+  patience: number
+}
+
+const anew = (): Stalls => ({ inquiry: undefined, patience: 1 })
+
 /** One question about a step, and what came of it. */
-export interface Inquiry {
+interface Inquiry {
   readonly step: number
   readonly askedAt: number
   readonly answers: Map<MemberId, Standing>
@@ -39,7 +54,12 @@ const FRAMES_MS = 3500
 /** Times the wait before members are asked who holds a step up, after which a ballot opens without a culprit. */
 const STALLS = 4
 
-export const stalls = { hear: { standing: onStanding }, tick: stallTick } satisfies Aspect
+export const stalls = {
+  initial: () => ({ stalls: anew() }),
+  hear: { standing: onStanding },
+  tick: stallTick,
+  started: ({ state }) => void Object.assign(own(state, 'stalls'), anew()),
+} satisfies Aspect
 
 /** ms without a commit after which members are asked who holds the step up. */
 function contributeMs(state: RunState, phase: Ring): number {
@@ -47,7 +67,7 @@ function contributeMs(state: RunState, phase: Ring): number {
   const speed = speedsOf(state, phase.members).reduce((sum, one) => sum + one, 0)
   const plannedMs = speed > 0 ? (1000 * blocks * state.config.blockSamples) / speed : 0
   const measuredMs = Math.max(state.health.recordMs, state.health.pace?.recordMs ?? 0)
-  return phase.patience * Math.max(state.config.timing.contributeMs, PATIENCE * Math.max(plannedMs, measuredMs))
+  return state.stalls.patience * Math.max(state.config.timing.contributeMs, PATIENCE * Math.max(plannedMs, measuredMs))
 }
 
 function stallTick(transition: Transition): void {
@@ -68,16 +88,14 @@ function stallTick(transition: Transition): void {
 function inquire(transition: Transition, phase: Ring): void {
   const { state, now } = transition
   const step = state.chain.head.v + 1
-  if (phase.inquiry !== undefined && phase.inquiry.step !== step) {
-    phase.inquiry = undefined
-    phase.patience = 1
-  }
-  const { inquiry } = phase
+  const stalls = own(state, 'stalls')
+  if (stalls.inquiry !== undefined && stalls.inquiry.step !== step) Object.assign(stalls, anew())
+  const { inquiry } = stalls
   if (phase.members.length < 2 || !phase.planned.has(step) || step > (phase.until?.step ?? step)) return
   if (inquiry !== undefined && inquiry.nextAt === undefined)
     return now - inquiry.askedAt < ANSWER_MS ? undefined : judge(transition, phase, inquiry)
   if (now < (inquiry?.nextAt ?? phase.progressAt + contributeMs(state, phase))) return
-  phase.inquiry = {
+  stalls.inquiry = {
     step,
     askedAt: now,
     answers: new Map(),
@@ -94,7 +112,7 @@ function onStanding(
 ): void {
   const { phase } = transition.state
   if (phase.type !== 'ring' || !phase.members.includes(member)) return
-  const { inquiry } = phase
+  const { inquiry } = own(transition.state, 'stalls')
   if (inquiry?.step !== step || inquiry.nextAt !== undefined) return
   inquiry.answers.set(member, { stage, received, waitsFor })
   if (inquiry.answers.size === phase.members.length) judge(transition, phase, inquiry)
@@ -109,7 +127,7 @@ function judge(transition: Transition, phase: Ring, inquiry: Inquiry): void {
   const { answers, receivedBefore } = inquiry
   const told = (stage: Standing['stage']): MemberId[] => phase.members.filter((id) => answers.get(id)?.stage === stage)
   const mute = new Set([
-    ...muteDonors(phase),
+    ...muteDonors(state, phase),
     ...(answers.size === 0 ? [] : phase.members.filter((id) => !answers.has(id))),
   ])
   if (mute.size > 0) return leaveOut(transition, phase, [...mute], 'it did not answer')
@@ -148,11 +166,12 @@ function judgeComputing(transition: Transition, phase: Ring, computing: readonly
   const firstStepMs = FIRST_STEP_PATIENCE * contributeMs(state, phase)
   const late = computing.filter((id) => (state.members.get(id)?.stepsHeld ?? 0) > 0 || waitedMs >= firstStepMs)
   const others = phase.members.length - computing.length
-  const isJudged = others >= computing.length || (others > 0 && phase.patience >= MOST_PATIENCE)
+  const stalls = own(state, 'stalls')
+  const isJudged = others >= computing.length || (others > 0 && stalls.patience >= MOST_PATIENCE)
   if (isJudged && late.length > 0) return leaveOut(transition, phase, late, 'it does not contribute, and others did')
-  if (!isJudged) phase.patience *= 2
-  if (phase.inquiry !== undefined)
-    phase.inquiry.nextAt = phase.progressAt + (isJudged ? firstStepMs : contributeMs(state, phase))
+  if (!isJudged) stalls.patience *= 2
+  if (stalls.inquiry !== undefined)
+    stalls.inquiry.nextAt = phase.progressAt + (isJudged ? firstStepMs : contributeMs(state, phase))
 }
 
 function leaveOut(transition: Transition, phase: Ring, ids: readonly MemberId[], why: string): void {
