@@ -2,13 +2,7 @@
 // checkpoint and push Σ gradients here while the ring runs. The sum is given to one member of the ring, as part of its
 // share of the next step that it can, and is kept until that step is on the chain or the generation closed. The ring
 // stays the one writer (I8).
-import {
-  type BlockId,
-  type ErrorCode,
-  MAX_STEP_BLOCKS,
-  type MemberId,
-  type MessageFrom,
-} from '@starling-grid/protocol'
+import { type BlockId, type ErrorCode, MAX_STEP_BLOCKS, type MemberId, type MessageFrom } from '@starling-grid/protocol'
 import type { PushWeights } from '../../parameter-server/add-push.ts'
 import { addToSum, emptySum, isTaken } from '../async/accumulator.ts'
 import { dampingOf } from '../async/async-policy.ts'
