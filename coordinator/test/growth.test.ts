@@ -133,7 +133,6 @@ class Work {
       ...Object.fromEntries(Object.entries({ ...lists, ...shown }).map(([name, { length }]) => [name, length])),
       steps: history.steps.length,
       validations: history.validations.length,
-      everPlanned: state.everPlanned.size,
       listeners: process.listenerCount('warning') + process.listenerCount('exit'),
       journalRows: this.#rows(),
     }

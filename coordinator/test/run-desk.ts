@@ -80,7 +80,6 @@ export class Desk {
       exchange: { asked: 'auto', bytes: 0 },
       versionBytes: 0,
       async: DEFAULT_ASYNC,
-      off: new Set(),
       ...options,
       timing: { ...DEFAULT_TIMING, ...options.timing },
     }

@@ -12,7 +12,6 @@ import {
   targetsPerSample,
 } from '@starling-grid/model'
 import {
-  ALL_RULES_ON,
   type BlockId,
   describeError,
   GridError,
@@ -213,7 +212,7 @@ export class JobSession {
     )
     this.#kept = new KeptState(parts.host.shards, terms.id, clock)
     const first = genesis(terms.id, terms.modelHash, terms.seed)
-    this.core = createMember(parts.self, first, ALL_RULES_ON, this.#held.replayMost)
+    this.core = createMember(parts.self, first, this.#held.replayMost)
     const { http, network, linkOpenMs, openRelay, onChange } = parts
     const onFatal = this.#failed
     const layout = parameterLayout(spec)

@@ -29,7 +29,7 @@ export class Bench {
   effects: MemberEffect[] = []
 
   constructor(replayMost = 1) {
-    this.core = createMember(A, ZERO, undefined, replayMost)
+    this.core = createMember(A, ZERO, replayMost)
   }
 
   tell(input: MemberInput): this {

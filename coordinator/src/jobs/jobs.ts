@@ -13,7 +13,6 @@ import {
   type VersionForm,
 } from '@starling-grid/model'
 import {
-  ALL_RULES_ON,
   blockRanges,
   type BlockRanges,
   type DatasetManifest,
@@ -162,7 +161,6 @@ function configOf({ id, spec, model, timing, blocks, validationBlocks, versionBy
     versionBytes,
     timing,
     async: asyncPolicy(spec.async, keptVersions(parameterCount(model))),
-    off: ALL_RULES_ON,
     roundSteps: localSettings(spec)?.innerSteps ?? 1,
   }
 }

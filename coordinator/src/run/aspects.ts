@@ -21,7 +21,6 @@ import { membership } from './ring/membership.ts'
 import { newcomers } from './ring/newcomer.ts'
 import { offRing } from './ring/off-ring.ts'
 import { parking } from './ring/parking.ts'
-import { plan } from './ring/plan.ts'
 import { rebalance } from './ring/rebalance.ts'
 import { ring } from './ring/ring.ts'
 import { stalls } from './ring/stalls.ts'
@@ -48,7 +47,6 @@ const ROWS = [
   proofs,
   newcomers,
   pushNorms,
-  plan,
   validation,
   completion,
   pause,

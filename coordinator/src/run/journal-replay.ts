@@ -1,5 +1,5 @@
 // Durable state of a run from its journal: one function applies an entry, live and on replay alike, so that both agree.
-import { ALL_RULES_ON, type BlockId, PLAN_WINDOW, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { type BlockId, PLAN_WINDOW, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { KEPT_CHECKPOINTS, RINGS_KEPT, VALIDATED_KEPT } from './history/kept.ts'
 import { readRun } from './history/snapshot.ts'
 import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResult } from './state.ts'
@@ -107,8 +107,7 @@ function checkpoint(
 }
 
 function rewind(state: RunState, { to, final, generation = 0 }: Extract<JournalEntry, { type: 'rewind' }>): void {
-  const off = state.config.off ?? ALL_RULES_ON
-  const gone = state.chain.truncate(to, !off.has('R6'))
+  const gone = state.chain.truncate(to)
   state.abandoned = final ? [] : gone
   if (final) forgetGenerations(state, generation)
   while (newestCheckpoint(state).version.v > to.v) state.checkpoints.pop()

@@ -4,7 +4,7 @@
 import type { MemberId } from '@starling-grid/protocol'
 import { ASPECTS } from './aspects.ts'
 import { enterAsync } from './async/async.ts'
-import { callBallot, decide as decideBallot, enterRing, openBallot } from './ballot/ballot.ts'
+import { callBallot, decide as decideBallot, openBallot } from './ballot/ballot.ts'
 import { rewind } from './ballot/rewind.ts'
 import { newestCheckpoint } from './journal-replay.ts'
 import { abortedBefore, planOn } from './ring/ring.ts'
@@ -54,13 +54,6 @@ function handlerOf(
 function onStarted(transition: Transition): void {
   const { state } = transition
   const lastRing = [...state.rings.values()].at(-1) ?? []
-  if (state.config.off.has('R2') && state.mode === 'ring' && lastRing.length > 0)
-    return void enterRing(transition, {
-      members: lastRing,
-      relayed: [],
-      exchange: { type: 'ring', reason: 'as before', costs: null },
-      weights: lastRing.map(() => 1),
-    })
   if (state.finished !== undefined) {
     state.phase = { type: 'finished' }
     return transition.reason(state.finished)
@@ -77,7 +70,6 @@ function onStarted(transition: Transition): void {
 /** A4: what the parameter server had beyond its last checkpoint is gone with the process. */
 function restartAsync(transition: Transition): void {
   const { state } = transition
-  if (state.config.off.has('A4')) return transition.enqueue({ type: 'enter-async' })
   if (newestCheckpoint(state).version.v < state.chain.head.v)
     return rewind(transition, 'the parameter server restarted')
   transition.enqueue({ type: 'ballot', reason: 'the coordinator started again', trouble: false })

@@ -8,7 +8,6 @@ import type {
   MessageFrom,
   Mode,
   Push,
-  RulesOff,
   Sha256,
   StepRecord,
   ToVolunteer,
@@ -53,7 +52,6 @@ export interface RunConfig {
   readonly versionBytes: number
   readonly async: AsyncPolicy
   readonly timing: Timing
-  readonly off: RulesOff
 }
 
 /** What must survive a restart. Replaying the entries in order rebuilds the durable state (docs/RULES.md). */

@@ -138,7 +138,6 @@ export const DECISIONS: readonly Mutant[] = [
       'coordinator/test/run-agreement',
     ],
     [
-      ['R8: a ring starts with the first CONFIRM', "state.config.off.has('R8') ? 1 : phase.members.length", '1'],
       [
         'a CONFIRM of another version counts',
         'if (version.id !== phase.target.id) return transition.refuse',
@@ -202,7 +201,6 @@ export const DECISIONS: readonly Mutant[] = [
     'coordinator/src/run/ballot/claims.ts',
     ['coordinator/test/run-ballot', 'coordinator/test/hostile-messages', 'coordinator/test/run-checkpoints'],
     [
-      ['R4: a claim of another branch is a version', "if (!onChain && !config.off.has('R4')) return undefined", ''],
       ['R5: the lowest claim wins', 'b.version.v - a.version.v ||', 'a.version.v - b.version.v ||'],
       ['R5: ties do not go to the newer generation', 'b.lastGeneration - a.lastGeneration ||', ''],
       [

@@ -5,6 +5,7 @@ import { DECISIONS } from './decisions.ts'
 import { FORMATS_IN } from './formats.ts'
 import type { Mutant } from './mutant.ts'
 import { PAGES_SHOWN } from './pages.ts'
+import { RULE_MUTANTS } from './rules.ts'
 import { SERVER_SIDE } from './server.ts'
 import { VOLUNTEER } from './volunteer.ts'
 
@@ -12,6 +13,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...ARITHMETIC,
   ...VOLUNTEER,
   ...DECISIONS,
+  ...RULE_MUTANTS,
   ...SERVER_SIDE,
   ...FORMATS_IN,
   ...PAGES_SHOWN,

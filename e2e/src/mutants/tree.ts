@@ -1,12 +1,14 @@
 // A copy of this working tree in a temporary folder, in which lines are broken and tests run: the tree itself never
 // changes.
-import { execFileSync, spawn } from 'node:child_process'
+import { execFile, execFileSync, spawn } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { adapterEnvironment, testAdapter } from '@starling-grid/client-node/test-adapter'
+import type { Found, Hunt } from '../world/hunt.ts'
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url))
 /** Packages of this repository: the copy has its own. */
@@ -41,6 +43,11 @@ export class Tree {
   /** ms for each file that passed once */
   readonly #limits = new Map<string, number>()
   #end: () => void = () => undefined
+
+  /** For what needs no graphics adapter. */
+  static plain(): Tree {
+    return new Tree(process.env)
+  }
 
   static async open(): Promise<Tree> {
     const { env } = await adapterEnvironment(await testAdapter()) // once, and not for every mutant
@@ -88,6 +95,17 @@ export class Tree {
         `expected ${file} to pass on the tree as it is, it ${verdict}: ${test}; mend it first:\n${said.join('\n')}`,
       )
     this.#limits.set(file, LEAST_LIMIT_MS + LIMIT_TIMES * (performance.now() - began))
+  }
+
+  /**
+   * The first of these seeds whose grid breaks an invariant; null: none does. @throws Error when the process dies
+   * without a word, or takes longer than `limitMs`
+   */
+  async hunt(hunt: Hunt, limitMs: number): Promise<Found | null> {
+    const argv = ['bin/typescript.mjs', 'e2e/src/world/hunt.ts', JSON.stringify(hunt)]
+    const options = { cwd: this.#root, env: this.#env, timeout: limitMs, killSignal: 'SIGKILL' } as const
+    const { stdout } = await promisify(execFile)(process.execPath, argv, options)
+    return JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Found | null
   }
 
   /** Runs one test file; ends at the first test that fails. */

@@ -10,7 +10,7 @@ import {
   type RunInput,
   type RunState,
 } from '@starling-grid/coordinator/run'
-import { ALL_RULES_ON, genesis, jobId, type MemberId, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import { genesis, jobId, type MemberId, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
 import type { Clock } from './clock.ts'
 import type { Setting } from './setting.ts'
 
@@ -65,7 +65,6 @@ export class ModelCoordinator {
       versionBytes: 0,
       timing: DEFAULT_TIMING,
       async: DEFAULT_ASYNC,
-      off: ALL_RULES_ON,
     })
     applyEntry(this.state, { type: 'fence', fence: 1 }, 0)
     this.feed({ type: 'coordinator-started', secret: '' })

@@ -16,8 +16,7 @@ const SLOWNESS = [1, 1, 1, 8] as const
 interface Worker {
   readonly id: MemberId
   readonly seat: number
-  /** as the member of this generation knows itself: with rule R3 switched off it may have left */
-  coreOf(generation: number): MemberCore
+  readonly core: MemberCore
   take(input: MemberInput): void
   /** These blocks could not be had. */
   cannotRead(generation: number, blocks: readonly BlockId[], code: ErrorCode): void
@@ -71,13 +70,13 @@ export class AssignmentWork {
    * A7: what the private copy learned from before goes on iff the base is the same and the assignment holds all of it.
    */
   #resumeRound(kind: 'ring' | 'round', generation: number, assignment: readonly BlockId[]): Consumed | undefined {
-    const core = this.#worker.coreOf(generation)
+    const core = this.#worker.core
     const { consumed, version } = core
     if (kind !== 'round' || version === undefined) return undefined
     const same =
       consumed !== undefined &&
       sameVersion(consumed.base, version) &&
-      (consumed.blocks.every((block) => assignment.includes(block)) || core.off.has('A7'))
+      consumed.blocks.every((block) => assignment.includes(block))
     if (same) this.#context.counts.resumedBlocks += consumed.blocks.length
     const learned = same ? consumed : { base: version, blocks: [] }
     react(core, { type: 'learned', generation, consumed: learned })
@@ -95,7 +94,7 @@ export class AssignmentWork {
     const { id } = this.#worker
     const { generation, step, blockMs, done } = assignment
     const most = dice.pick([1, 2, Number.POSITIVE_INFINITY]) ?? 1
-    const blocks = takeBlocks(this.#worker.coreOf(generation), { generation, step, most, blockMs })
+    const blocks = takeBlocks(this.#worker.core, { generation, step, most, blockMs })
     if (blocks === 'over') return
     if (blocks === 'wait') {
       this.#waiting = assignment
@@ -115,7 +114,7 @@ export class AssignmentWork {
       blockMs * blocks.length,
       () => `${id} computed of step ${step} of g${generation}: [${blocks.join(' ')}]`,
       () => {
-        const core = this.#worker.coreOf(generation)
+        const core = this.#worker.core
         if (core.ring?.generation !== generation) return
         const learned = learnedMore(assignment.learned, blocks)
         if (learned !== undefined) react(core, { type: 'learned', generation, consumed: learned })
@@ -127,7 +126,7 @@ export class AssignmentWork {
   /** Once a bucket has left, the assignment can neither lose blocks nor get any: it is sealed before. */
   #maySendEarly({ generation, step, blockMs, done, learned }: Assignment, last: readonly BlockId[]): void {
     const { agenda, dice } = this.#context
-    const core = this.#worker.coreOf(generation)
+    const core = this.#worker.core
     if (learned !== undefined || core.ring?.flight?.todo.length !== 0 || !dice.chance(EARLY)) return
     if (takeBlocks(core, { generation, step, most: 0, blockMs }) !== 'complete') return
     agenda.later(
@@ -139,7 +138,7 @@ export class AssignmentWork {
 
   #computed({ generation, step, done: computed, learned }: Assignment): void {
     const own = learned === undefined ? computed : [...learned.blocks]
-    const done = [...own, ...(this.#worker.coreOf(generation).ring?.flight?.offRing?.blocks ?? [])]
+    const done = [...own, ...(this.#worker.core.ring?.flight?.offRing?.blocks ?? [])]
     const samples = done.length
     const finite = !this.#context.poisoned(done) && !this.#context.has('no-ring-steps', this.#worker)
     this.#worker.take({

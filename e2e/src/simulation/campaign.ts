@@ -1,5 +1,4 @@
 // Many seeds, one after another, and what they came to.
-import type { Rule } from '@starling-grid/protocol'
 import { addCounts, type Counts, noCounts } from './counts.ts'
 import { type Outcome, simulate, type SimulateOptions } from './simulate.ts'
 
@@ -33,14 +32,13 @@ export function campaign(
   return { seeds, events, failures, counts, slowest }
 }
 
-/** The first of `limit` seeds, from `first` on, that shows that these rules are switched off. */
+/** The first of `limit` seeds, from `first` on, that breaks an invariant. */
 export function firstCaught(
-  off: readonly Rule[],
   limit: number,
   { first = 1, ...options }: SimulateOptions & { readonly first?: number } = {},
 ): Outcome | undefined {
   for (let seed = first; seed < first + limit; seed++) {
-    const outcome = simulate(seed, { ...options, off: new Set(off) })
+    const outcome = simulate(seed, options)
     if (outcome.violation !== undefined) return outcome
   }
   return undefined

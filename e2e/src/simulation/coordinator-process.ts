@@ -62,7 +62,6 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     given: { readonly id: number; readonly sum: Float32Array } | undefined
   } = { open: undefined, given: undefined }
   #fence: number
-  #unsaved: Row[] = []
   #parkedAt = 0
   /** the next decision with two effects or more is its last, and is cut */
   doomed = false
@@ -194,7 +193,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
   }
 
   decide(input: RunInput, gradient?: Float32Array): void {
-    if (!this.alive || !this.listens || !this.#save()) return
+    if (!this.alive || !this.listens) return
     const before = {
       phase: this.state.phase.type,
       generation: this.state.generation,
@@ -324,23 +323,14 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     for (const move of moves) if (phase.members[move.to] === to) this.#context.counts.movedBlocks += move.blocks.length
   }
 
-  /**
-   * R1: durable before any effect leaves. Switched off: shown now, kept until the next event, lost with the process.
-   */
+  /** R1: durable before any effect leaves. */
   append(rows: readonly Row[]): boolean {
-    if (this.#context.scenario.off.has('R1')) this.#unsaved.push(...rows)
-    else if (!this.#write(rows)) return false
+    if (!this.#write(rows)) return false
     for (const { entry } of rows) {
       this.#context.trace(() => `${this.name} journals ${JSON.stringify(entry).slice(0, 200)}`)
       this.#records.chronicle.observe(entry)
     }
     return true
-  }
-
-  #save(): boolean {
-    const rows = this.#unsaved
-    this.#unsaved = []
-    return rows.length === 0 || this.#write(rows)
   }
 
   /** Every append is conditional on the fence: a coordinator that was replaced stops here. */

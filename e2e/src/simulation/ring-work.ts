@@ -1,15 +1,8 @@
-// A member's part of one generation: its exchange and the gradient in flight. Rules R3 and R10 are kept by what drives
-// the state machine, so this is where the simulation can break them.
-import { type BlockId, digest, type Frame, GridError, type MemberId, unpackFrame } from '@starling-grid/protocol'
-import {
-  type MemberCore,
-  type MemberEffect,
-  type MemberInput,
-  react,
-  type Generation,
-} from '@starling-grid/volunteer/member'
+// A member's part of one generation: its exchange and the gradient in flight.
+import { type BlockId, digest, GridError, type MemberId, unpackFrame } from '@starling-grid/protocol'
+import { type MemberCore, type MemberEffect, type MemberInput, type Generation } from '@starling-grid/volunteer/member'
 import { type Addressed, StepReduces, type StepStanding } from '@starling-grid/volunteer/testing'
-import { plus, type Replica } from '../world/history.ts'
+import { plus } from '../world/history.ts'
 import type { Context } from './context.ts'
 
 /** Two halves, the later one first, as backward finishes them. */
@@ -35,17 +28,11 @@ export class RingWork {
   earlyBuckets = 0
   /** the step whose end was already told */
   #told = 0
-  /** rule R3 switched off: the member as it was before it promised */
-  #core: MemberCore
-  #left = false
-  /** rule R10 switched off: parameters before the step */
-  #early: { readonly before: Float32Array } | undefined
 
   constructor(context: Context, core: MemberCore) {
     const { ring } = core
     if (ring === undefined) throw new Error('internal: no generation to work in')
     this.#context = context
-    this.#core = core
     this.#view = ring
     this.generation = ring.generation
     const { length } = context.history
@@ -58,10 +45,6 @@ export class RingWork {
       ...(ring.exchange ? { exchange: ring.exchange.type } : {}),
     }
     this.#exchange = new StepReduces(shape, ring.target.v + 1)
-  }
-
-  get core(): MemberCore {
-    return this.#core
   }
 
   /** The first bucket of an assignment whose blocks are all begun. */
@@ -114,18 +97,10 @@ export class RingWork {
     return unpackFrame(bytes).generation === this.generation
   }
 
-  accept(
-    from: MemberId,
-    bytes: Uint8Array,
-    replica: Replica | undefined,
-  ): { readonly forward: Addressed[]; readonly refused?: Refusal } {
+  accept(from: MemberId, bytes: Uint8Array): { readonly forward: Addressed[]; readonly refused?: Refusal } {
     const frame = unpackFrame(bytes)
-    const before = this.#exchange.progress?.received ?? 0
     try {
-      const forward = this.#exchange.accept(frame, this.#view.members.indexOf(from))
-      const taken = (this.#exchange.progress?.received ?? 0) > before
-      if (taken && frame.type === 'reduced' && this.#context.scenario.off.has('R10')) this.#applyEarly(frame, replica)
-      return { forward }
+      return { forward: this.#exchange.accept(frame, this.#view.members.indexOf(from)) }
     } catch (error) {
       if (!(error instanceof GridError)) throw error
       this.#context.violations.report('refusal', `a frame of step ${frame.step} is refused: ${error.message}`)
@@ -155,41 +130,4 @@ export class RingWork {
     this.#exchange.advance()
     return sum
   }
-
-  /** Rule R10 switched off: every chunk of sums goes into the parameters when it comes. */
-  #applyEarly(frame: Frame, replica: Replica | undefined): void {
-    if (replica === undefined) return
-    this.#early ??= { before: replica.counts.slice() }
-    const sums = new Float32Array(frame.payload.slice().buffer)
-    const start = (bucketsOf(replica.counts.length)[frame.bucket]?.start ?? 0) + frame.offset
-    sums.forEach((sum, i) => {
-      replica.counts[start + i] = (replica.counts[start + i] ?? 0) + sum
-    })
-  }
-
-  appliedEarly(): { readonly before: Float32Array } | undefined {
-    const early = this.#early
-    this.#early = undefined
-    return early
-  }
-
-  /** Rule R3 switched off: this reduce goes on, in a member that does not know what it promised. */
-  leftRunning(): RingWork {
-    this.#left = true
-    this.#core = { ...this.#core, ...heldBy(this.#core) }
-    return this
-  }
-
-  /** The naive member: what its old reduce does changes the version that it holds now. */
-  reactFor(core: MemberCore, input: MemberInput, carryOut: (effect: MemberEffect) => void): void {
-    if (!this.#left) throw new Error('internal: this generation was not left')
-    Object.assign(this.#core, heldBy(core))
-    const effects = react(this.#core, input)
-    Object.assign(core, heldBy(this.#core))
-    for (const effect of effects) carryOut(effect)
-  }
-}
-
-function heldBy({ version, base, tail, past }: MemberCore): Pick<MemberCore, 'version' | 'base' | 'tail' | 'past'> {
-  return { version, base, tail: [...tail], past: { base: past.base, records: [...past.records] } }
 }

@@ -1,12 +1,11 @@
 import { type AsyncPolicy, DEFAULT_ASYNC, type RunConfig, type Timing } from '@starling-grid/coordinator/run'
 // What one seed stands for: how many members, which network, which mode, how many faults of which kind.
-import { ALL_RULES_ON, genesis, jobId, type RulesOff } from '@starling-grid/protocol'
+import { genesis, jobId } from '@starling-grid/protocol'
 import { Dice } from '../world/dice.ts'
 
 export type Network = 'fifo' | 'shuffled'
 
 export interface SimulationOptions {
-  readonly off?: RulesOff
   readonly network?: Network
   readonly mode?: RunConfig['mode']
   readonly heavy?: boolean
@@ -33,7 +32,6 @@ export type Defect = (typeof DEFECTS)[number]
 export interface Scenario {
   readonly seed: number
   readonly network: Network
-  readonly off: RulesOff
   readonly config: RunConfig
   readonly seats: number
   readonly faults: number
@@ -152,17 +150,15 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
       ? 'ring'
       : (options.mode ?? dice.pick(['ring', 'ring', 'auto', 'auto', 'async', 'local'] as const) ?? 'ring')
   const seats = dice.between(2, 4)
-  const off = options.off ?? ALL_RULES_ON
   const [fewest, most] = heavy ? [15, 29] : [2, 9]
   const faults = options.offRing === true ? dice.between(1, 4) : dice.between(fewest, most)
   const faultRate = dice.pick([0.01, 0.03, 0.06]) ?? 0
   const brokenLink = dice.chance(0.06) ? ([0, 1] as const) : undefined
   const drawn = brokenLink === undefined && dice.chance(0.15) ? dice.pick(DEFECTS) : undefined
-  const config = configOf(
-    dice,
-    { mode, offRing: options.offRing === true || (mode === 'ring' && dice.chance(OFF_RING_RUNS)) },
-    off,
-  )
+  const config = configOf(dice, {
+    mode,
+    offRing: options.offRing === true || (mode === 'ring' && dice.chance(OFF_RING_RUNS)),
+  })
   const withOffRing = config.blocks === OFF_RING_RUN[1]
   const defect = withOffRing ? 'no-ring-steps' : drawn
   const computeMs = computeMsOf(config.blocks, dice)
@@ -178,7 +174,6 @@ export function scenarioOf(seed: number, options: SimulationOptions): Scenario {
     linksMs,
     transferMs,
     network,
-    off,
     config: { ...config, async, exchange: { asked, bytes: 0 }, versionBytes: 0 },
     seats,
     faults,
@@ -203,7 +198,6 @@ function worldOf(seed: number): Pick<Scenario, 'diskMs' | 'gapMs' | 'uploadMs' |
 function configOf(
   dice: Dice,
   { mode, offRing }: { readonly mode: RunConfig['mode']; readonly offRing: boolean },
-  off: RulesOff,
 ): Omit<RunConfig, 'async' | 'exchange' | 'versionBytes'> {
   const job = jobId('simulated')
   const [epochs, blocks, batchBlocks] = offRing ? OFF_RING_RUN : drawShape(dice)
@@ -216,7 +210,6 @@ function configOf(
     batchBlocks,
     blockSamples: 1,
     mode,
-    off,
     validationBlocks: dice.pick([0, 0, 3]) ?? 0,
     maxSteps: undefined,
     validateEvery: 1,

@@ -70,9 +70,8 @@ export class VolunteerProcess implements Peer {
   readonly #fetches: Fetches
   readonly #asyncWork: AsyncWork
   readonly #assignmentWork: AssignmentWork
-  /** the generation it is in; with rule R3 switched off, also the one that it should have left */
+  /** the generation it is in */
   #ring: RingWork | undefined
-  #lingering: RingWork | undefined
   readonly #larder = new ReplicaStore()
 
   constructor(context: Context, id: MemberId, seat: number) {
@@ -86,8 +85,7 @@ export class VolunteerProcess implements Peer {
   }
 
   #newCore(): MemberCore {
-    const { config, off } = this.#context.scenario
-    return createMember(this.id, config.genesis, off, REPLAYED)
+    return createMember(this.id, this.#context.scenario.config.genesis, REPLAYED)
   }
 
   /** What it keeps of its state for the next visit, and the proof of it (R4). */
@@ -110,7 +108,6 @@ export class VolunteerProcess implements Peer {
   /** It takes part in another job for a while, and comes back with what it kept. */
   visitAnotherJob(kept: Kept | undefined): void {
     this.#ring = undefined
-    this.#lingering = undefined
     this.core = this.#newCore()
     this.replica = undefined
     if (kept !== undefined) this.goOnFrom(kept)
@@ -198,32 +195,17 @@ export class VolunteerProcess implements Peer {
 
   #freeze(order: MessageTo<'freeze'>): void {
     if (order.generation === this.core.promised) this.#context.counts.equalBallots++
-    const naive =
-      this.#context.scenario.off.has('R3') &&
-      order.generation > this.core.promised &&
-      this.core.ring?.stage === 'running'
-    if (naive && this.#ring !== undefined) this.#lingering = this.#ring.leftRunning()
     this.take({ type: 'order', order })
-  }
-
-  coreOf(generation: number): MemberCore {
-    return this.#lingering?.generation === generation ? this.#lingering.core : this.core
   }
 
   /** The one way into the state machine. Effects are carried out at once and in order. */
   take(input: MemberInput): void {
     if (!this.alive || this.asleep.defers(() => this.take(input))) return
     if (input.type === 'computed' && this.stuck.defers(() => this.take(input))) return
-    const ring = 'generation' in input && this.#lingering?.generation === input.generation ? this.#lingering : undefined
-    if (ring === undefined) for (const effect of react(this.core, input)) this.#carryOutAlive(effect, this.#ring)
-    else
-      ring.reactFor(this.core, input, (effect) => {
-        if (effect.type === 'halt') this.#lingering = undefined
-        else this.#carryOutAlive(effect, ring)
-      })
+    for (const effect of react(this.core, input)) this.#carryOutAlive(effect, this.#ring)
     this.#context.touched()
     this.#countExhausted(input)
-    this.#finishReduce(ring ?? this.#ring)
+    this.#finishReduce(this.#ring)
   }
 
   #countExhausted({ type }: MemberInput): void {
@@ -309,7 +291,7 @@ export class VolunteerProcess implements Peer {
       0,
       () => `${this.id} cannot read [${blocks.join(' ')}]: ${code}`,
       () => {
-        if (this.coreOf(generation).ring?.generation !== generation) return
+        if (this.core.ring?.generation !== generation) return
         reportUnreadable(this.#context, this.connection, blocks, code)
         this.take({ type: 'trouble', generation, blamed: this.id, why: 'own', code, message })
       },
@@ -317,13 +299,8 @@ export class VolunteerProcess implements Peer {
   }
 
   contributeEarly(generation: number, step: number, blocks: readonly BlockId[]): void {
-    const ring = this.#lingering?.generation === generation ? this.#lingering : this.#ring
-    if (
-      !this.alive ||
-      ring?.generation !== generation ||
-      !mayContributeEarly(this.coreOf(generation), { generation, step })
-    )
-      return
+    const ring = this.#ring
+    if (!this.alive || ring?.generation !== generation || !mayContributeEarly(this.core, { generation, step })) return
     this.#context.counts.earlyBuckets++
     sendFrames(this.#context, this, ring.contributeEarly(step, blocks), ring)
   }
@@ -374,9 +351,8 @@ export class VolunteerProcess implements Peer {
     const sum = fetched ?? ring?.takeSum()
     if (sum === undefined || this.replica === undefined)
       throw new Error(`internal: ${this.id} applies a sum that it does not have`)
-    const early = fetched === undefined ? ring?.appliedEarly() : undefined
     this.#context.history.record(this.replica.version, record, version)
-    this.replica = { version, counts: plus(early?.before ?? this.replica.counts, sum) }
+    this.replica = { version, counts: plus(this.replica.counts, sum) }
     this.#larder.keep(version, sum)
   }
 
@@ -445,9 +421,9 @@ export class VolunteerProcess implements Peer {
 
   frameArrived(from: MemberId, bytes: Uint8Array): void {
     if (!this.alive || this.asleep.defers(() => this.frameArrived(from, bytes))) return
-    const ring = [this.#lingering, this.#ring].find((work) => work?.isFor(bytes) === true)
-    if (ring === undefined) return
-    const { forward, refused } = ring.accept(from, bytes, this.replica)
+    const ring = this.#ring
+    if (ring?.isFor(bytes) !== true) return
+    const { forward, refused } = ring.accept(from, bytes)
     if (refused !== undefined)
       return this.take({ type: 'trouble', generation: ring.generation, blamed: from, why: 'refused', ...refused })
     this.#context.touched()

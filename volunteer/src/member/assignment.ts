@@ -7,7 +7,6 @@ import {
   type Manifest,
   type MemberId,
   type MessageTo,
-  type RulesOff,
   assignmentsAfter,
   assignmentsOfStep,
   type ToCoordinator,
@@ -186,13 +185,12 @@ export function onHold(
 export function onRelease(
   ring: Generation,
   { fence, generation, step, round, count }: MessageTo<'release'>,
-  off: RulesOff,
 ): ToCoordinator {
   const { flight } = ring
   const open = flight?.step === step && !flight.sealed && !flight.over.has(round) ? flight : undefined
   const blocks = open?.released.get(round) ?? open?.todo.slice(Math.max(0, open.todo.length - count)) ?? []
   open?.released.set(round, blocks)
-  if (open !== undefined && !off.has('R12-moves')) open.todo = open.todo.filter((block) => !blocks.includes(block))
+  if (open !== undefined) open.todo = open.todo.filter((block) => !blocks.includes(block))
   return { type: 'released', fence, generation, step, round, blocks: [...blocks] }
 }
 

@@ -52,22 +52,17 @@ function reach(core: MemberCore, ring: Generation): MemberEffect[] {
   const sources = otherSources(core, ring)
   if (next !== undefined && sources.length > 0 && target.v - next.version.v < core.replayMost)
     return [{ type: 'fetch-reduced', generation, record: next.record, target: next.version, sources }]
-  if (core.off.has('R7-learner')) setVersion(core, target, ring)
   return fetchWhole(core, ring)
 }
 
-/**
- * The record that follows what is held, when that is on the way to the target. Rule R7 switched off: a number is taken
- * for a version.
- */
+/** The record that follows what is held, when that is on the way to the target. */
 function nextOnTheWay(
-  { version, off }: MemberCore,
-  { committed, records, target }: Generation,
+  { version }: MemberCore,
+  { committed, records }: Generation,
 ): { readonly record: StepRecord; readonly version: VersionRef } | undefined {
   const next = (version?.v ?? -1) - committed.v
   const record = records[next]
   if (version === undefined || record === undefined) return undefined
-  if (off.has('R7')) return next === records.length - 1 ? { record, version: target } : undefined
   const way = fold(committed, records.slice(0, next))
   return way !== undefined && sameVersion(way, version) ? { record, version: extend(version, record) } : undefined
 }
@@ -88,10 +83,7 @@ function relayedNeighbours({ members, relayed, rank }: Generation): MemberId[] {
 }
 
 export function adopt(core: MemberCore, ring: Generation, fetched: VersionRef): MemberEffect[] {
-  if (
-    !sameVersion(fetched, ring.target) ||
-    (core.version !== undefined && sameVersion(core.version, fetched) && !core.off.has('R7-learner'))
-  )
+  if (!sameVersion(fetched, ring.target) || (core.version !== undefined && sameVersion(core.version, fetched)))
     return []
   setVersion(core, ring.target, ring)
   return [{ type: 'adopt', version: ring.target }, ...confirmIfReady(core, ring)]
@@ -106,16 +98,10 @@ function setVersion(core: MemberCore, version: VersionRef, { committed, records 
 
 /** R7: apply the fetched sum if, and only if, still at its parent; then the next one, or CONFIRM. */
 export function catchUp(core: MemberCore, ring: Generation, fetched: VersionRef): MemberEffect[] {
-  const next = nextOnTheWay(core, ring) ?? regardless(core, ring)
+  const next = nextOnTheWay(core, ring)
   if (next === undefined || !sameVersion(fetched, next.version)) return []
   setVersion(core, next.version, ring)
   return [{ type: 'apply', ...next }, ...reach(core, ring)]
-}
-
-/** Rule R7 switched off: whatever is held. */
-function regardless({ off, version }: MemberCore, { records, target }: Generation): ReturnType<typeof nextOnTheWay> {
-  const record = records.at(-1)
-  return off.has('R7') && version !== undefined && record !== undefined ? { record, version: target } : undefined
 }
 
 export function confirmIfReady(core: MemberCore, ring: Generation): MemberEffect[] {

@@ -10,7 +10,6 @@ import type {
   MessageFrom,
   MessageTo,
   PlanStep,
-  RulesOff,
   Sha256,
   AssignmentMove,
   StepRecord,
@@ -63,7 +62,6 @@ export interface Generation {
 
 export interface MemberCore {
   readonly id: MemberId
-  readonly off: RulesOff
   /** steps whose reduced gradients together are less to fetch than a whole state */
   readonly replayMost: number
   /** highest coordinator fence and ballot seen (R3) */

@@ -2,7 +2,6 @@
 // state that it is given and returns what is to be done, in order. `adopt` and `apply` must be carried out at once,
 // before any other input: what the member claims and what its parameters hold change together (I6).
 import {
-  ALL_RULES_ON,
   type Claim,
   extend,
   fold,
@@ -12,7 +11,6 @@ import {
   type MessageFrom,
   type MessageTo,
   PLAN_WINDOW,
-  type RulesOff,
   type Sha256,
   sameVersion,
   assignmentsOfStep,
@@ -40,15 +38,9 @@ import { adopt, catchUp, confirmIfReady, fetchWhole, onForm } from './forming.ts
 import { copyDue, onFollow, onLearnerReduced, onPrefetch, onLearnerState, learningFailed, prove } from './learner.ts'
 import type { MemberCore, MemberEffect, MemberInput, Generation, ControlMessage } from './member-state.ts'
 
-export function createMember(
-  id: MemberId,
-  genesis: VersionRef,
-  off: RulesOff = ALL_RULES_ON,
-  replayMost = 1,
-): MemberCore {
+export function createMember(id: MemberId, genesis: VersionRef, replayMost = 1): MemberCore {
   return {
     id,
-    off,
     replayMost,
     fence: 0,
     promised: 0,
@@ -128,7 +120,6 @@ export function mayServe(
   version: VersionRef,
   kind: 'state' | 'reduced' = 'state',
 ): boolean {
-  if (core.off.has('R7-source')) return core.version !== undefined
   if (kind === 'reduced') return core.promised === generation
   return core.promised === generation && core.version !== undefined && sameVersion(core.version, version)
 }
@@ -157,7 +148,7 @@ function onControlMessage(core: MemberCore, order: ControlMessage): MemberEffect
         },
       ])
     case 'release':
-      return current(core, order.generation, (ring) => answer(onRelease(ring, order, core.off)))
+      return current(core, order.generation, (ring) => answer(onRelease(ring, order)))
     case 'moved':
       return current(core, order.generation, (ring) =>
         onMoved(ring, order) ? [{ type: 'resume', generation: order.generation, step: order.step }] : [],
@@ -249,7 +240,6 @@ function onFreeze(core: MemberCore, order: MessageTo<'freeze'>): MemberEffect[] 
   const { fence, generation, committed } = order
   // A coordinator process begins with a number of its own: one that was promised to another is in use (I7).
   if (generation < core.promised || (generation === core.promised && fence > core.fence)) return outdated(core, order)
-  if (core.off.has('R3-equal') && generation === core.promised) return []
   core.fence = fence
   core.promised = generation
   core.asyncEpoch = undefined
@@ -282,7 +272,7 @@ function onStart(core: MemberCore, order: MessageTo<'start'>): MemberEffect[] {
     order.generation === core.promised &&
     core.version !== undefined &&
     sameVersion(core.version, order.after)
-  if (!premise && !core.off.has('R9')) return []
+  if (!premise) return []
   ring.stage = 'running'
   settle(core, order.after)
   for (const step of order.plan) ring.plan.set(step.step, { ...step, weights: ring.weights })
@@ -341,7 +331,7 @@ function onReduced(
   { step, manifests, gradDigest }: Extract<MemberInput, { type: 'reduced' }>,
 ): MemberEffect[] {
   if (core.version === undefined || core.version.v !== step - 1) return []
-  const liar = core.off.has('R12-moves') ? undefined : wrongAssignment(ring, step, manifests)
+  const liar = wrongAssignment(ring, step, manifests)
   if (liar !== undefined)
     return giveUp(core, {
       generation: ring.generation,

@@ -86,7 +86,7 @@ function leaveAsync(transition: Transition, reason: string): void {
   state.health.ballots = []
   const settled = newestCheckpoint(state).version.id === state.chain.head.id
   state.phase = { type: 'settle', since: now, target: state.chain.head }
-  if (settled || state.config.off.has('A6')) return settle(transition)
+  if (settled) return settle(transition)
   transition.reason("writing the parameter server's newest version")
   transition.effect({ type: 'server-checkpoint', version: state.chain.head })
 }

@@ -215,7 +215,7 @@ function weigh(transition: Transition, id: MemberId, norms: PushNorms): PushWeig
 /** A2: mode epoch, lease epoch and holder match, nothing counted twice, the base on the chain and fresh enough. */
 function refusePush({ state, now }: Transition, push: Push): PushRefusal | undefined {
   const refusal = pushRefusal(state, push, now)
-  if (refusal !== undefined || state.config.off.has('A2')) return refusal
+  if (refusal !== undefined) return refusal
   if (push.samples === 0) return { verdict: 'message-malformed', message: 'a push holds at least one sample' }
   if (!state.chain.has(push.base) || state.chain.head.v - push.base.v > stalenessBound(state)) {
     for (const { block } of push.leases) release(state, block)
@@ -236,7 +236,6 @@ export interface PushRefusal {
 export function pushRefusal(state: RunState, push: Push, now: number): PushRefusal | undefined {
   if (state.phase.type !== 'async' && !isOffRing(state, push.incarnation, now))
     return { verdict: 'mode-stale', message: 'the run is not in async mode now' }
-  if (state.config.off.has('A2')) return undefined
   if (push.modeEpoch !== state.modeEpoch)
     return { verdict: 'mode-stale', message: `mode epoch is ${state.modeEpoch}, got ${push.modeEpoch}` }
   const blocks = push.leases.map(({ block }) => block)

@@ -61,8 +61,7 @@ export function callBallot(transition: Transition, reason: string, trouble: bool
   if (state.phase.type === 'finished') return
   if (trouble) state.health.consecutiveAborts++
   const next = nextMode(now, state.health, state.mode, state.config)
-  const fallBack = next.mode === 'async' && !state.config.off.has('R17')
-  const goal = state.mode === 'async' || fallBack ? 'async' : 'ring'
+  const goal = state.mode === 'async' || next.mode === 'async' ? 'async' : 'ring'
   if (goal === 'async' && state.mode !== 'async') state.modeReason = next.reason
   openBallot(transition, goal, { reason })
 }
@@ -309,8 +308,7 @@ function onConfirm(transition: Transition, member: MemberId, { version, digest }
       `expected version ${phase.target.v} to be confirmed, got ${version.v}`,
     )
   phase.confirmed.set(member, digest)
-  const needed = state.config.off.has('R8') ? 1 : phase.members.length
-  if (phase.confirmed.size < needed) return
+  if (phase.confirmed.size < phase.members.length) return
   if (agrees(transition, phase)) start(transition, phase)
 }
 
@@ -427,7 +425,7 @@ export function keepLearned(
  * The phase of a running generation; returns its first plan: nothing while a validation is due, which comes before the
  * next epoch.
  */
-export function enterRing(
+function enterRing(
   transition: Transition,
   { members, relayed, exchange, weights }: Pick<Form, 'members' | 'relayed' | 'exchange' | 'weights'>,
 ): PlanStep[] {

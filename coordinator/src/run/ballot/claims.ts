@@ -34,13 +34,13 @@ export function validClaims(state: RunState, claims: ReadonlyMap<MemberId, Claim
 
 /** R4: id(C) stands at position C of the claim's chain; or its base is on the branch that the last rewind cut off. */
 export function validClaim(state: RunState, member: MemberId, claim: Claim): ValidClaim | undefined {
-  const { chain, config } = state
+  const { chain } = state
   const revived = cutOffBefore(state, claim.base)
   const version = fold(claim.base, claim.records)
   const skipped = revived.length > 0 ? 0 : chain.head.v - claim.base.v
   if (version === undefined || skipped < 0 || skipped > claim.records.length) return undefined
   const onChain = revived.length > 0 || fold(claim.base, claim.records.slice(0, skipped))?.id === chain.head.id
-  if (!onChain && !config.off.has('R4')) return undefined
+  if (!onChain) return undefined
   const last = claim.records.at(-1) ?? revived.at(-1) ?? chain.record(version.v)
   const since = claim.records.slice(skipped)
   if (since.some(({ generation }) => generation <= state.forgottenGeneration)) return undefined
@@ -139,7 +139,6 @@ export function highest(
  */
 function mayDecide(transition: Transition, claim: ValidClaim, claims: readonly ValidClaim[]): boolean {
   const { state } = transition
-  if (state.config.off.has('R5')) return true
   if (isBacked(state, claim, claims) || !isCommittedElsewhere(state, claim, claims)) return true
   const name = state.members.get(claim.member)?.name ?? claim.member
   transition.note('generation', `${name} alone holds version ${claim.version.v}: its uncommitted steps are repeated`)

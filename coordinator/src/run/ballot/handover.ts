@@ -43,7 +43,7 @@ export function handOver(transition: Transition, valid: readonly ValidClaim[], b
   const held = newest.version
   const chosen = highestHeldTwice(state, valid) ?? best
   const isSaved = chosen.version.id === held.id && doubtersOf(state, newest).length === 0
-  if (isSaved || (state.config.off.has('A5') && held.v > 0)) {
+  if (isSaved) {
     transition.enqueue({ type: 'enter-async' })
     return true
   }

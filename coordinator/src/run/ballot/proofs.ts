@@ -44,9 +44,9 @@ const LONGEST = 64
 /** ms after a newcomer's answer in which members settle it; then the checkpoint does */
 const VOICES_MS = 5000
 
-/** Journalled members have worked in a ring; without the rule each newcomer counts as one. */
+/** Journalled members have worked in a ring. */
 export function isProven(state: RunState, { id, stepsHeld }: Pick<Member, 'id' | 'stepsHeld'>): boolean {
-  if (known(state, id).proven || stepsHeld > 0 || state.config.off.has('R2-proof')) return true
+  if (known(state, id).proven || stepsHeld > 0) return true
   return [...state.rings.values()].some((members) => members.includes(id))
 }
 

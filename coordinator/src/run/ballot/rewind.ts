@@ -27,6 +27,5 @@ export function rewind(
     ...(final ? { final: true as const, generation: state.generation } : {}),
   })
   transition.tell(({ rewound }) => rewound?.(transition, 'rewind'))
-  if (state.config.off.has('R16')) transition.journal({ type: 'ballot', generation: 1 })
   transition.enqueue({ type: 'ballot', reason: `went back to version ${version.v}`, trouble: false })
 }

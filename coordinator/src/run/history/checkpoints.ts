@@ -157,8 +157,6 @@ function onUploaded(transition: Transition, upload: Extract<RunInput, { type: 'u
     from: member,
     at: transition.now,
   }
-  if (phase.type === 'ring' && state.config.off.has('R15'))
-    return accept(transition, { agreeing: 1, members: phase.members.length })
   considerUpload(transition)
 }
 

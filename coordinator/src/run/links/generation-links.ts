@@ -69,9 +69,9 @@ function ringOrder(
  * R17: one bad pair is a bad link; several pairs of one member are a bad member. At least one member always remains.
  */
 function withoutBadMembers(transition: Transition, ids: readonly MemberId[]): readonly MemberId[] {
-  const { health, config } = transition.state
+  const { health } = transition.state
   let left = ids
-  while (left.length > 1 && !config.off.has('R17')) {
+  while (left.length > 1) {
     const bad = badMember(health.linkFailures, left, {
       ...hindsightOf(transition),
       networkOf: (id) => transition.state.members.get(id)?.network,

@@ -74,25 +74,25 @@ export class ChainIndex {
   }
 
   /**
-   * Back to a version (a rewind, R6): one that is remembered, or version 0. Returns what was cut off, as far as it
-   * follows `to` without a gap. `forget`: what was DONE by the records that go is no longer.
+   * Back to a version (a rewind, R6): one that is remembered, or version 0. What was DONE by the records that go is no
+   * longer. Returns what was cut off, as far as it follows `to` without a gap.
    */
-  truncate(to: VersionRef, forget = true): readonly StepRecord[] {
+  truncate(to: VersionRef): readonly StepRecord[] {
     this.truncations++
-    if (to.v === 0 && this.base.v > 0) return this.#beginAnew(forget)
+    if (to.v === 0 && this.base.v > 0) return this.#beginAnew()
     if (to.v < this.base.v)
       throw new Error(`internal: back to version ${to.v}, the chain is remembered since ${this.base.v}`)
     const gone = this.#records.splice(to.v - this.base.v)
     this.#versions.length = to.v - this.base.v + 1
-    if (forget) for (const record of gone) for (const block of record.blocks) this.#done.delete(block)
+    for (const record of gone) for (const block of record.blocks) this.#done.delete(block)
     return gone
   }
 
   /** The chain has no checkpoint left but the seed. */
-  #beginAnew(forget: boolean): readonly StepRecord[] {
+  #beginAnew(): readonly StepRecord[] {
     this.#records.length = 0
     this.#versions.splice(0, this.#versions.length, this.genesis)
-    if (forget) this.#done.clear()
+    this.#done.clear()
     return []
   }
 

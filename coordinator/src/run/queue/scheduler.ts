@@ -46,10 +46,7 @@ export function trainingIsOver(state: RunState): boolean {
  */
 export function available(state: RunState, taken: (block: BlockId) => boolean, most: number): BlockId[] {
   const epoch = currentEpoch(state)
-  const free = freeIn(state, { epoch, taken, most })
-  return free.length === 0 && state.config.off.has('R13') && epoch + 1 < state.config.epochs
-    ? freeIn(state, { epoch: epoch + 1, taken, most })
-    : free
+  return freeIn(state, { epoch, taken, most })
 }
 
 function freeIn(
@@ -101,10 +98,10 @@ export function planSteps(
     isTaken,
   }: { readonly plannedTo: number; readonly window: number; readonly isTaken: (block: BlockId) => boolean },
 ): PlanStep[] {
-  const { maxSteps, off } = state.config
+  const { maxSteps } = state.config
   const batchBlocks = state.config.batchBlocks * (state.mode === 'local' ? state.config.roundSteps : 1)
   if (trainingIsOver(state)) return []
-  const given = new Set<BlockId>(off.has('R12') ? [] : [...planned.values()].flat())
+  const given = new Set<BlockId>([...planned.values()].flat())
   const last = Math.min(state.chain.head.v + window, maxSteps ?? Number.POSITIVE_INFINITY)
   const taken = (block: BlockId): boolean => given.has(block) || isTaken(block)
   const free = available(state, taken, Math.max(0, last - plannedTo) * batchBlocks)

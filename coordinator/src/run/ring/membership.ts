@@ -220,7 +220,7 @@ export function countAbort(transition: Transition, by: MemberId, blamed: MemberI
 /** R17: out of the ring for some time, longer each time; the others go on. */
 export function exclude(transition: Transition, id: MemberId, why: string): void {
   const member = transition.state.members.get(id)
-  if (member === undefined || transition.state.config.off.has('R17')) return
+  if (member === undefined) return
   const { excludeMs } = transition.state.config.timing
   if (transition.now - member.excludedUntil > FORGIVEN_AFTER * excludeMs) member.exclusions = 0
   const ms = excludeMs * Math.min(LONGEST_EXCLUSION, 2 ** member.exclusions)

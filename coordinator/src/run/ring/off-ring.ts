@@ -177,7 +177,7 @@ function nextLease(state: RunState, phase: Ring): BlockId[] {
 /** R12: with an off-ring member, or on its way into a step: no plan has it, and it is not leased again. */
 function isOffRingBlock(state: RunState, block: BlockId): boolean {
   const { given } = state.offRing
-  return isTaken(state, block) || (!state.config.off.has('A1') && (given?.blocks.includes(block) ?? false))
+  return isTaken(state, block) || (given?.blocks.includes(block) ?? false)
 }
 
 /** While off-ring members wait for blocks. */

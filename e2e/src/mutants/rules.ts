@@ -1,0 +1,330 @@
+import type { GridOptions } from '../world/scenario.ts'
+// A mutant for each rule of docs/RULES.md, and for each duty of the shells that the rules rest on. The world
+// (e2e/src/world) runs production with one of them and must see a violation; where it cannot, the named test must fail.
+import type { Mutant } from './mutant.ts'
+
+export interface RuleMutant extends Mutant {
+  /** a row of docs/RULES.md */
+  readonly rule: string
+  /** in which a violation was seen; absent: the world does not reach it, and `tests` must fail */
+  readonly world?: { readonly seed: number; readonly options?: GridOptions }
+}
+
+const AREA = 'rules'
+
+const RUN = 'coordinator/src/run'
+const MEMBER = 'volunteer/src/member'
+
+export const RULE_MUTANTS: readonly RuleMutant[] = [
+  {
+    area: AREA,
+    rule: 'R1',
+    breaks: 'R1: what depends on a row leaves before the row is durable',
+    file: 'coordinator/src/host/outbox.ts',
+    from: 'if (!(await this.#save(rows))) return this.#abandon(batch)',
+    to: 'void this.#save(rows)',
+    tests: ['coordinator/test/disk-trouble'],
+    world: { seed: 1 },
+  },
+  {
+    area: AREA,
+    rule: 'R2',
+    breaks: 'R2: a restarted coordinator continues the generation of the one before',
+    file: `${RUN}/ballot/ballot.ts`,
+    from: `transition.note('generation', \`ballot \${state.generation}: \${options.reason}\`)`,
+    to: `if (options.reason === 'the coordinator started again' && goal === 'ring' && options.wait?.length > 0) {
+      const members = options.wait
+      return void enterRing(transition, { members, relayed: [], exchange: { type: 'ring', reason: 'as before', costs: null }, weights: members.map(() => 1) })
+    }`,
+    tests: ['coordinator/test/run-ballot'],
+    world: { seed: 12 },
+  },
+  {
+    area: AREA,
+    rule: 'R2-proof',
+    breaks: 'R2-proof: a newcomer counts as proven at once',
+    file: `${RUN}/ballot/proofs.ts`,
+    from: 'if (known(state, id).proven || stepsHeld > 0) return true',
+    to: 'return true',
+    tests: ['coordinator/test/run-admissions'],
+    world: { seed: 7, options: { mode: 'ring' } },
+  },
+  {
+    area: AREA,
+    rule: 'R3',
+    breaks: 'R3: a member that answered a freeze goes on with its ring',
+    file: `${MEMBER}/member.ts`,
+    from: `core.ring = undefined
+  core.learning = undefined
+  core.proving = undefined
+  return [
+    { type: 'halt' },`,
+    to: `return [`,
+    tests: ['volunteer/test/member.test'],
+  },
+  {
+    area: AREA,
+    rule: 'R3-equal',
+    breaks: 'R3-equal: a ballot that was answered is not answered again',
+    file: `${MEMBER}/member.ts`,
+    from: 'core.promised = generation\n  core.asyncEpoch = undefined\n  const claim',
+    to: 'if (core.promised === generation) return []\n  core.promised = generation\n  core.asyncEpoch = undefined\n  const claim',
+    tests: ['volunteer/test/member.test'],
+  },
+  {
+    area: AREA,
+    rule: 'R4',
+    breaks: 'R4: a claim of another branch is a version',
+    file: `${RUN}/ballot/claims.ts`,
+    from: 'if (!onChain) return undefined',
+    to: '',
+    tests: ['coordinator/test/run-ballot.test'],
+    world: { seed: 17 },
+  },
+  {
+    area: AREA,
+    rule: 'R5',
+    breaks: 'R5: what one member alone claims beyond the committed chain is taken',
+    file: `${RUN}/ballot/claims.ts`,
+    from: 'if (isBacked(state, claim, claims) || !isCommittedElsewhere(state, claim, claims)) return true',
+    to: 'return true',
+    tests: ['coordinator/test/run-ballot.test'],
+  },
+  {
+    area: AREA,
+    rule: 'R6',
+    breaks: 'R6: blocks of versions that a rewind gives up stay done',
+    file: `${RUN}/queue/chain-index.ts`,
+    from: 'for (const record of gone) for (const block of record.blocks) this.#done.delete(block)',
+    to: '',
+    tests: ['coordinator/test/chain-index'],
+    world: { seed: 11 },
+  },
+  {
+    area: AREA,
+    rule: 'R7',
+    breaks: 'R7: a number is taken for a version',
+    file: `${MEMBER}/forming.ts`,
+    from: 'return way !== undefined && sameVersion(way, version) ?',
+    to: 'return way !== undefined ?',
+    tests: ['volunteer/test/member.test', 'volunteer/test/learner'],
+  },
+  {
+    area: AREA,
+    rule: 'R7-source',
+    breaks: 'R7-source: a member serves what it holds under the name that is asked for',
+    file: `${MEMBER}/member.ts`,
+    from: 'return core.promised === generation && core.version !== undefined && sameVersion(core.version, version)',
+    to: 'return core.version !== undefined',
+    tests: ['volunteer/test/member.test'],
+  },
+  {
+    area: AREA,
+    rule: 'R7-learner',
+    breaks: 'R7-learner: a member claims the target before it has adopted it',
+    file: `${MEMBER}/forming.ts`,
+    from: `sources }]
+  return fetchWhole(core, ring)`,
+    to: `sources }]
+  setVersion(core, target, ring)
+  return fetchWhole(core, ring)`,
+    tests: ['volunteer/test/member.test'],
+    world: { seed: 1 },
+  },
+  {
+    area: AREA,
+    rule: 'R8',
+    breaks: 'R8: a ring starts with the first CONFIRM',
+    file: `${RUN}/ballot/ballot.ts`,
+    from: 'if (phase.confirmed.size < phase.members.length) return',
+    to: '',
+    tests: ['coordinator/test/run-ballot.test'],
+    world: { seed: 4 },
+  },
+  {
+    area: AREA,
+    rule: 'R9',
+    breaks: 'R9: a member works on START alone, whatever it holds',
+    file: `${MEMBER}/member.ts`,
+    from: 'if (!premise) return []',
+    to: '',
+    tests: ['volunteer/test/member.test'],
+  },
+  {
+    area: AREA,
+    rule: 'R10',
+    breaks: 'R10: a step is applied before all its buckets are there',
+    file: 'volunteer/src/reduce/step-sum.ts',
+    from: 'if (!this.done) throw',
+    to: 'if (false) throw',
+    tests: ['volunteer/test/ring-reduce'],
+  },
+  {
+    area: AREA,
+    rule: 'R11',
+    breaks: 'R11: the first HELD commits a step',
+    file: `${RUN}/ring/ring.ts`,
+    from: 'if (entry.by.size < phase.members.length && !isFollowed) break',
+    to: '// the first HELD commits',
+    tests: ['coordinator/test/run-ring.test'],
+    world: { seed: 2 },
+  },
+  {
+    area: AREA,
+    rule: 'R12',
+    breaks: 'R12: blocks that are planned are planned again',
+    file: `${RUN}/queue/scheduler.ts`,
+    from: 'const given = new Set<BlockId>([...planned.values()].flat())',
+    to: 'const given = new Set<BlockId>()',
+    tests: ['coordinator/test/run-ring.test'],
+    world: { seed: 1 },
+  },
+  {
+    area: AREA,
+    rule: 'R12-done',
+    breaks: 'R12-done: what was planned once is never planned again',
+    file: `${RUN}/queue/scheduler.ts`,
+    from: 'const last = Math.min(state.chain.head.v + window,',
+    to: `const ever = ((state as { ever?: Set<BlockId> }).ever ??= new Set())
+  for (const block of given) ever.add(block)
+  for (const block of ever) given.add(block)
+  const last = Math.min(state.chain.head.v + window,`,
+    tests: ['coordinator/test/run-ballot'],
+    world: { seed: 7 },
+  },
+  {
+    area: AREA,
+    rule: 'R12-moves',
+    breaks: 'R12-moves: a member computes blocks that it gave up',
+    file: `${MEMBER}/assignment.ts`,
+    from: 'if (open !== undefined) open.todo = open.todo.filter((block) => !blocks.includes(block))',
+    to: '',
+    tests: ['volunteer/test/assignment.test'],
+    world: { seed: 8 },
+  },
+  {
+    area: AREA,
+    rule: 'R12-moves',
+    breaks: 'R12-moves: manifests that hold a block twice end no step',
+    file: `${MEMBER}/member.ts`,
+    from: 'const liar = wrongAssignment(ring, step, manifests)',
+    to: 'const liar = undefined',
+    tests: ['volunteer/test/assignment.test', 'volunteer/test/member.test'],
+  },
+  {
+    area: AREA,
+    rule: 'R13',
+    breaks: 'R13: an epoch begins before the one before is on the chain',
+    file: `${RUN}/queue/scheduler.ts`,
+    from: 'return freeIn(state, { epoch, taken, most })',
+    to: `const free = freeIn(state, { epoch, taken, most })
+  return free.length === 0 && epoch + 1 < state.config.epochs ? freeIn(state, { epoch: epoch + 1, taken, most }) : free`,
+    tests: ['coordinator/test/run-ring.test'],
+    world: { seed: 3 },
+  },
+  {
+    area: AREA,
+    rule: 'R14',
+    breaks: 'R14: a member goes on beyond the window when no acknowledgement comes',
+    file: `${MEMBER}/member.ts`,
+    from: 'core.tail.length >= PLAN_WINDOW',
+    to: 'false',
+    tests: ['volunteer/test/member.test'],
+  },
+  {
+    area: AREA,
+    rule: 'R15',
+    breaks: 'R15: an upload is a checkpoint at once',
+    file: `${RUN}/history/checkpoints.ts`,
+    from: `at: transition.now,
+  }
+  considerUpload(transition)`,
+    to: `at: transition.now,
+  }
+  if (state.phase.type === 'ring') return accept(transition, { agreeing: 1, members: state.phase.members.length })
+  considerUpload(transition)`,
+    tests: ['coordinator/test/run-checkpoints'],
+    world: { seed: 1 },
+  },
+  {
+    area: AREA,
+    rule: 'R16',
+    breaks: 'R16: a rewind takes ballots back',
+    file: `${RUN}/ballot/rewind.ts`,
+    from: "transition.tell(({ rewound }) => rewound?.(transition, 'rewind'))",
+    to: "transition.journal({ type: 'ballot', generation: 1 })",
+    tests: ['coordinator/test/run-ballot'],
+    world: { seed: 4 },
+  },
+  {
+    area: AREA,
+    rule: 'R17',
+    breaks: 'R17: a member that fails again and again stays in the ring',
+    file: `${RUN}/ring/membership.ts`,
+    from: `if (member === undefined) return
+  const { excludeMs }`,
+    to: `if (member !== undefined) return
+  const { excludeMs }`,
+    tests: ['coordinator/test/run-links', 'coordinator/test/run-stalls'],
+  },
+  {
+    area: AREA,
+    rule: 'A1',
+    breaks: 'A1: a block whose sum is on its way into a step is leased again',
+    file: `${RUN}/ring/off-ring.ts`,
+    from: 'return isTaken(state, block) || (given?.blocks.includes(block) ?? false)',
+    to: 'return isTaken(state, block)',
+    tests: ['coordinator/test/run-off-ring'],
+  },
+  {
+    area: AREA,
+    rule: 'A2',
+    breaks: 'A2: pushes are taken whatever their tokens',
+    file: `${RUN}/async/leases.ts`,
+    from: `if (push.modeEpoch !== state.modeEpoch)
+    return { verdict`,
+    to: `return undefined
+  if (push.modeEpoch !== state.modeEpoch)
+    return { verdict`,
+    tests: ['coordinator/test/run-async.test'],
+    world: { seed: 18 },
+  },
+  {
+    area: AREA,
+    rule: 'A4',
+    breaks: 'A4: a parameter server goes on from the version that its journal names',
+    file: `${RUN}/run.ts`,
+    from: 'if (newestCheckpoint(state).version.v < state.chain.head.v)',
+    to: `return transition.enqueue({ type: 'enter-async' })
+  if (newestCheckpoint(state).version.v < state.chain.head.v)`,
+    tests: ['coordinator/test/run-async.test'],
+    world: { seed: 11 },
+  },
+  {
+    area: AREA,
+    rule: 'A5',
+    breaks: 'A5: the parameter server starts from the newest checkpoint',
+    file: `${RUN}/ballot/handover.ts`,
+    from: 'if (isSaved) {',
+    to: 'if (isSaved || held.v > 0) {',
+    tests: ['coordinator/test/run-agreement'],
+  },
+  {
+    area: AREA,
+    rule: 'A6',
+    breaks: 'A6: a ring begins without the newest version of the parameter server',
+    file: `${RUN}/async/async.ts`,
+    from: 'if (settled) return settle(transition)',
+    to: 'return settle(transition)',
+    tests: ['coordinator/test/run-async.test'],
+  },
+  {
+    area: AREA,
+    rule: 'A7',
+    breaks: 'A7: inner progress goes on in an assignment that does not hold all of it',
+    file: 'volunteer/src/local/local-round.ts',
+    from: 'if (known !== undefined && known.base.id === base.id && known.blocks.every((block) => blocks.includes(block)))',
+    to: 'if (known !== undefined && known.base.id === base.id)',
+    tests: ['volunteer/test/local-round'],
+  },
+]
