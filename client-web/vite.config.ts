@@ -42,6 +42,7 @@ export const webPageConfig = {
     rolldownOptions: {
       input: { index: here('index.html'), dashboard: here('dashboard.html') },
       treeshake,
+      checks: { bundlerTimings: false }, // how long the plugins take tells a user nothing
     },
   },
 } satisfies UserConfig
