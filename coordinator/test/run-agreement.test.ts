@@ -49,6 +49,7 @@ test('a false digest that comes after two members agreed is named, too', () => {
   } = atCheckpoint(desk)
   upload(desk, uploader, version)
   report(desk, honest, version)
+  desk.wait(2000)
   assert.equal(desk.state.checkpoints.at(-1)?.version.v, version.v)
   report(desk, liar, version, 'false')
   assert.deepEqual(desk.refusals, [`${liar} digest-mismatch`])

@@ -323,11 +323,8 @@ export const DECISIONS: readonly Mutant[] = [
     'coordinator/src/run/history/checkpoints.ts',
     ['coordinator/test/run-checkpoints', 'coordinator/test/run-agreement'],
     [
-      [
-        'the last version needs one digest',
-        'const needed = isLast ? members.length - 1 :',
-        'const needed = isLast ? Math.min(1, members.length - 1) :',
-      ],
+      ['R15: two quick members make a checkpoint before the third is heard', 'if (!isHeard && now', 'if (false && now'],
+      ['the last version needs one digest', '(trainingIsOver(state) ? LAST_DIGESTS_MS : DIGESTS_MS)', 'DIGESTS_MS'],
     ],
   ),
   ...mutantsOf(

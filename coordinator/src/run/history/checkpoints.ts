@@ -21,10 +21,7 @@ const AHEAD_MS = 500
 /** Versions whose digests are remembered: an upload may be under way for longer than the next one is asked for. */
 const VERSIONS_REMEMBERED = 4
 
-/**
- * ms for members to say their digests where some differ, and for all to say that of the last version: they reached it
- * at about the same time
- */
+/** ms for members to say their digests once the upload is there: they reached it at about the same time */
 const DIGESTS_MS = 2000
 const LAST_DIGESTS_MS = 10_000
 
@@ -219,7 +216,7 @@ export function votesOn(
 
 /**
  * R15: on the chain at v ≤ C, and another member's digest for that id agrees (a ring of one has no other: decision
- * 0003). The last version of a run wants the digests of all. Where members differ, all are heard and the few are named.
+ * 0003). All are heard first, as two liars may be quicker than the others; longer where it is the run's last version.
  */
 function considerUpload(transition: Transition): void {
   const { state, now } = transition
@@ -234,14 +231,11 @@ function considerUpload(transition: Transition): void {
   const agreement = agreementOf(votes)
   if (agreement === undefined) return
   const { members } = state.phase
-  const silent = members.filter((id) => !votes.has(id)).length
-  const waited = now - upload.at
-  if (agreement.few.length > 0)
-    return silent > 0 && waited < DIGESTS_MS ? undefined : settleUpload(transition, upload, votes)
-  const witnesses = votes.size - 1
-  const isLast = trainingIsOver(state) && waited < LAST_DIGESTS_MS
-  const needed = isLast ? members.length - 1 : Math.min(1, members.length - 1)
-  if (witnesses >= needed) accept(transition, { agreeing: votes.size, members: Math.max(members.length, votes.size) })
+  const isHeard = members.every((id) => votes.has(id))
+  if (!isHeard && now - upload.at < (trainingIsOver(state) ? LAST_DIGESTS_MS : DIGESTS_MS)) return
+  if (agreement.few.length > 0) return settleUpload(transition, upload, votes)
+  const isVouchedFor = votes.size > 1 || members.length === 1
+  if (isVouchedFor) accept(transition, { agreeing: votes.size, members: Math.max(members.length, votes.size) })
 }
 
 function forget(state: RunState): void {
