@@ -96,7 +96,7 @@ function prepare(generation: number): void {
 /** What a member does in a step (generation/step.ts). */
 async function makeStep(generation: number, step: number): Promise<number> {
   const begin = performance.now()
-  const onFinal = (bucket: number): void => sendAll(reduces?.contributeBucket(step, bucket, lease.values))
+  const onFinal = (bucket: number): void => sendAll(reduces?.at(step).contributeBucket(bucket, lease.values))
   const early: EarlyRanges = { ranges, onFinal }
   const targets = (await compute.heldGradient(lease, batch, early))?.sums.targets ?? 0
   const manifest = { blocks: [], samples: batch.samples, targets, lossSum: 1, correct: 0 }

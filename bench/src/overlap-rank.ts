@@ -83,7 +83,7 @@ function prepare(generation: number, way: StepWay): void {
 
 /** What a member does in a step (generation/step.ts), or a part of it. */
 async function go(generation: number, way: StepWay): Promise<void> {
-  const onFinal = (bucket: number): void => send(reduces?.contributeBucket(1, bucket, lease.values))
+  const onFinal = (bucket: number): void => send(reduces?.at(1).contributeBucket(bucket, lease.values))
   const early: EarlyRanges = { ranges, onFinal }
   const computed =
     way === 'exchange' ? undefined : await compute.heldGradient(lease, batch, way === 'overlap' ? early : undefined)

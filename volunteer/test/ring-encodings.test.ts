@@ -105,7 +105,7 @@ function reduce({
     const order = buckets?.map((_, bucket) => bucket) ?? []
     todo.push(() => {
       for (const bucket of order)
-        send(i, member.contributeBucket(1, bucket, gradient, { feedback, encoded: encoded?.[i]?.[bucket] }))
+        send(i, member.at(1).contributeBucket(bucket, gradient, feedback, encoded?.[i]?.[bucket]))
       send(
         i,
         member.contribute(
@@ -204,7 +204,7 @@ test('threat 34: bytes that were encoded elsewhere and hold NaN are refused', ()
   new DataView(bytes.buffer).setFloat32(0, NaN, true)
   bytes.fill(1, 4)
   assert.throws(
-    () => member.contributeBucket(1, 0, new Float32Array(512), { feedback: startFeedback(512), encoded: [bytes] }),
+    () => member.at(1).contributeBucket(0, new Float32Array(512), startFeedback(512), [bytes]),
     (error) => error instanceof GridError && error.code === 'gradient-not-finite',
   )
 })

@@ -25,7 +25,7 @@ class Pair {
   }
 
   bucket(rank: number, bucket: number, gradient: Float32Array): void {
-    this.#send(this.members[rank]?.contributeBucket(5, bucket, gradient))
+    this.#send(this.members[rank]?.at(5).contributeBucket(bucket, gradient))
   }
 
   contribute(rank: number, gradient: Float32Array): void {

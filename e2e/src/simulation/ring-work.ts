@@ -50,7 +50,7 @@ export class RingWork {
   /** The first bucket of an assignment whose blocks are all begun. */
   contributeEarly(step: number, blocks: readonly BlockId[]): Addressed[] {
     this.earlyBuckets++
-    return this.#exchange.contributeBucket(step, 0, this.#gradient(blocks))
+    return this.#exchange.at(step).contributeBucket(0, this.#gradient(blocks))
   }
 
   contribute({ step, manifest }: Contribution): Addressed[] {

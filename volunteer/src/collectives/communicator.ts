@@ -13,13 +13,13 @@ import {
   requireLength,
   requireReducible,
 } from '../codec/numbers.ts'
-import { measureLinks } from '../link/measure-links.ts'
 import { segmentStart } from '../reduce/schedule.ts'
 import { allReduce, type AllReduceOptions } from './all-reduce.ts'
 import { type AlgorithmChoice, chooseAlgorithm, type LinkQuality } from './choose-algorithm.ts'
 import { ExchangeHub } from './exchange-hub.ts'
 import type { Segment } from './exchange.ts'
 import { type AlgorithmOptions, type CallOptions, cut, fingerprint, GroupRunner } from './group-runner.ts'
+import { measureLinks } from './measure-links.ts'
 import type { Mesh } from './mesh.ts'
 import type { Algorithm, Collective } from './moves.ts'
 

@@ -192,8 +192,8 @@ export class Generation {
   /** Before the rest of the assignment is known. What may not leave now leaves with the rest (R9). */
   contributeBucket = (at: StepId, bucket: number, encoded?: readonly Uint8Array[]): void => {
     if (!mayContributeEarly(this.#parts.core, at)) return
-    const options = { feedback: this.#feedback, encoded }
-    this.#send(this.#reduces?.contributeBucket(at.step, bucket, this.#contribution, options))
+    const reduce = this.#reduces?.at(at.step)
+    this.#send(reduce?.contributeBucket(bucket, this.#contribution, this.#feedback, encoded))
   }
 
   /** What is left of the assignment, and its manifest. @throws what `contribute` of the reduces throws */

@@ -36,12 +36,6 @@ export interface StepStanding {
   readonly waitsFor: number[]
 }
 
-export interface BucketOptions {
-  readonly feedback?: Feedback | undefined
-  /** its runs that leave as they are, as bytes (leaving-runs.ts) */
-  readonly encoded?: readonly Uint8Array[] | undefined
-}
-
 export class StepReduces {
   readonly #options: StepReducesOptions
   /** step → its reduce; at most two, since no member is more than one step ahead */
@@ -56,17 +50,8 @@ export class StepReduces {
   }
 
   /** `feedback`: of encodings that lose something; the same all through a step */
-  contributeBucket(
-    step: number,
-    bucket: number,
-    gradient: Float32Array,
-    { feedback, encoded }: BucketOptions = {},
-  ): Addressed[] {
-    return this.#at(step).contributeBucket(bucket, gradient, feedback, encoded)
-  }
-
   contribute(step: number, gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Addressed[] {
-    const frames = this.#at(step).contribute(gradient, manifest, feedback)
+    const frames = this.at(step).contribute(gradient, manifest, feedback)
     this.#tellWhole()
     return frames
   }
@@ -84,7 +69,7 @@ export class StepReduces {
     if (frame.step < this.#step) return [] // a repeated frame of a step that is whole
     if (frame.step > this.#step + 1)
       throw new GridError('message-unexpected', `this is step ${this.#step}, got a frame of step ${frame.step}`)
-    const frames = this.#at(frame.step).accept(frame, from)
+    const frames = this.at(frame.step).accept(frame, from)
     this.#tellWhole()
     return frames
   }
@@ -110,7 +95,7 @@ export class StepReduces {
   /** Of the present step; of others it is not told. */
   standing(step: number): StepStanding {
     if (step !== this.#step) return { received: 0, waitsFor: [] }
-    const reduce = this.#at(step)
+    const reduce = this.at(step)
     return { received: reduce.progress.received, waitsFor: reduce.waitsFor }
   }
 
@@ -133,7 +118,8 @@ export class StepReduces {
     return (rank + size - 1) % size
   }
 
-  #at(step: number): Reduce {
+  /** The reduce of a step, for its buckets that come before the rest. */
+  at(step: number): Reduce {
     const known = this.#reduces.get(step)
     if (known !== undefined) return known
     const { generation, rank, size, length, exchange, weights, harmless, buckets, encoding, chunkBytes } = this.#options

@@ -1,7 +1,7 @@
 // Latency and bandwidth of a group's links, measured between neighbours all at once, as a ring uses them; the slowest
 // decides. All ranks end with equal numbers, so that they choose equal algorithms from them.
 import type { Clock } from '@starling-grid/protocol'
-import type { LinkQuality } from '../collectives/choose-algorithm.ts'
+import type { LinkQuality } from './choose-algorithm.ts'
 
 /** Small messages there and back: the fastest of them is the link, the others are what else the machine did. */
 const PINGS = 8
