@@ -298,7 +298,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     'coordinator/src/api/guards.ts',
     ['coordinator/test/refuses-strangers'],
     [
-      ['any name is our own', 'return WILDCARDS.has(host) && isIP(name) !== 0', 'return true'],
+      ['any name is our own', '(isIP(name) !== 0 && hosts.some((host) => WILDCARDS.has(host)))', 'true'],
       ['pages of other sites change things', '!sameOrigin(origin, host, names)) throw', 'false) throw'],
     ],
   ),
