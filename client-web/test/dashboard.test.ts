@@ -239,7 +239,7 @@ test('paused updates hold the picture still, and go on where the run is', async 
   server.send(updateTo(330, 340))
   await page.waitForTimeout(300)
   assert.equal(await newestStep(page), 'step 330')
-  await page.getByRole('button', { name: 'Go on' }).click()
+  await page.getByRole('button', { name: 'Resume updates' }).click()
   await waitForStep(page, 340)
   await page.close()
 })

@@ -21,9 +21,9 @@ export function announcement(state: SessionState): string {
     case 'idle':
       return ''
     case 'running':
-      return state.status === null ? 'Looking at this device …' : inWords(state.status)
+      return state.status === null ? 'Checking this device …' : inWords(state.status)
     case 'stopping':
-      return 'Leaving: telling the others …'
+      return 'Leaving: handing your work to others …'
     case 'ended':
       return ending(state)
     case 'failed':
@@ -38,17 +38,17 @@ function inWords(status: VolunteerStatus): string {
   if (PAUSING.includes(phase) && status.samplesCommitted > 0) return contributed(status)
   if (TRAINING.includes(phase))
     return contributed(status) || 'Training: your first samples are on their way into a version.'
-  if (phase === 'connecting') return 'Looking for the coordinator; this tab goes on by itself as soon as it answers.'
+  if (phase === 'connecting') return 'Looking for the coordinator; this tab continues by itself as soon as it answers.'
   if (phase === 'finished') return `The run is finished. ${contributed(status)} This tab waits for the next job.`
   return detail === '' ? `${PHASE_WORDS[phase]} …` : `${PHASE_WORDS[phase]}: ${detail}.`
 }
 
 function ending(state: Extract<SessionState, { type: 'ended' }>): string {
-  const counted = contributed(state.status) || 'Nothing of yours was counted yet.'
+  const counted = contributed(state.status) || 'No samples counted yet.'
   if (state.by === 'run') return `The run is finished. ${counted} Thank you.`
   const rest = state.clean
-    ? 'The coordinator was told; another member computes what you had not finished.'
-    : 'The coordinator could not be told in time; it will notice within seconds.'
+    ? 'Your unfinished work was handed to other volunteers.'
+    : 'The coordinator did not answer in time; it will notice within seconds.'
   return `Stopped. ${counted} ${rest}`
 }
 

@@ -31,7 +31,7 @@ export function Contribution(props: ContributionProps) {
         </Reading>
         <Reading term="Speed">{rate(status?.samplesPerSecond ?? 0)} samples/s</Reading>
         <Reading term="Loss">{loss(status?.loss ?? null)}</Reading>
-        <Reading term="Place">{place(status)}</Reading>
+        <Reading term="Rank">{rank(status)}</Reading>
         <Reading term="Sent">{bytes(status?.bytesSent ?? 0)}</Reading>
         <Reading term="Received">{bytes(status?.bytesReceived ?? 0)}</Reading>
         <Reading term="Computes on" wide>
@@ -79,15 +79,17 @@ function counted(status: VolunteerStatus | null): string {
   return `samples of yours are in version ${count(status.version)}`
 }
 
-function place(status: VolunteerStatus | null): string {
+function rank(status: VolunteerStatus | null): string {
   if (status?.mode === 'async') return 'with the coordinator'
   if (status === null || status.ring === null) return 'not in the ring yet'
-  const place = `${status.ring.rank + 1} of ${status.ring.size} in the ring`
-  return status.relayedLinks === 0 ? place : `${place}, ${plural(status.relayedLinks, 'link')} through the coordinator`
+  const inRing = `${status.ring.rank + 1} of ${status.ring.size} in the ring`
+  return status.relayedLinks === 0
+    ? inRing
+    : `${inRing}, ${plural(status.relayedLinks, 'link')} through the coordinator`
 }
 
 function adapterInWords(status: VolunteerStatus | null): string {
   const adapter = status?.adapter
   if (adapter === null || adapter === undefined) return 'finding out'
-  return adapter.software ? `${adapter.name}: software, no GPU stands behind it` : adapter.name
+  return adapter.software ? `${adapter.name}: software, without a GPU` : adapter.name
 }

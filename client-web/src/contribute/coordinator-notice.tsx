@@ -9,11 +9,9 @@ export function CoordinatorNotice(props: { readonly live: LiveRun; readonly sess
   const lending = props.session.state.value.type === 'running'
   return (
     <div class="notice" role="alert" data-reason="coordinator-away">
-      <p class="cause">The coordinator does not answer: it restarts, or this device is offline.</p>
+      <p class="cause">The coordinator does not answer. It may be restarting, or this device may be offline.</p>
       <p class="next-step">
-        {lending
-          ? 'Nothing to do: this tab rejoins by itself. Asking again in '
-          : 'Nothing to do: this page asks again in '}
+        {lending ? 'This tab rejoins by itself. Asking again in ' : 'This page asks again in '}
         <Countdown until={link.retryAt} /> s. If it takes minutes, check your network.
       </p>
     </div>

@@ -42,7 +42,7 @@ export function ContributePage(props: ContributePageProps) {
 }
 
 function eyebrow(run: RunView | null, noRun: string | null): string {
-  if (run === null) return noRun === null ? 'Asking the coordinator …' : 'No job runs at the moment'
+  if (run === null) return noRun === null ? 'Asking the coordinator …' : 'No job is running'
   if (run.finishedAt !== null) return 'This run is finished'
   const others = run.memberCount
   return others === 0 ? 'Waiting for its first volunteer' : `${plural(others, 'volunteer')} training now`
@@ -66,7 +66,8 @@ function Promises() {
           Other volunteers in the ring see your network address, as in a video call, unless you hide it under Limits.
         </li>
         <li>
-          Close the tab or press Stop whenever you like: what was counted stays, another member computes the rest.
+          Close the tab or press Stop whenever you like: counted samples stay counted, and other volunteers compute the
+          rest.
         </li>
       </ul>
     </section>

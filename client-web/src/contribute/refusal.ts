@@ -125,7 +125,7 @@ export function refusalOf(code: string, message: string, browser: Browser): Refu
       return {
         reason: 'device-lost',
         cause: 'The browser lost the graphics device: it slept, its driver restarted, or something else needed it.',
-        nextStep: 'Press the button to go on. What was counted stays counted.',
+        nextStep: 'Press the button to continue. Counted samples stay counted.',
         again: true,
       }
     case 'link-lost':
@@ -139,7 +139,7 @@ export function refusalOf(code: string, message: string, browser: Browser): Refu
     case 'grid-full':
       return {
         reason: 'grid-full',
-        cause: 'As many volunteers as this coordinator takes are here already.',
+        cause: 'This coordinator is full.',
         nextStep: 'Press the button again in a few minutes, when a volunteer has left.',
         again: true,
       }
@@ -147,7 +147,7 @@ export function refusalOf(code: string, message: string, browser: Browser): Refu
     case 'model-hash':
       return {
         reason: 'old-page',
-        cause: 'The coordinator was updated, and this page is of the older version.',
+        cause: 'The coordinator was updated, and this page is of an older version.',
         nextStep: 'Reload this page.',
         again: false,
       }

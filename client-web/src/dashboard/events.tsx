@@ -10,7 +10,7 @@ export function Events(props: { readonly events: readonly RunEvent[] }) {
   return (
     <section class="events" aria-label="Events">
       <h2>Events</h2>
-      {newest.length === 0 && <p class="soft">Nothing happened yet.</p>}
+      {newest.length === 0 && <p class="soft">No events yet.</p>}
       <ol class="scroll" tabIndex={0}>
         {newest.map((event, i) => (
           <li key={props.events.length - i} class={event.kind}>

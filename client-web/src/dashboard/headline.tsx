@@ -9,10 +9,10 @@ const PHASE_WORDS: Readonly<Record<Phase, string>> = {
   freeze: 'Agreeing on a version',
   forming: 'Forming a ring',
   ring: 'Training in a ring',
-  handover: 'Handing over',
+  handover: 'Moving the version to the coordinator',
   async: 'Training through the coordinator',
   validating: 'Validating',
-  lost: 'Looking for its newest version',
+  lost: 'Waiting for a member with the newest version',
   finished: 'Finished',
 }
 

@@ -7,7 +7,7 @@ export function LinkNotice(props: { readonly live: LiveRun }) {
   if (link.type !== 'away') return null
   return (
     <div class="notice link-notice" role="alert" data-reason="coordinator-away">
-      <p class="cause">The coordinator does not answer. What you see is from before.</p>
+      <p class="cause">The coordinator is not responding. The data below may be out of date.</p>
       <p class="next-step">
         Asking again in <Countdown until={link.retryAt} /> s.{' '}
         <button type="button" class="quiet" onClick={() => props.live.retryNow()}>

@@ -23,8 +23,8 @@ function MemberTable(props: { readonly members: readonly MemberView[] }) {
         <thead>
           <tr>
             <th scope="col">Name</th>
-            <th scope="col">Place</th>
-            <th scope="col">Does</th>
+            <th scope="col">Rank</th>
+            <th scope="col">Activity</th>
             <th scope="col" class="right">
               Samples/s
             </th>
@@ -78,7 +78,7 @@ export function Departed(props: { readonly departed: readonly DepartureView[] })
           <thead>
             <tr>
               <th scope="col">Name</th>
-              <th scope="col">At</th>
+              <th scope="col">Time</th>
               <th scope="col">Reason</th>
               <th scope="col">Expected</th>
             </tr>

@@ -64,7 +64,7 @@ function Run(props: RunProps) {
           <div class="toolbar">
             <ChartControls {...view} />
             <button type="button" class="quiet" aria-pressed={props.frozen} onClick={props.onFreeze}>
-              {props.frozen ? 'Go on' : 'Pause updates'}
+              {props.frozen ? 'Resume updates' : 'Pause updates'}
             </button>
           </div>
           <Curve
@@ -126,7 +126,7 @@ function OnlyTotals() {
 /** How gradients travel, and why that way. */
 function Travel(props: { readonly run: RunView }) {
   const { run } = props
-  const shape = run.exchange?.type === 'direct' ? 'From each to each' : 'In a ring'
+  const shape = run.exchange?.type === 'direct' ? 'Direct exchange' : 'In a ring'
   const way = { ring: shape, local: `${shape}, between local rounds`, async: 'Through the coordinator' }[run.mode]
   return (
     <section class="travel" aria-label="How gradients travel">
@@ -159,11 +159,10 @@ function NoRun(props: { readonly reason: string | null }) {
   if (props.reason === null) return <p class="empty soft">Asking the coordinator …</p>
   return (
     <section class="empty">
-      <h1>No job runs</h1>
+      <h1>No job is running</h1>
       <p>{props.reason}</p>
       <p>
-        In the folder of Starling, start this coordinator again with a job of your own, or train on the digits that come
-        with it:
+        In the folder of Starling, start this coordinator again with a job of your own, or train on the bundled digits:
       </p>
       <pre>npm start -- --job FILE{'\n'}npm run demo</pre>
       <p class="soft">This page shows it as soon as it begins.</p>

@@ -114,7 +114,7 @@ export function Refusals(props: { readonly refusals: RunView['refusals'] }) {
   return (
     <section class="refusals" aria-label="Refusals">
       <h2>Refusals</h2>
-      {entries.length === 0 && <p class="soft">Nothing was refused.</p>}
+      {entries.length === 0 && <p class="soft">No refusals yet.</p>}
       <ul>
         {entries.map(([code, times]) => (
           <li key={code}>
