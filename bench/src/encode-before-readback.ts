@@ -3,8 +3,7 @@
 import { readFile } from 'node:fs/promises'
 import { openGpu } from '@starling-grid/client-node'
 import { random32 } from '@starling-grid/protocol'
-import { type LossyEncoding, RingCodec } from '@starling-grid/volunteer/testing'
-import { GpuEncoding } from '@starling-grid/volunteer/testing'
+import { GpuEncoding, type LossyEncoding, RingCodec } from '@starling-grid/volunteer/testing'
 import { type BenchRow, race } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
 

@@ -3,8 +3,7 @@
 // (run/exchange-choice.ts).
 import { exchangeTimes } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, memberId, type MemberId, systemClock } from '@starling-grid/protocol'
-import { type Addressed, LinkSet, MemoryGrid, StepReduces } from '@starling-grid/volunteer/testing'
-import { slowNetwork } from '@starling-grid/volunteer/testing'
+import { type Addressed, LinkSet, MemoryGrid, slowNetwork, StepReduces } from '@starling-grid/volunteer/testing'
 import { type BenchRow, race, rounded } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
 

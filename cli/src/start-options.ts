@@ -1,7 +1,5 @@
-import { RELAY_GIGABYTES } from '@starling-grid/coordinator'
-import { DEFAULT_HOST, DEFAULT_PORT } from '@starling-grid/coordinator'
-import type { Timing } from '@starling-grid/coordinator/run'
-import { DEFAULT_TIMING } from '@starling-grid/coordinator/run'
+import { DEFAULT_HOST, DEFAULT_PORT, RELAY_GIGABYTES } from '@starling-grid/coordinator'
+import { DEFAULT_TIMING, type Timing } from '@starling-grid/coordinator/run'
 // The command line of the coordinator → options, with what is wrong said in a sentence.
 import { LINK_OPEN_MS, MAX_LINK_OPEN_MS, MIN_LINK_OPEN_MS } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'

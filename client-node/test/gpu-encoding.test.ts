@@ -4,8 +4,15 @@ import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
 import { initialParameters, parameterLayout } from '@starling-grid/model'
 import { createGpuExecutor } from '@starling-grid/volunteer'
-import { type EncodeRequest, type LossyEncoding, RingCodec } from '@starling-grid/volunteer/testing'
-import { awkwardBatch, AWKWARD_MODEL, GpuEncoding, noise } from '@starling-grid/volunteer/testing'
+import {
+  AWKWARD_MODEL,
+  awkwardBatch,
+  type EncodeRequest,
+  GpuEncoding,
+  type LossyEncoding,
+  noise,
+  RingCodec,
+} from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
 

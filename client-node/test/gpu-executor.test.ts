@@ -6,8 +6,14 @@ import { after, test } from 'node:test'
 import { gpt, initialParameters, lenet5, parameterCount, parseModelSpec, type ModelSpec } from '@starling-grid/model'
 import { isGridError } from '@starling-grid/protocol'
 import { buildGraph, createGpuExecutor, createGpuRunner, createReferenceExecutor } from '@starling-grid/volunteer'
-import type { Batch } from '@starling-grid/volunteer/testing'
-import { awkwardBatch, AWKWARD_MODEL, executorCases, expectClose, noise } from '@starling-grid/volunteer/testing'
+import {
+  AWKWARD_MODEL,
+  awkwardBatch,
+  type Batch,
+  executorCases,
+  expectClose,
+  noise,
+} from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
 

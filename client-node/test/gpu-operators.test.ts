@@ -12,8 +12,7 @@ import {
   ReferenceRunner,
   traitsOf,
 } from '@starling-grid/volunteer'
-import { forceVariant, type Batch } from '@starling-grid/volunteer/testing'
-import { expectClose, noise } from '@starling-grid/volunteer/testing'
+import { type Batch, expectClose, forceVariant, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
 

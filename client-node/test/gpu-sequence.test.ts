@@ -11,8 +11,7 @@ import {
   createReferenceExecutor,
   ReferenceRunner,
 } from '@starling-grid/volunteer'
-import type { Batch, Graph, GraphRunner } from '@starling-grid/volunteer/testing'
-import { expectClose, noise } from '@starling-grid/volunteer/testing'
+import { type Batch, expectClose, type Graph, type GraphRunner, noise } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
 

@@ -1,16 +1,18 @@
 // A simulated run for tests and screenshots: five members in a ring, one is killed, an async phase, four in a ring
 // again. Deterministic: the same seed gives the same points.
-import type {
-  DepartureView,
-  MemberView,
-  Mode,
-  RunEvent,
-  RunView,
-  StepPoint,
-  ValidationPoint,
-  WatchMessage,
+import {
+  type DepartureView,
+  jobId,
+  memberId,
+  type MemberView,
+  type Mode,
+  type RunEvent,
+  type RunView,
+  type StepPoint,
+  type ValidationPoint,
+  versionId,
+  type WatchMessage,
 } from '@starling-grid/protocol'
-import { jobId, memberId, versionId } from '@starling-grid/protocol'
 
 export const STARTED_AT = Date.UTC(2026, 10, 21, 12, 0, 0)
 export const BATCH_SAMPLES = 512

@@ -3,8 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { GridError, memberId } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork } from '@starling-grid/volunteer'
-import { MemoryGrid } from '@starling-grid/volunteer/testing'
-import { farEndOf, peerLinkCases } from '@starling-grid/volunteer/testing'
+import { farEndOf, MemoryGrid, peerLinkCases } from '@starling-grid/volunteer/testing'
 import { bridgedPeerNetwork, servePeerNetwork } from '../src/link-bridge.ts'
 
 const near = memberId('near')

@@ -17,8 +17,7 @@ import {
   systemClock,
 } from '@starling-grid/protocol'
 import type { PeerLink } from '@starling-grid/volunteer'
-import { openRelayLink } from '@starling-grid/volunteer/testing'
-import { farEndOf, peerLinkCases } from '@starling-grid/volunteer/testing'
+import { farEndOf, openRelayLink, peerLinkCases } from '@starling-grid/volunteer/testing'
 import Fastify from 'fastify'
 import { WebSocket } from 'ws'
 import { dialRelaySocket } from '../../client-node/src/socket.ts'

@@ -2,8 +2,7 @@
 // through it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Grid } from '@starling-grid/cli'
-import type { Watch } from '@starling-grid/cli'
+import { Grid, type Watch } from '@starling-grid/cli'
 import { auditChain } from '../src/audit.ts'
 import { QUICK, smallJob } from './small-job.ts'
 

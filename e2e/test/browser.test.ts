@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { after, before, test } from 'node:test'
-import { findChromium } from '@starling-grid/client-node'
-import { launchBrowser } from '@starling-grid/client-node'
+import { findChromium, launchBrowser } from '@starling-grid/client-node'
 import { describeError } from '@starling-grid/protocol'
 import type { Browser, Page } from 'playwright-core'
 

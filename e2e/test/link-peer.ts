@@ -10,14 +10,16 @@ import {
   systemClock,
 } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork, RelaySocket, SignallingAccess } from '@starling-grid/volunteer'
-import { type Addressed, openRelayLink, RingReduce } from '@starling-grid/volunteer/testing'
 import {
+  type Addressed,
   answerFarEnd,
-  farEndOf,
-  peerLinkCases,
-  remoteFarEnd,
   type CallFarEnd,
   type FarEnd,
+  farEndOf,
+  openRelayLink,
+  peerLinkCases,
+  remoteFarEnd,
+  RingReduce,
 } from '@starling-grid/volunteer/testing'
 
 export interface LinkPeerHost {

@@ -1,7 +1,6 @@
 // A short run on real digits, and the checks that every test of a whole grid ends with.
 import assert from 'node:assert/strict'
-import { demoJob } from '@starling-grid/cli'
-import type { Grid } from '@starling-grid/cli'
+import { demoJob, type Grid } from '@starling-grid/cli'
 import type { JobSpec, RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
 

@@ -1,6 +1,5 @@
 // Libraries in one page of headless Chromium: one adapter, one set of flags for all. Here they are only spoken to.
-import { fromBase64 } from '@starling-grid/cli/browser'
-import { openPage, type OpenPage } from '@starling-grid/cli/browser'
+import { fromBase64, type OpenPage, openPage } from '@starling-grid/cli/browser'
 import type { GpuCalls } from '../gpu-calls.ts'
 import type { Library, Missing, Prepared } from '../library.ts'
 import type { Peers } from '../peers.ts'

@@ -2,10 +2,7 @@
 // one by one, in random order. Then nothing more breaks, and every job must end with every block in its history once.
 import { readdir, stat, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
-import { demoJob } from '@starling-grid/cli'
-import { Grid } from '@starling-grid/cli'
-import type { Child } from '@starling-grid/cli'
-import { duration } from '@starling-grid/cli'
+import { type Child, demoJob, duration, Grid } from '@starling-grid/cli'
 import { auditSteps, auditText, joinedAudits, type StepsAudited } from '@starling-grid/cli/audit-steps'
 import type { RunView } from '@starling-grid/protocol'
 import { type Audit, auditChain } from '../audit.ts'

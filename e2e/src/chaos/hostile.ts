@@ -1,9 +1,7 @@
 // A stranger who speaks the protocol and attacks the run, one way at a time. Each time it must be found, named and
 // refused, and the others must go on.
 import { fileURLToPath } from 'node:url'
-import type { Grid } from '@starling-grid/cli'
-import { type Child, stopChild } from '@starling-grid/cli'
-import type { Watch } from '@starling-grid/cli'
+import { type Child, type Grid, stopChild, type Watch } from '@starling-grid/cli'
 import type { ErrorCode } from '@starling-grid/protocol'
 import { type Attack, type Injection, rounded, type InjectionResult } from './scenario.ts'
 

@@ -1,6 +1,4 @@
-import type { Grid, VolunteerOptions } from '@starling-grid/cli'
-import type { Child } from '@starling-grid/cli'
-import type { Watch } from '@starling-grid/cli'
+import type { Child, Grid, VolunteerOptions, Watch } from '@starling-grid/cli'
 // What a scenario of `chaos` is: how often something breaks, what breaks, and what is remembered of it.
 import type { RunView, StepRecord } from '@starling-grid/protocol'
 

@@ -1,5 +1,4 @@
-import type { Grid } from '@starling-grid/cli'
-import type { Child } from '@starling-grid/cli'
+import type { Child, Grid } from '@starling-grid/cli'
 // A member whose machine is busy, then asleep, then back: first it gets a fifth of the time, until its share of a step
 // has followed, then none for longer than its silence is borne, then all of it again. Beside it, for comparison, a
 // member whose sockets close.

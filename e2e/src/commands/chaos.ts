@@ -1,9 +1,6 @@
 // `chaos SCENARIO`: a real run while things break at random instants; the chain is audited at the end.
 import { appendFileSync } from 'node:fs'
-import { wholeNumber } from '@starling-grid/cli'
-import { demoJob } from '@starling-grid/cli'
-import { Grid } from '@starling-grid/cli'
-import { duration, ProgressLine } from '@starling-grid/cli'
+import { demoJob, duration, Grid, ProgressLine, wholeNumber } from '@starling-grid/cli'
 import { auditSteps, auditText, type StepsAudited } from '@starling-grid/cli/audit-steps'
 import { GridError, type JobSpec, random32, type RunView } from '@starling-grid/protocol'
 import { Argument, Command, Option } from 'commander'

@@ -9,17 +9,18 @@ import {
   type RunInput,
   type RunState,
 } from '@starling-grid/coordinator/run'
-import type {
-  BlockId,
-  MemberId,
-  MessageFrom,
-  MessageTo,
-  Push,
-  Sha256,
-  ToCoordinator,
-  VersionRef,
+import {
+  type BlockId,
+  digest,
+  type MemberId,
+  type MessageFrom,
+  type MessageTo,
+  PLAN_WINDOW,
+  type Push,
+  type Sha256,
+  type ToCoordinator,
+  type VersionRef,
 } from '@starling-grid/protocol'
-import { digest, PLAN_WINDOW } from '@starling-grid/protocol'
 import type { Row } from '../world/chronicle.ts'
 import type { Chronicle } from '../world/chronicle.ts'
 import { digestOf, plus, type Replica, saltedDigestOf } from '../world/history.ts'

@@ -1,15 +1,15 @@
 // A golden file as what it holds, and how far our numbers are from it. Independent of files or terminals.
 
 import {
+  type AdapterDescription,
   float32Values,
   GridError,
   int32Values,
   isGridError,
+  type Precision,
   readSafetensors,
-  type AdapterDescription,
   type StoredTensor,
 } from '@starling-grid/protocol'
-import type { Precision } from '@starling-grid/protocol'
 import type { Graph } from '../graph/build.ts'
 import type { GraphRunner, Values } from '../graph/runner.ts'
 

@@ -1,8 +1,7 @@
 // Graph + capacity → static plan: every pass with the buffers that it binds. Made once; a run only replays it.
 // Pure: it knows the limits of an adapter and touches no device.
 
-import { GridError } from '@starling-grid/protocol'
-import type { Precision } from '@starling-grid/protocol'
+import { GridError, type Precision } from '@starling-grid/protocol'
 import { bindingBytes, boundBindings, type AdapterTraits, type Binding, type Pass } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import { overLimit } from '../own-limits.ts'

@@ -1,7 +1,6 @@
 // A PeerLink over any ordered channel of bytes: back-pressure, frames that came early, closing exactly once.
 // Independent of what carries the bytes; a carrier is a Channel of a few lines.
-import type { MemberId } from '@starling-grid/protocol'
-import { GridError, HIGH_WATER_BYTES, describeError } from '@starling-grid/protocol'
+import { describeError, GridError, HIGH_WATER_BYTES, type MemberId } from '@starling-grid/protocol'
 import type { PeerLink } from './peer-link.ts'
 
 /** Bytes of one frame with its header: the largest message that Chromium and libdatachannel take. */

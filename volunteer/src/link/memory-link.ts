@@ -1,7 +1,6 @@
 // PeerLink and PeerNetwork inside one process, for tests and for trying a collective without a network.
 // Frames arrive in order, in a later task than the one that sent them, as they do on a real link.
-import type { MemberId } from '@starling-grid/protocol'
-import { type Clock, GridError, systemClock } from '@starling-grid/protocol'
+import { type Clock, GridError, type MemberId, systemClock } from '@starling-grid/protocol'
 import { ChannelLink, type Channel } from './channel-link.ts'
 import type { PeerLink, PeerNetwork } from './peer-link.ts'
 
