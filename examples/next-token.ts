@@ -1,7 +1,7 @@
 // How the next token is chosen: a pure function of the logits and the draws of a seed.
 import { random32 } from '@starling-grid/protocol'
 
-export interface Choice {
+export interface TokenChoice {
   /** below 1 prefers what is likely, above 1 evens it out */
   readonly temperature: number
   /** only the most likely so many can be chosen; all where it is absent */
@@ -15,7 +15,11 @@ export function draws(seed: number): () => number {
 }
 
 /** An index of `logits` (vocab,), drawn by its softmax. `draw` is in [0, 1). */
-export function nextToken(logits: Float32Array, { temperature, topK = logits.length }: Choice, draw: number): number {
+export function nextToken(
+  logits: Float32Array,
+  { temperature, topK = logits.length }: TokenChoice,
+  draw: number,
+): number {
   const likely = [...logits.keys()].sort((a, b) => (logits[b] ?? 0) - (logits[a] ?? 0)).slice(0, topK)
   const top = logits[likely[0] ?? 0] ?? 0
   const weights = likely.map((index) => Math.exp(((logits[index] ?? 0) - top) / temperature))

@@ -15,7 +15,7 @@ import { createGpuExecutor, createReferenceExecutor, type Executor } from '@star
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { contextOf, draws, nextToken } from './next-token.ts'
 
-interface Options {
+interface SampleOptions {
   readonly prompt: string
   readonly length: number
   readonly temperature: number
@@ -45,7 +45,7 @@ async function main(argv: string[]): Promise<void> {
     .option('--adapter <text>', "part of the wanted adapter's name")
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const options = program.opts<Options>()
+  const options = program.opts<SampleOptions>()
   const model = await readModel(program.args[0] ?? '')
   const { executor, close } = await openExecutor(model.spec, options)
   try {
@@ -85,7 +85,7 @@ async function readModel(file: string): Promise<TextModel> {
 
 async function openExecutor(
   spec: ModelSpec,
-  { executor, adapter }: Options,
+  { executor, adapter }: SampleOptions,
 ): Promise<{ readonly executor: Executor; close(): void }> {
   if (executor === 'reference') return { executor: createReferenceExecutor(spec), close: () => undefined }
   await prepareProcess({ adapter })
@@ -100,7 +100,11 @@ async function openExecutor(
   return { executor: await createGpuExecutor(options), close: () => gpu.close() }
 }
 
-async function* write({ spec, characters }: TextModel, executor: Executor, options: Options): AsyncGenerator<string> {
+async function* write(
+  { spec, characters }: TextModel,
+  executor: Executor,
+  options: SampleOptions,
+): AsyncGenerator<string> {
   const [context = 1, vocab = 1] = outputShape(spec)
   const tokens = [...options.prompt].map((character) => tokenOf(characters, character))
   const draw = draws(options.seed)

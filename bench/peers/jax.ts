@@ -60,13 +60,13 @@ async function prepare(task: Task, device: Device): Promise<Prepared> {
   }
 }
 
-interface Work {
+interface JaxWork {
   run(): np.Array[]
   steps?(): Promise<Float32Array>
   close(): void
 }
 
-function arraysOf(task: Task): Work {
+function arraysOf(task: Task): JaxWork {
   switch (task.kind) {
     case 'matmul':
       return matmul(task)
@@ -82,14 +82,14 @@ function arraysOf(task: Task): Work {
   }
 }
 
-function matmul(task: MatmulTask): Work {
+function matmul(task: MatmulTask): JaxWork {
   const { a, b } = matmulInputs(task)
   const [left, right] = [shaped(a, [task.size, task.size]), shaped(b, [task.size, task.size])]
   const product = jit((l: np.Array, r: np.Array) => np.matmul(l, r))
   return { run: () => [product(left.ref, right.ref)], close: () => [left, right].forEach((array) => array.dispose()) }
 }
 
-function conv2d(task: ConvTask): Work {
+function conv2d(task: ConvTask): JaxWork {
   const { samples, channels, out, side, kernel } = task
   const inputs = convInputs(task)
   const x = shaped(inputs.x, [samples, channels, side, side])
@@ -109,7 +109,7 @@ function conv2d(task: ConvTask): Work {
 
 type Parameters = Record<string, np.Array>
 
-function trainingStep(task: StepTask): Work {
+function trainingStep(task: StepTask): JaxWork {
   // Written with its softmax, matmul and mean, jit of the gradient had not ended after two minutes on two busy cores.
   if (task.model === 'gpt')
     throw new Error('jit takes minutes for the gradient of this model, and cannot be interrupted')
@@ -164,7 +164,7 @@ function load(spec: ModelSpec, flat: Float32Array): Parameters {
   )
 }
 
-interface LayerWords {
+interface JaxLayer {
   readonly type: string
   readonly name?: string
   readonly kernel?: number
@@ -172,11 +172,11 @@ interface LayerWords {
 }
 
 function forward(spec: ModelSpec, parameters: Parameters, images: np.Array): np.Array {
-  return (spec.layers as readonly LayerWords[]).reduce((x, layer) => layerOf(layer, x, parameters), images)
+  return (spec.layers as readonly JaxLayer[]).reduce((x, layer) => layerOf(layer, x, parameters), images)
 }
 
 function layerOf(
-  { type, name = '', kernel = 2, padding = 0 }: LayerWords,
+  { type, name = '', kernel = 2, padding = 0 }: JaxLayer,
   x: np.Array,
   parameters: Parameters,
 ): np.Array {

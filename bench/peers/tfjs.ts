@@ -76,7 +76,7 @@ async function prepare(task: Task, backend: string): Promise<Prepared> {
   }
 }
 
-interface Work {
+interface TfWork {
   /** One run. `shaped`: its outputs as PyTorch shapes them, not as the library has them. */
   run(shaped: boolean): tf.Tensor[]
   /** losses of the first steps, for tasks that have them */
@@ -84,7 +84,7 @@ interface Work {
   close(): void
 }
 
-function tensorsOf(task: Task): Work {
+function tensorsOf(task: Task): TfWork {
   switch (task.kind) {
     case 'matmul':
       return matmul(task)
@@ -100,7 +100,7 @@ function tensorsOf(task: Task): Work {
   }
 }
 
-function matmul(task: MatmulTask): Work {
+function matmul(task: MatmulTask): TfWork {
   const { a, b } = matmulInputs(task)
   const [left, right] = [a, b].map((values) => tf.tensor2d(values, [task.size, task.size]))
   if (!left || !right) throw new Error('no tensors')
@@ -108,7 +108,7 @@ function matmul(task: MatmulTask): Work {
 }
 
 /** Channels last, its own layout; the two gradients by the kernels that its autograd calls. */
-function conv2d(task: ConvTask): Work {
+function conv2d(task: ConvTask): TfWork {
   const { samples, channels, out, side, kernel } = task
   const inputs = convInputs(task)
   const x = tf.tidy(() =>
@@ -137,7 +137,7 @@ function conv2d(task: ConvTask): Work {
   }
 }
 
-function chain(task: ChainTask): Work {
+function chain(task: ChainTask): TfWork {
   const x = tf.tensor1d(chainInput(task))
   return {
     run: () =>
@@ -150,7 +150,7 @@ function chain(task: ChainTask): Work {
   }
 }
 
-function trainingStep(task: StepTask): Work {
+function trainingStep(task: StepTask): TfWork {
   const inputs = stepInputs(task)
   const x = tf.tidy(() => inputTensor(inputs, task.samples))
   const labels = tf.tidy(() => tf.oneHot(tf.tensor1d(inputs.y, 'int32'), inputs.classes))
@@ -227,14 +227,14 @@ function modelOf(spec: ModelSpec): Model {
         (input, layer) =>
           layer.type === 'gpt'
             ? gptForward(layer as GptLayer, input as tf.Tensor2D, variable)
-            : layerOf(layer as LayerWords, input, variable),
+            : layerOf(layer as TfLayer, input, variable),
         x,
       ),
   }
 }
 
 /** The few words of a layer that these models use. */
-interface LayerWords {
+interface TfLayer {
   readonly type: string
   readonly name?: string
   readonly kernel?: number
@@ -242,7 +242,7 @@ interface LayerWords {
 }
 
 function layerOf(
-  { type, name = '', kernel = 2, padding = 0 }: LayerWords,
+  { type, name = '', kernel = 2, padding = 0 }: TfLayer,
   x: tf.Tensor,
   variable: (name: string) => tf.Variable,
 ): tf.Tensor {
@@ -268,7 +268,7 @@ function layerOf(
 /** (channels, height, width) of what the flatten layer flattens. */
 function imageBeforeFlatten(spec: ModelSpec): readonly number[] | undefined {
   let [channels = 1, height = 1, width = 1] = spec.input
-  for (const { type, out = channels, kernel = 2, padding = 0 } of spec.layers as unknown as (LayerWords & {
+  for (const { type, out = channels, kernel = 2, padding = 0 } of spec.layers as unknown as (TfLayer & {
     out?: number
   })[]) {
     if (type === 'flatten') return [channels, height, width]

@@ -3,7 +3,7 @@
 // seeds. Computing takes the members as long as is said here, so that a small machine can hold several.
 import type { AsyncSettings, JobSpec } from '@starling-grid/protocol'
 import { type BenchRow, compared, mean } from './row.ts'
-import { type Trained, type TrainOptions, trainTogether } from './small-grid.ts'
+import { type TrainedGrid, type TrainOptions, trainTogether } from './small-grid.ts'
 import type { SuiteOptions } from './suite.ts'
 
 const MEMBERS = 6
@@ -29,7 +29,7 @@ const ASYNCHRONOUS: Readonly<Record<string, AsyncSettings>> = {
 
 export async function asyncSuite({ log }: Pick<SuiteOptions, 'log'>): Promise<BenchRow[]> {
   const policies = { synchronous: SYNCHRONOUS, ...ASYNCHRONOUS }
-  const outcomes: Record<string, Trained[]> = {}
+  const outcomes: Record<string, TrainedGrid[]> = {}
   for (const seed of SEEDS)
     for (const [name, settings] of Object.entries(policies)) {
       const members = Array.from({ length: MEMBERS }, (_, i) => ({
@@ -50,12 +50,12 @@ export async function asyncSuite({ log }: Pick<SuiteOptions, 'log'>): Promise<Be
   return Object.entries(others).flatMap(([name, ours]) => rows(name, ours, synchronous))
 }
 
-function rows(name: string, ours: readonly Trained[], synchronous: readonly Trained[]): BenchRow[] {
+function rows(name: string, ours: readonly TrainedGrid[], synchronous: readonly TrainedGrid[]): BenchRow[] {
   const samples = new Set([...ours, ...synchronous].map((one) => one.samples))
   if (samples.size !== 1) throw new Error(`runs ended after ${[...samples].join(', ')} samples: nothing to compare`)
   const members = `${MEMBERS} members, one ${SLOWDOWN}× slower`
-  const rates = (all: readonly Trained[]): number[] => all.map(({ samplesPerSecond }) => samplesPerSecond)
-  const losses = (all: readonly Trained[]): number[] => all.map(({ loss }) => loss)
+  const rates = (all: readonly TrainedGrid[]): number[] => all.map(({ samplesPerSecond }) => samplesPerSecond)
+  const losses = (all: readonly TrainedGrid[]): number[] => all.map(({ loss }) => loss)
   return [
     compared(
       {

@@ -1,10 +1,10 @@
 // Libraries side by side on one task: first whether each computes the right thing, then how fast, in turns.
 import { reference } from './libraries/reference.ts'
-import type { Library, Prepared } from './library.ts'
-import type { Place } from './places/place.ts'
+import type { Library, PreparedTask } from './library.ts'
+import type { BenchPlace } from './places/place.ts'
 import { type BenchRow, type Contender, race, rounded } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
-import type { Task } from './task.ts'
+import type { BenchTask } from './task.ts'
 
 /** ‖its result − reference‖ ÷ ‖reference‖; more is a wrong kernel, not a fast one */
 const TOLERANCE = 1e-4
@@ -17,22 +17,22 @@ const MOST_REPEATS = 500
 const SLOWEST_RUN_MS = 10_000
 const OURS = 'starling'
 
-export interface Comparison {
+export interface BenchComparison {
   readonly name: string
-  readonly task: Task
+  readonly task: BenchTask
   readonly unit: string
   readonly better?: 'less'
   /** the row's value, when one run takes so long */
   value(msOfOneRun: number): number
   /** what to measure instead of the time of `repeats` runs */
-  measure?(prepared: Prepared, repeats: number): Promise<number>
+  measure?(prepared: PreparedTask, repeats: number): Promise<number>
   /** libraries that take part; all if absent */
   readonly only?: (library: Library) => boolean
 }
 
 interface Entrant {
   readonly library: Library
-  readonly prepared: Prepared
+  readonly prepared: PreparedTask
   readonly firstRunMs: number
   readonly error: number
   /** a run after the first */
@@ -40,7 +40,11 @@ interface Entrant {
 }
 
 /** One row, or nothing but an error when Starling itself is wrong. */
-export async function compare(comparison: Comparison, place: Place, { rounds, log }: SuiteOptions): Promise<BenchRow> {
+export async function compare(
+  comparison: BenchComparison,
+  place: BenchPlace,
+  { rounds, log }: SuiteOptions,
+): Promise<BenchRow> {
   const expected = await referenceResult(comparison.task)
   const missing: Record<string, string> = Object.fromEntries(place.missing.map(({ name, reason }) => [name, reason]))
   const entrants: Entrant[] = []
@@ -67,7 +71,7 @@ export async function compare(comparison: Comparison, place: Place, { rounds, lo
   }
 }
 
-async function referenceResult(task: Task): Promise<Float32Array> {
+async function referenceResult(task: BenchTask): Promise<Float32Array> {
   const prepared = await reference().prepare(task)
   const result = await prepared.result()
   await prepared.close()
@@ -75,7 +79,7 @@ async function referenceResult(task: Task): Promise<Float32Array> {
 }
 
 /** Prepared and found right, or the reason why not. */
-async function enter(library: Library, task: Task, expected: Float32Array): Promise<Entrant | string> {
+async function enter(library: Library, task: BenchTask, expected: Float32Array): Promise<Entrant | string> {
   try {
     const start = performance.now()
     const prepared = await library.prepare(task)
@@ -95,7 +99,7 @@ async function enter(library: Library, task: Task, expected: Float32Array): Prom
   }
 }
 
-function contender({ prepared, onceMs }: Entrant, { value, measure }: Comparison): Contender {
+function contender({ prepared, onceMs }: Entrant, { value, measure }: BenchComparison): Contender {
   const repeats = Math.max(1, Math.min(MOST_REPEATS, Math.ceil(ROUND_MS / onceMs)))
   if (measure) return () => measure(prepared, repeats)
   return async () => value((await prepared.time(repeats)) / repeats)

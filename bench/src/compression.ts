@@ -65,7 +65,7 @@ async function rates(rounds: number): Promise<BenchRow[]> {
   return rows
 }
 
-interface Trained {
+interface TrainedEncoding {
   /** mean loss of the last tenth of the steps */
   readonly loss: number
   /** that one rank sent in each step */
@@ -104,7 +104,7 @@ function row(name: string, unit: string, ours: number, f32: number): BenchRow {
   }
 }
 
-async function train(encoding: EncodingName): Promise<Trained> {
+async function train(encoding: EncodingName): Promise<TrainedEncoding> {
   const grid = new MemoryGrid()
   const ids = Array.from({ length: MEMBERS }, newMemberId)
   const groups = ids.map((id, rank) => openCommunicator(networkMesh(grid.join(id), ids, rank)))

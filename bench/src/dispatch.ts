@@ -1,18 +1,18 @@
 // What it costs to keep a GPU fed: JavaScript per dispatch, submits per training step, and a dispatch that waits for
 // the one before.
-import { compare, type Comparison } from './compare.ts'
+import { compare, type BenchComparison } from './compare.ts'
 import type { GpuCalls } from './gpu-calls.ts'
-import type { Library, Prepared } from './library.ts'
-import type { Place } from './places/place.ts'
+import type { Library, PreparedTask } from './library.ts'
+import type { BenchPlace } from './places/place.ts'
 import type { BenchRow } from './row.ts'
 import { inPlace, type Suite } from './suite.ts'
-import type { Task } from './task.ts'
+import type { BenchTask } from './task.ts'
 
 /**
  * a small batch: how many dispatches there are does not depend on it, and a queue that never fills shows the JavaScript
  * alone
  */
-const STEP: Task = { kind: 'step', model: 'lenet5', samples: 4 }
+const STEP: BenchTask = { kind: 'step', model: 'lenet5', samples: 4 }
 /** few enough that one run is short, many enough that its submit does not count */
 const CHAIN_LENGTH = 500
 /** elements: one workgroup, so that the kernel itself takes no time */
@@ -25,9 +25,9 @@ export const dispatchSuite: Suite = (options) =>
     return rows
   })
 
-function comparisons(place: Place): Comparison[] {
+function comparisons(place: BenchPlace): BenchComparison[] {
   const only = (library: Library) => library.adapter === place.adapter
-  const counted = (name: string, unit: string, of: (calls: GpuCalls, steps: number) => number): Comparison => ({
+  const counted = (name: string, unit: string, of: (calls: GpuCalls, steps: number) => number): BenchComparison => ({
     name,
     unit,
     task: STEP,
@@ -57,12 +57,12 @@ function comparisons(place: Place): Comparison[] {
 }
 
 interface Count {
-  readonly prepared: Prepared
+  readonly prepared: PreparedTask
   readonly repeats: number
   readonly of: (calls: GpuCalls, steps: number) => number
 }
 
-async function counting(place: Place, { prepared, repeats, of }: Count): Promise<number> {
+async function counting(place: BenchPlace, { prepared, repeats, of }: Count): Promise<number> {
   const start = await place.gpuCalls()
   await prepared.time(repeats)
   const end = await place.gpuCalls()

@@ -17,7 +17,7 @@ const MANIFEST: Manifest = { blocks: [], samples: 1, targets: 1, lossSum: 1, cor
 export async function exchangeSuite({ rounds, log }: Pick<SuiteOptions, 'rounds' | 'log'>): Promise<BenchRow[]> {
   const rows: BenchRow[] = []
   for (const size of SIZES) {
-    const group = await Group.open(size)
+    const group = await LinkedGroup.open(size)
     try {
       for (const floats of FLOATS) {
         const predicted = exchangeTimes({ members: size, bytes: 4 * floats, ...LINE }, 0)
@@ -42,15 +42,15 @@ export async function exchangeSuite({ rounds, log }: Pick<SuiteOptions, 'rounds'
   return rows
 }
 
-class Group {
+class LinkedGroup {
   readonly #ids: readonly MemberId[]
   readonly #links: readonly LinkSet[]
   #reduces: readonly StepReduces[] = []
   #generation = 0
   #closed = false
 
-  static async open(size: number): Promise<Group> {
-    const group = new Group(size)
+  static async open(size: number): Promise<LinkedGroup> {
+    const group = new LinkedGroup(size)
     await group.#link()
     return group
   }

@@ -1,18 +1,18 @@
 // Single kernels: the products that training spends its time in against other libraries, and the optimizer against a
 // mere copy.
-import { compare, type Comparison } from './compare.ts'
+import { compare, type BenchComparison } from './compare.ts'
 import { memoryRows } from './memory.ts'
 import { adamwOnCpu } from './optimizer.ts'
 import { shareOfPeak } from './peak.ts'
 import type { BenchRow } from './row.ts'
 import { inPlace, isWanted, type Suite, type SuiteOptions } from './suite.ts'
-import { flopsOf, type ConvTask, type Task } from './task.ts'
+import { flopsOf, type ConvTask, type BenchTask } from './task.ts'
 
 const CONV = { samples: 8, channels: 32, out: 64, side: 14, kernel: 3 } as const satisfies Omit<ConvTask, 'kind'>
 const CONV_INPUT = `${CONV.samples}×${CONV.side}×${CONV.side}`
 const CONV_NAME = `${CONV.kernel}×${CONV.kernel} ${CONV.channels}→${CONV.out} on ${CONV_INPUT}`
 
-const COMPARISONS: readonly Comparison[] = [
+const COMPARISONS: readonly BenchComparison[] = [
   rate('matmul 512', { kind: 'matmul', size: 512 }),
   rate(`conv2d forward ${CONV_NAME}`, { kind: 'conv2d-forward', ...CONV }),
   rate(`conv2d backward ${CONV_NAME}`, { kind: 'conv2d-backward', ...CONV }),
@@ -25,7 +25,7 @@ const OURS_ALONE: Readonly<Record<string, (options: SuiteOptions) => Promise<Ben
   'activation memory': (options) => memoryRows(options),
 }
 
-function rate(name: string, task: Task): Comparison {
+function rate(name: string, task: BenchTask): BenchComparison {
   // tfjs on plain JavaScript takes seconds for a convolution's gradients, which would flatter us.
   return {
     name,

@@ -1,6 +1,6 @@
 // The seam between the runner and what it measures: a library on one adapter, in this process, in a page or in another
 // process.
-import type { Task } from './task.ts'
+import type { BenchTask } from './task.ts'
 
 export interface Library {
   /** as tables say it: `starling`, `tfjs-webgpu` */
@@ -9,11 +9,11 @@ export interface Library {
   /** what computes */
   readonly adapter: string
   /** @throws when the library cannot do the task, with the reason as its message */
-  prepare(task: Task): Promise<Prepared>
+  prepare(task: BenchTask): Promise<PreparedTask>
 }
 
 /** A task with its inputs in the library's own memory. */
-export interface Prepared {
+export interface PreparedTask {
   /**
    * Does the task from its beginning and gives its result, the same numbers in the same order for every library:
    * matmul (size, size); conv2d y, and then in training dx and dweight, as PyTorch shapes them. Step: the loss after

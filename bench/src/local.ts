@@ -4,7 +4,7 @@
 import { mlp } from '@starling-grid/model'
 import type { JobSpec } from '@starling-grid/protocol'
 import { type BenchRow, compared, mean } from './row.ts'
-import { type MemberSetting, type Trained, trainTogether } from './small-grid.ts'
+import { type MemberSetting, type TrainedGrid, trainTogether } from './small-grid.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
 
 const MEMBERS = 4
@@ -18,7 +18,7 @@ const PACED: MemberSetting = { sampleMs: 6 }
 
 const NAME = `local rounds of ${INNER_STEPS} inner steps, ${MEMBERS} members`
 
-type Way = 'ring' | 'local' | 'fragments'
+type TrainingWay = 'ring' | 'local' | 'fragments'
 
 export async function localSuite(options: SuiteOptions): Promise<BenchRow[]> {
   const { log } = options
@@ -29,7 +29,7 @@ export async function localSuite(options: SuiteOptions): Promise<BenchRow[]> {
 }
 
 async function wholeRuns(log: SuiteOptions['log']): Promise<BenchRow[]> {
-  const runs: Record<Way, Trained[]> = { ring: [], local: [], fragments: [] }
+  const runs: Record<TrainingWay, TrainedGrid[]> = { ring: [], local: [], fragments: [] }
   for (const seed of SEEDS)
     for (const way of ['ring', 'local', 'fragments'] as const) {
       const trained = await trainTogether(
@@ -103,15 +103,15 @@ async function peakRow(log: SuiteOptions['log']): Promise<BenchRow> {
   )
 }
 
-function losses(all: readonly Trained[]): number[] {
+function losses(all: readonly TrainedGrid[]): number[] {
   return all.map(({ loss }) => loss)
 }
 
-function bytesPerSample({ bytesBetweenMembers, samples }: Trained): number {
+function bytesPerSample({ bytesBetweenMembers, samples }: TrainedGrid): number {
   return bytesBetweenMembers / samples
 }
 
-function job(way: Way, seed: number): JobSpec {
+function job(way: TrainingWay, seed: number): JobSpec {
   return {
     name: 'Local rounds',
     owner: 'the benchmark',

@@ -39,7 +39,7 @@ const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = {
 const FEWEST_ROUNDS_TO_KEEP = 5
 const PROGRAM = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 
-interface Options {
+interface BenchCommandOptions {
   readonly adapter?: string
   readonly in: 'node' | 'browser'
   readonly rounds: number
@@ -63,7 +63,7 @@ async function main(argv: string[]): Promise<number> {
     .option('--write', 'keep the rows in bench/results')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const options = program.opts<Options>()
+  const options = program.opts<BenchCommandOptions>()
   const [name = ''] = program.args
   if (options.write && options.rounds < FEWEST_ROUNDS_TO_KEEP)
     throw new GridError(
@@ -76,7 +76,7 @@ async function main(argv: string[]): Promise<number> {
   return name === 'all' ? runAll(argv.filter((argument) => argument !== 'all')) : runSuite(name, options)
 }
 
-async function runSuite(name: string, options: Options): Promise<number> {
+async function runSuite(name: string, options: BenchCommandOptions): Promise<number> {
   const load = SUITES[name]
   if (load === undefined) throw new GridError('usage', `no suite "${name}"`)
   const machine = thisMachine()

@@ -24,7 +24,7 @@ const WANTED = 1.1
 export async function newcomerRingRow({ rounds, log }: Pick<SuiteOptions, 'rounds' | 'log'>): Promise<BenchRow> {
   const { processes, ended } = await startLocalGroup({ size: 3, file: PROGRAM })
   await Promise.all(processes.map((child) => once(child, 'message'))) // linked
-  const trial = new Trial(processes)
+  const trial = new RingTrial(processes)
   const [alone, beside]: [number[], number[]] = [[], []]
   await trial.steps(true) // warm-up: links, compiled code
   for (let round = 0; round < rounds; round++) {
@@ -49,7 +49,7 @@ export async function newcomerRingRow({ rounds, log }: Pick<SuiteOptions, 'round
   return compared(head, beside, { 'without a fetch': alone })
 }
 
-class Trial {
+class RingTrial {
   readonly #members: readonly ChildProcess[]
   readonly #newcomer: ChildProcess
   #generation = 0

@@ -17,9 +17,9 @@ const WARM_UP_NUMBERS = 1_000_000
 /** Of the raw links' rate: the rest is what adding, checking and ordering cost. */
 const REACH = { peer: 'raw', ratio: 0.85 }
 
-type Measured = Pick<SuiteOptions, 'rounds' | 'in' | 'log'>
+type MeasureOptions = Pick<SuiteOptions, 'rounds' | 'in' | 'log'>
 
-export async function reduceSuite({ rounds, in: place, log }: Measured): Promise<BenchRow[]> {
+export async function reduceSuite({ rounds, in: place, log }: MeasureOptions): Promise<BenchRow[]> {
   const rows: BenchRow[] = []
   for (const size of SIZES) {
     log(`${size} ${place === 'node' ? 'processes' : 'tabs'}`)

@@ -18,7 +18,7 @@ const LENET5 = { gradientBytes: 246_824, stateBytes: 493_648, batchBlocks: 32, b
 const SMALL_VOLUNTEERS = [1, 4, 10, 50]
 const ALWAYS = { mode: 'auto', exchange: 'auto', warmUpSeconds: 60, seconds: 60, seed: 1 } as const
 
-type Question = Omit<Setting, 'churnPerMinute'>
+type ScalingQuestion = Omit<Setting, 'churnPerMinute'>
 
 export async function scalingSuite(options: SuiteOptions): Promise<BenchRow[]> {
   return Object.entries(questions())
@@ -26,7 +26,7 @@ export async function scalingSuite(options: SuiteOptions): Promise<BenchRow[]> {
     .map(([name, question]) => row(name, question, options.log))
 }
 
-function questions(): Record<string, Question> {
+function questions(): Record<string, ScalingQuestion> {
   const large = [HOMES, LAB].flatMap((links) =>
     (links === HOMES ? [...VOLUNTEERS, MOST] : VOLUNTEERS).map((volunteers) => ({
       ...RESNET20,
@@ -43,12 +43,12 @@ function questions(): Record<string, Question> {
     machines: SOFTWARE,
     volunteers,
   }))
-  const nameOf = ({ links, volunteers, machines }: Question): string =>
+  const nameOf = ({ links, volunteers, machines }: ScalingQuestion): string =>
     `scaling ${links.name} ${volunteers}${machines === SOFTWARE ? ', LeNet-5' : ''}`
   return Object.fromEntries([...large, ...small].map((question) => [nameOf(question), question]))
 }
 
-function row(name: string, setting: Question, log: SuiteOptions['log']): BenchRow {
+function row(name: string, setting: ScalingQuestion, log: SuiteOptions['log']): BenchRow {
   const calm = predict({ ...setting, churnPerMinute: 0 })
   const churned = predict({ ...setting, churnPerMinute: CHURN })
   const ring = churned.directShare === 0 ? churned : predict({ ...setting, exchange: 'ring', churnPerMinute: CHURN })

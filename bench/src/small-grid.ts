@@ -19,7 +19,7 @@ const LOOK_MS = 5
 const RUN_LIMIT_MS = 300_000
 const TOKEN = 'the-owner-token-of-a-benchmark'
 
-export interface Trained {
+export interface TrainedGrid {
   readonly samplesPerSecond: number
   /** in committed versions */
   readonly samples: number
@@ -53,7 +53,7 @@ export async function trainTogether(
   job: JobSpec,
   members: readonly MemberSetting[],
   { counted = COUNTED, pacedWhileCounted }: TrainOptions = {},
-): Promise<Trained> {
+): Promise<TrainedGrid> {
   const clockwork: Clockwork = { paced: true }
   const onCounted = (): void => {
     if (pacedWhileCounted) clockwork.paced = false
@@ -122,7 +122,7 @@ async function watch(
   coordinator: Coordinator,
   counted: readonly [number, number],
   onCounted: () => void,
-): Promise<Omit<Trained, 'bytesBetweenMembers' | 'peakBytes'>> {
+): Promise<Omit<TrainedGrid, 'bytesBetweenMembers' | 'peakBytes'>> {
   const run = coordinator.runs.shown()
   if (run === undefined) throw new Error('internal: the job that was submitted is not there')
   const { state, job, history } = run

@@ -2,7 +2,7 @@
 import { findPeers } from './peers.ts'
 import { openBrowser } from './places/browser.ts'
 import { openNode } from './places/node.ts'
-import type { Place } from './places/place.ts'
+import type { BenchPlace } from './places/place.ts'
 import type { BenchRow } from './row.ts'
 
 export interface SuiteOptions {
@@ -25,7 +25,7 @@ export function isWanted({ only }: SuiteOptions, row: string): boolean {
 export type Suite = (options: SuiteOptions) => Promise<BenchRow[]>
 
 /** Opens the place that the options name, with every peer that can be had, and closes it afterwards. */
-export async function inPlace<T>(options: SuiteOptions, measure: (place: Place) => Promise<T>): Promise<T> {
+export async function inPlace<T>(options: SuiteOptions, measure: (place: BenchPlace) => Promise<T>): Promise<T> {
   const peers = findPeers(options.log)
   const place = await (options.in === 'browser' ? openBrowser(peers) : openNode(options.adapter, peers))
   try {

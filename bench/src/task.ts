@@ -44,7 +44,7 @@ export interface ChainTask {
   readonly elements: number
 }
 
-export type Task = MatmulTask | ConvTask | StepTask | ChainTask
+export type BenchTask = MatmulTask | ConvTask | StepTask | ChainTask
 export type StepModel = 'lenet5' | 'mlp' | 'gpt'
 
 export const STEP_MODELS: Readonly<Record<StepModel, () => ModelSpec>> = {
@@ -60,7 +60,7 @@ export const STEPS_COMPARED = 3
 const SEED = 1
 
 /** Multiplications and additions of one run; 0 where their rate has no meaning. */
-export function flopsOf(task: Task): number {
+export function flopsOf(task: BenchTask): number {
   if (task.kind === 'matmul') return 2 * task.size ** 3
   if (task.kind === 'step' || task.kind === 'chain') return 0
   const once = 2 * task.samples * task.side ** 2 * task.out * task.channels * task.kernel ** 2

@@ -2,19 +2,24 @@
 // timed.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { compare, type Comparison } from '../src/compare.ts'
+import { compare, type BenchComparison } from '../src/compare.ts'
 import { reference } from '../src/libraries/reference.ts'
 import type { Library } from '../src/library.ts'
-import type { Place } from '../src/places/place.ts'
+import type { BenchPlace } from '../src/places/place.ts'
 import { suiteText } from '../src/report.ts'
 import { race } from '../src/row.ts'
-import { flopsOf, type Task } from '../src/task.ts'
+import { flopsOf, type BenchTask } from '../src/task.ts'
 
 const OPTIONS = { adapter: undefined, in: 'node', rounds: 2, log: () => undefined } as const
-const TASK: Task = { kind: 'matmul', size: 8 }
-const MATMUL: Comparison = { name: 'matmul 8', task: TASK, unit: 'GFLOP/s', value: (ms) => flopsOf(TASK) / ms / 1e6 }
+const TASK: BenchTask = { kind: 'matmul', size: 8 }
+const MATMUL: BenchComparison = {
+  name: 'matmul 8',
+  task: TASK,
+  unit: 'GFLOP/s',
+  value: (ms) => flopsOf(TASK) / ms / 1e6,
+}
 
-function place(...others: readonly Library[]): Place {
+function place(...others: readonly Library[]): BenchPlace {
   const libraries = [{ ...reference(), name: 'starling' }, ...others]
   const gpuCalls = async () => ({ dispatches: 0, submits: 0, encodingMs: 0, submitMs: 0 })
   return {

@@ -2,7 +2,7 @@
 import { mkdir } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { GridError, ROUTES } from '@starling-grid/protocol'
-import { Grid, type GridOptions } from './grid/grid.ts'
+import { Grid, type LocalGridOptions } from './grid/grid.ts'
 import { earlyEnd } from './grid/processes.ts'
 import { ALL_ADDRESSES, otherMachines } from './other-machines.ts'
 import type { ProgressLine } from './terminal/progress-line.ts'
@@ -17,7 +17,7 @@ export const DEFAULT_PORT = 8790
 export async function startLocalGrid({
   port,
   ...options
-}: Omit<GridOptions, 'port'> & { readonly port: number | undefined }): Promise<Grid> {
+}: Omit<LocalGridOptions, 'port'> & { readonly port: number | undefined }): Promise<Grid> {
   if (port !== undefined) return Grid.start({ ...options, port })
   try {
     return await Grid.start({ ...options, port: DEFAULT_PORT })

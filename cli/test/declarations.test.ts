@@ -29,7 +29,7 @@ const SOURCES = FOLDERS.flatMap((folder) =>
   .map((file) => ({ file, text: readFileSync(join(ROOT, file), 'utf8') }))
 
 test('a private member of a class is a #name, which JavaScript keeps private; constructors have no such form', () => {
-  const keyword = /^\s+(?:private|protected)\s(?!constructor\().*/gm
+  const keyword = /^\s+private\s(?!constructor\().*/gm
   assert.deepEqual(
     SOURCES.flatMap(({ file, text }) => (text.match(keyword) ?? []).map((line) => `${file}: ${line.trim()}`)),
     [],
@@ -47,4 +47,19 @@ test('the public face of the volunteer package is a list of at most 60 names', (
   )
   assert.ok(names.includes('createVolunteer'))
   assert.ok(names.length <= MOST_OF_VOLUNTEER, `${names.length} names`)
+})
+
+/** Repeats the shells of production until the world has taken over its seeds. */
+const OLD_SIMULATION = 'e2e/src/simulation/'
+
+test('an interface, type or class has a name that no other has', () => {
+  const declaration = /^(?:export )?(?:declare )?(?:abstract )?(?:interface|type|class|enum) (\w+)(?=[\s<])/gm
+  const filesOf = new Map<string, string[]>()
+  for (const { file, text } of SOURCES.filter(({ file }) => !file.startsWith(OLD_SIMULATION)))
+    for (const [, name = ''] of text.matchAll(declaration)) filesOf.set(name, [...(filesOf.get(name) ?? []), file])
+  assert.ok(filesOf.size > 500)
+  assert.deepEqual(
+    [...filesOf].filter(([, files]) => files.length > 1).map(([name, files]) => `${name}: ${files.join(', ')}`),
+    [],
+  )
 })

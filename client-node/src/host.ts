@@ -86,9 +86,11 @@ function requireF32(bounds: ExecutorBounds | undefined): void {
   )
 }
 
-type Wanted = Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'> & { readonly bounds: ExecutorBounds | undefined }
+type WantedExecutor = Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'> & {
+  readonly bounds: ExecutorBounds | undefined
+}
 
-function openGpuExecutor({ bounds, ...size }: Wanted, wanted: string | undefined): Promise<Executor> {
+function openGpuExecutor({ bounds, ...size }: WantedExecutor, wanted: string | undefined): Promise<Executor> {
   const given = bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32' } : {}
   const options = { ...size, ...given }
   return renewedExecutor(

@@ -9,13 +9,13 @@ const OPEN_MS = 5000
 
 /** @throws GridError 'coordinator-lost' when it cannot be reached */
 export function dialSocket(url: string): Promise<CoordinatorSocket> {
-  return open({ url, maxPayload: MAX_MESSAGE_BYTES }, (socket) => new TextSocket(socket))
+  return open({ url, maxPayload: MAX_MESSAGE_BYTES }, (socket) => new NodeTextSocket(socket))
 }
 
 /** `token`: of the session. @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
 export function dialRelaySocket(url: string, token: string): Promise<RelaySocket> {
   const protocols = sessionProtocols(token)
-  return open({ url, protocols, maxPayload: MAX_RELAY_MESSAGE_BYTES }, (socket) => new FrameSocket(socket))
+  return open({ url, protocols, maxPayload: MAX_RELAY_MESSAGE_BYTES }, (socket) => new NodeFrameSocket(socket))
 }
 
 /** `wrap` is called at once when the socket opens: a first message may come with the opening. */
@@ -46,7 +46,7 @@ function open<T>(
   })
 }
 
-class TextSocket implements CoordinatorSocket {
+class NodeTextSocket implements CoordinatorSocket {
   onClose: CoordinatorSocket['onClose']
   readonly #socket: WebSocket
   #onMessage: CoordinatorSocket['onMessage']
@@ -86,7 +86,7 @@ class TextSocket implements CoordinatorSocket {
   }
 }
 
-class FrameSocket implements RelaySocket {
+class NodeFrameSocket implements RelaySocket {
   onClose: RelaySocket['onClose']
   readonly #socket: WebSocket
   #onMessage: RelaySocket['onMessage']

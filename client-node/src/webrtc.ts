@@ -25,7 +25,7 @@ export async function loadPeerJs(): Promise<PeerJs> {
   })
   // By `require`: Node finds no names among what an `import` of PeerJS gets.
   const peerJs = createRequire(import.meta.url)('peerjs') as PeerJs
-  Object.assign(globalThis, { RTCPeerConnection: GuardedConnection })
+  Object.assign(globalThis, { RTCPeerConnection: GuardedNodeConnection })
   return peerJs
 }
 
@@ -49,14 +49,14 @@ class QuietSocket extends WebSocket {
 }
 
 /** What PeerJS hands on from the network's options. */
-interface Configuration extends RTCConfiguration {
+interface NodeConfiguration extends RTCConfiguration {
   readonly local?: boolean
 }
 
-class GuardedConnection extends RTCPeerConnection {
+class GuardedNodeConnection extends RTCPeerConnection {
   readonly #gate: CandidateGate
 
-  constructor(config: Configuration = {}) {
+  constructor(config: NodeConfiguration = {}) {
     super({ iceServers: [], peerConnection: guarded(new PeerConnection('starling', nativeConfig(config))) })
     this.#gate = new CandidateGate(config.local ?? false)
   }

@@ -17,7 +17,7 @@ import {
   type SignallingAccess,
 } from '@starling-grid/volunteer'
 
-type Frame = Uint8Array<ArrayBuffer>
+type FrameBytes = Uint8Array<ArrayBuffer>
 
 /** Worker → window. `call` numbers a dial, `link` a link; the window gives the link numbers. */
 type ToWindow =
@@ -25,19 +25,19 @@ type ToWindow =
   | { readonly type: 'expect'; readonly members: readonly MemberId[] }
   | { readonly type: 'dial'; readonly call: number; readonly peer: MemberId }
   | { readonly type: 'abort'; readonly call: number }
-  | { readonly type: 'send'; readonly link: number; readonly frame: Frame }
+  | { readonly type: 'send'; readonly link: number; readonly frame: FrameBytes }
   | { readonly type: 'close'; readonly link: number; readonly reason: string }
   | { readonly type: 'reconnect'; readonly access: SignallingAccess }
   | { readonly type: 'stop' }
 
 /** Window → Worker. */
-type ToWorker =
+type LinkToWorker =
   | { readonly type: 'dialled'; readonly call: number; readonly link: LinkDescription }
   | { readonly type: 'failed'; readonly call: number; readonly code: string; readonly message: string }
   | { readonly type: 'accepted'; readonly link: LinkDescription }
   /** the window's link took the frame: its bytes count no more against the high-water mark of the Worker */
   | { readonly type: 'sent'; readonly link: number; readonly bytes: number }
-  | { readonly type: 'frame'; readonly link: number; readonly frame: Frame }
+  | { readonly type: 'frame'; readonly link: number; readonly frame: FrameBytes }
   | { readonly type: 'closed'; readonly link: number; readonly reason: string }
 
 interface LinkDescription {
@@ -122,7 +122,7 @@ class BridgeServer {
     return { id, peer: link.peer, relayed: link.relayed }
   }
 
-  #send(id: number, frame: Frame): void {
+  #send(id: number, frame: FrameBytes): void {
     const bytes = frame.byteLength
     this.#links
       .get(id)
@@ -133,11 +133,11 @@ class BridgeServer {
       )
   }
 
-  #tellFrame(link: number, frame: Frame): void {
-    this.#port.postMessage({ type: 'frame', link, frame } satisfies ToWorker, [frame.buffer])
+  #tellFrame(link: number, frame: FrameBytes): void {
+    this.#port.postMessage({ type: 'frame', link, frame } satisfies LinkToWorker, [frame.buffer])
   }
 
-  #tell(message: ToWorker): void {
+  #tell(message: LinkToWorker): void {
     this.#port.postMessage(message)
   }
 }
@@ -145,7 +145,7 @@ class BridgeServer {
 /** In the Worker: the network that the window serves at the other end of `port`. */
 export function bridgedPeerNetwork(port: MessagePort): PeerNetwork {
   const network = new BridgedNetwork(port)
-  port.onmessage = (event: MessageEvent<ToWorker>) => network.take(event.data)
+  port.onmessage = (event: MessageEvent<LinkToWorker>) => network.take(event.data)
   return network
 }
 
@@ -208,7 +208,7 @@ class BridgedNetwork implements PeerNetwork {
     this.#tell({ type: 'stop' })
   }
 
-  take(message: ToWorker): void {
+  take(message: LinkToWorker): void {
     switch (message.type) {
       case 'dialled':
         return this.#dialled(message.call, this.#open(message.link))
@@ -262,7 +262,7 @@ class BridgedChannel implements Channel {
     this.link = new ChannelLink(peer, this, relayed)
   }
 
-  write(frame: Frame): void {
+  write(frame: FrameBytes): void {
     const own = frame.slice()
     this.bufferedBytes += own.byteLength
     this.#port.postMessage({ type: 'send', link: this.#id, frame: own } satisfies ToWindow, [own.buffer])
@@ -279,9 +279,9 @@ class BridgedChannel implements Channel {
 }
 
 /** A frame that is alone in its buffer, so that the buffer can be transferred. */
-function ownBuffer(frame: Uint8Array): Frame {
+function ownBuffer(frame: Uint8Array): FrameBytes {
   const alone = frame.buffer instanceof ArrayBuffer && frame.byteLength === frame.buffer.byteLength
-  return alone ? (frame as Frame) : frame.slice()
+  return alone ? (frame as FrameBytes) : frame.slice()
 }
 
 function asGridError(code: string, message: string): GridError {

@@ -5,7 +5,7 @@ import { CandidateGate, openPeerJsNetwork, type PeerNetwork, type SignallingAcce
 import { Peer } from 'peerjs'
 
 /** What PeerJS hands on from the network's options. */
-interface Configuration extends RTCConfiguration {
+interface TabConfiguration extends RTCConfiguration {
   readonly local?: boolean
 }
 
@@ -13,10 +13,10 @@ interface Configuration extends RTCConfiguration {
  * PeerJS makes its connections with the window's class: this one takes no candidate that a volunteer should not be sent
  * to.
  */
-class GuardedConnection extends RTCPeerConnection {
+class GuardedTabConnection extends RTCPeerConnection {
   readonly #gate: CandidateGate
 
-  constructor({ local = false, ...config }: Configuration = {}) {
+  constructor({ local = false, ...config }: TabConfiguration = {}) {
     super(config)
     this.#gate = new CandidateGate(local)
   }
@@ -43,7 +43,7 @@ class SignallingSocket extends WebSocket {
  * @example const network = await openPeerNetwork(access)
  */
 export function openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork> {
-  window.RTCPeerConnection = GuardedConnection
+  window.RTCPeerConnection = GuardedTabConnection
   window.WebSocket = SignallingSocket
   return openPeerJsNetwork({ createPeer: (id, options) => new Peer(id, options) }, access)
 }

@@ -8,12 +8,12 @@ const OPEN_MS = 8000
 
 /** @throws GridError 'coordinator-lost' when it cannot be reached */
 export async function dialSocket(url: string): Promise<CoordinatorSocket> {
-  return new TextSocket(await open(url))
+  return new TabTextSocket(await open(url))
 }
 
 /** `token`: of the session. @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
 export async function dialRelaySocket(url: string, token: string): Promise<RelaySocket> {
-  return new FrameSocket(await open(url, sessionProtocols(token)))
+  return new TabFrameSocket(await open(url, sessionProtocols(token)))
 }
 
 function open(url: string, protocols: string[] = []): Promise<WebSocket> {
@@ -35,7 +35,7 @@ function open(url: string, protocols: string[] = []): Promise<WebSocket> {
   })
 }
 
-class TextSocket implements CoordinatorSocket {
+class TabTextSocket implements CoordinatorSocket {
   onMessage: CoordinatorSocket['onMessage']
   onClose: CoordinatorSocket['onClose']
   readonly #socket: WebSocket
@@ -64,7 +64,7 @@ class TextSocket implements CoordinatorSocket {
   }
 }
 
-class FrameSocket implements RelaySocket {
+class TabFrameSocket implements RelaySocket {
   onMessage: RelaySocket['onMessage']
   onClose: RelaySocket['onClose']
   readonly #socket: WebSocket

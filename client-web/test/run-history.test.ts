@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { WatchMessage } from '@starling-grid/protocol'
-import { applyWatch, EMPTY_HISTORY, type RunHistory } from '../src/live/run-history.ts'
+import { applyWatch, EMPTY_HISTORY, type PageHistory } from '../src/live/run-history.ts'
 import { snapshotAt, updateTo } from './fixture-run.ts'
 
-const fold = (...messages: readonly WatchMessage[]): RunHistory => messages.reduce(applyWatch, EMPTY_HISTORY)
+const fold = (...messages: readonly WatchMessage[]): PageHistory => messages.reduce(applyWatch, EMPTY_HISTORY)
 
 test('a snapshot and its updates are the same as a later snapshot', () => {
   const live = fold(snapshotAt(100), updateTo(100, 101), updateTo(101, 130))

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { cheaper, measure, type Pace } from '../src/run/policy/exchange-cost.ts'
+import { cheaper, measure, type StepPace } from '../src/run/policy/exchange-cost.ts'
 
 const H = 16
 
-function steady(recordMs: number, computeMs: number, records = 40): Pace {
+function steady(recordMs: number, computeMs: number, records = 40): StepPace {
   let pace = measure(undefined, recordMs, computeMs)
   for (let i = 1; i < records; i++) pace = measure(pace, recordMs, computeMs)
   return pace
@@ -21,7 +21,7 @@ test('a ring that waits little for its exchange stays one', () => {
 })
 
 test('local rounds give way to the ring at a lower cost of exchange than that at which they began', () => {
-  const rounds = (exchange: number): Pace => steady(H * 1000 + exchange, H * 1000)
+  const rounds = (exchange: number): StepPace => steady(H * 1000 + exchange, H * 1000)
   assert.equal(cheaper(rounds(200), 'local', H)?.mode, 'ring')
   for (const exchange of [400, 900, 1500]) assert.equal(cheaper(rounds(exchange), 'local', H)?.mode, 'local')
   assert.equal(cheaper(steady(1900, 1000), 'ring', H)?.mode, 'ring')

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Pace } from '../src/run/policy/exchange-cost.ts'
+import type { StepPace } from '../src/run/policy/exchange-cost.ts'
 import { bestSize, remember } from '../src/run/policy/ring-size.ts'
 
 const equal = (count: number): number[] => new Array<number>(count).fill(1000)
@@ -50,7 +50,7 @@ test('slow members are left out before fast ones, but three remain, so that deat
 })
 
 test('a size is learned from settled rings of two and more', () => {
-  const pace: Pace = { records: 30, recordMs: 500, computeMs: 200 }
+  const pace: StepPace = { records: 30, recordMs: 500, computeMs: 200 }
   assert.deepEqual([...remember(new Map(), 4, pace)], [[4, 300]])
   assert.equal(remember(new Map(), 1, pace).size, 0)
   assert.equal(remember(new Map(), 4, { ...pace, records: 2 }).size, 0)

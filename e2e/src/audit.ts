@@ -1,7 +1,7 @@
 // Is every block in the committed history exactly once? Read from the chain itself.
 import type { BlockId, StepRecord } from '@starling-grid/protocol'
 
-export interface Audit {
+export interface ChainAudit {
   readonly blocksExpected: number
   readonly blocksCommitted: number
   /** blocks in no record */
@@ -11,7 +11,7 @@ export interface Audit {
 }
 
 /** `expected`: the blocks of one epoch times the epochs. */
-export function auditChain(records: readonly StepRecord[], expected: number): Audit {
+export function auditChain(records: readonly StepRecord[], expected: number): ChainAudit {
   const seen = new Map<BlockId, number>()
   for (const record of records) for (const block of record.blocks) seen.set(block, (seen.get(block) ?? 0) + 1)
   const committed = [...seen.values()].reduce((sum, count) => sum + count, 0)

@@ -111,7 +111,7 @@ export class FaultProxy {
   }
 }
 
-type Shape = (source: AsyncIterable<Buffer>) => AsyncGenerator<Buffer>
+type StreamShape = (source: AsyncIterable<Buffer>) => AsyncGenerator<Buffer>
 
 class Connection {
   readonly #client: Socket
@@ -126,7 +126,7 @@ class Connection {
   }
 
   /** Resolves when both directions ended, however they ended. */
-  async carry({ up, down }: { readonly up: Shape; readonly down: Shape }): Promise<void> {
+  async carry({ up, down }: { readonly up: StreamShape; readonly down: StreamShape }): Promise<void> {
     await Promise.allSettled([pipeline(this.#client, up, this.#upstream), pipeline(this.#upstream, down, this.#client)])
     this.break()
   }

@@ -11,18 +11,18 @@ import type { PeerLink, PeerNetwork, RelaySocket, VolunteerHost } from '@starlin
 
 type Bytes = Uint8Array<ArrayBuffer>
 
-interface Sending {
+interface SentFrame {
   /** how many of its type left before, and this one */
   readonly n: number
   readonly frame: Bytes
   readonly link: Pick<PeerLink, 'close'>
 }
 
-interface Fault {
+interface FrameFault {
   /** frames that it counts, and that meet it */
   readonly type: FrameType
   /** What leaves instead: other frames, more of them, or none. */
-  readonly change: (sending: Sending, number: number) => readonly Bytes[]
+  readonly change: (sending: SentFrame, number: number) => readonly Bytes[]
 }
 
 /**
@@ -32,7 +32,7 @@ const IN_A_ROW = 3
 /** Far above what the rate of any link hides: frames in one burst of a flood. */
 const FLOOD_FRAMES = 20_000
 
-const FAULTS: Readonly<Record<string, Fault>> = {
+const FAULTS: Readonly<Record<string, FrameFault>> = {
   /** killed in the middle of a reduce-scatter, or of an all-gather, like a power cut */
   'die-at-partial': { type: 'partial', change: dieAt },
   'die-at-reduced': { type: 'reduced', change: dieAt },
@@ -106,12 +106,12 @@ export function withFrameFault(host: VolunteerHost, kind: string, number: number
   }
 }
 
-function dieAt({ n, frame }: Sending, number: number): Bytes[] {
+function dieAt({ n, frame }: SentFrame, number: number): Bytes[] {
   if (n === number) process.kill(process.pid, 'SIGKILL')
   return [frame]
 }
 
-function inARow(change: (frame: Bytes) => Bytes[]): Fault['change'] {
+function inARow(change: (frame: Bytes) => Bytes[]): FrameFault['change'] {
   return ({ n, frame }, number) => (n < number || n >= number + IN_A_ROW ? [frame] : change(frame))
 }
 

@@ -24,7 +24,7 @@ interface Saying {
   lieInNextClaim(change: (state: State) => State): void
 }
 
-interface Fault {
+interface MessageFault {
   /** messages that it counts, and that meet it */
   readonly type: Said
   /** What is said instead: other messages, texts that are none, more of them, or nothing. */
@@ -40,7 +40,7 @@ const DEATH = ''
 /** ms for a message to leave the process */
 const LEFT_MS = 50
 
-const FAULTS: Readonly<Record<string, Fault>> = {
+const FAULTS: Readonly<Record<string, MessageFault>> = {
   /** killed with a step applied and before HELD; killed when that was told; killed at the end of a ballot */
   'die-before-held': { type: 'held', change: dieAt },
   'die-after-held': { type: 'held', change: instead((message) => [message, DEATH]) },
@@ -128,7 +128,7 @@ function dieAt({ message, n }: Saying, number: number): ToCoordinator[] {
   return [message]
 }
 
-function instead(change: (message: ToCoordinator) => (ToCoordinator | string)[]): Fault['change'] {
+function instead(change: (message: ToCoordinator) => (ToCoordinator | string)[]): MessageFault['change'] {
   return ({ message, n }, number) => (n === number ? change(message) : [message])
 }
 
@@ -137,7 +137,7 @@ function withRecord(change: (record: StepRecord) => StepRecord): (message: ToCoo
 }
 
 /** It gives the generation up, and claims more than it holds in the ballot that follows. */
-function claiming(more: (last: StepRecord) => readonly StepRecord[]): Fault['change'] {
+function claiming(more: (last: StepRecord) => readonly StepRecord[]): MessageFault['change'] {
   return ({ message, n, lieInNextClaim }, number) => {
     if (n !== number || message.type !== 'held') return [message]
     const { fence, generation, record } = message

@@ -4,18 +4,18 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { VolunteerHost } from '@starling-grid/volunteer'
 
 export const SLOWNESS = ['slow-samples', 'slows-down'] as const
-type Slowness = (typeof SLOWNESS)[number]
+type SlowKind = (typeof SLOWNESS)[number]
 
 /** `slows-down`: samples after which it is that many times slower */
 const FIRST_SAMPLES = 200
 const TIMES_SLOWER = 10
 
-export function isSlowness(kind: string): kind is Slowness {
+export function isSlowness(kind: string): kind is SlowKind {
   return SLOWNESS.some((known) => known === kind)
 }
 
 /** `msPerSample`: added to every sample's own time */
-export function withSlowBlocks(host: VolunteerHost, kind: Slowness, msPerSample: number): VolunteerHost {
+export function withSlowBlocks(host: VolunteerHost, kind: SlowKind, msPerSample: number): VolunteerHost {
   return {
     ...host,
     async createExecutor(...asked) {

@@ -16,7 +16,7 @@ export interface PushedGradient {
 }
 
 /** Neighbouring dense entries are one piece; a sparse entry is one. */
-interface Piece {
+interface BodyPiece {
   readonly offset: number
   readonly length: number
   readonly sparse:
@@ -25,7 +25,7 @@ interface Piece {
 }
 export interface GradientForm {
   readonly bytes: number
-  readonly pieces: readonly Piece[]
+  readonly pieces: readonly BodyPiece[]
 }
 
 const WORD_BYTES = 4
@@ -43,7 +43,7 @@ export function gradientForm({ entries }: ParameterLayout, sparse: readonly Spar
   const parts = new Map(sparse.map(({ name, rows }) => [name, rows]))
   if (parts.size < sparse.length)
     throw new GridError('gradient-shape', 'expected each sparse parameter once, got one twice')
-  const pieces: Piece[] = []
+  const pieces: BodyPiece[] = []
   for (const entry of entries) {
     const rows = parts.get(entry.name)
     const last = pieces.at(-1)
@@ -62,7 +62,7 @@ export function gradientForm({ entries }: ParameterLayout, sparse: readonly Spar
   return { pieces, bytes: WORD_BYTES * pieces.reduce((sum, piece) => sum + wordsOf(piece), 0) }
 }
 
-function sparsePiece({ name, shape, kind, offset, length }: ParameterEntry, rows: number): Piece {
+function sparsePiece({ name, shape, kind, offset, length }: ParameterEntry, rows: number): BodyPiece {
   const [of = 0, columns = 0] = shape
   if (shape.length !== 2 || kind === 'statistic')
     throw new GridError('gradient-shape', `expected a trained matrix as sparse part, got "${name}"`)
@@ -70,7 +70,7 @@ function sparsePiece({ name, shape, kind, offset, length }: ParameterEntry, rows
   return { offset, length, sparse: { name, rows, of, columns } }
 }
 
-function wordsOf({ length, sparse }: Piece): number {
+function wordsOf({ length, sparse }: BodyPiece): number {
   return sparse === undefined ? length : sparse.rows * (1 + sparse.columns)
 }
 

@@ -1,6 +1,6 @@
 // Initial values: the same seed gives the same bytes on every machine, so version 0 can be checked by anyone.
 
-import type { Initial } from './layers/rule.ts'
+import type { InitialValues } from './layers/rule.ts'
 import { parameterLayout, type ParameterEntry } from './param-layout.ts'
 import { randomWords } from './random.ts'
 import type { ModelSpec } from './spec.ts'
@@ -20,14 +20,14 @@ export function initialParameters(spec: ModelSpec, seed: number): Float32Array<A
   return flat
 }
 
-type Word = (counter: number) => number
+type RandomWord = (counter: number) => number
 
-function fill(flat: Float32Array, { offset, length, initial }: ParameterEntry, word: Word): void {
+function fill(flat: Float32Array, { offset, length, initial }: ParameterEntry, word: RandomWord): void {
   const value = valueOf(initial, word)
   for (let i = 0; i < length; i++) flat[offset + i] = value(i)
 }
 
-function valueOf(initial: Initial, word: Word): (i: number) => number {
+function valueOf(initial: InitialValues, word: RandomWord): (i: number) => number {
   switch (initial.type) {
     case 'constant':
       return () => initial.value
@@ -43,11 +43,11 @@ function valueOf(initial: Initial, word: Word): (i: number) => number {
 }
 
 /** In [0, 1), exact. */
-function uniform(counter: number, word: Word): number {
+function uniform(counter: number, word: RandomWord): number {
   return (word(counter) >>> (32 - UNIFORM_BITS)) / 2 ** UNIFORM_BITS
 }
 
-function normal(i: number, word: Word): number {
+function normal(i: number, word: RandomWord): number {
   let sum = -SUMMANDS / 2
   for (let k = 0; k < SUMMANDS; k++) sum += uniform(i * SUMMANDS + k, word)
   return sum

@@ -2,7 +2,7 @@
 
 import { elementCount, lastSize, type Shape } from '@starling-grid/shaders'
 import { layerShapes } from './expand.ts'
-import type { Initial, ParameterKind } from './layers/rule.ts'
+import type { InitialValues, ParameterKind } from './layers/rule.ts'
 import type { ModelSpec } from './spec.ts'
 
 export interface ParameterEntry {
@@ -13,7 +13,7 @@ export interface ParameterEntry {
   readonly offset: number
   readonly length: number
   readonly kind: ParameterKind
-  readonly initial: Initial
+  readonly initial: InitialValues
   /** statistics: share of each step's measurement */
   readonly momentum?: number
 }

@@ -6,14 +6,14 @@ import type { KernelFile } from './kernel-urls.ts'
 import type { Activation } from './kernels.ts'
 
 /** 'update' reads and writes; 'write' may leave elements as they are. */
-export type Access = 'read' | 'write' | 'update'
+export type BindingAccess = 'read' | 'write' | 'update'
 
 interface NamedBinding {
   /** in WGSL */
   readonly name: string
   /** the kernel's operand or a scratch buffer of the recipe */
   readonly operand: string
-  readonly access: Access
+  readonly access: BindingAccess
   /** its floats are stored as f16; the plan's decision, not the recipe's */
   readonly half?: boolean
   /** results are multiplied by the loss scale of the run; the plan's decision too */
@@ -103,7 +103,7 @@ export const BUSY_STREAM = 16 * STREAM_WORKGROUP
 /** Edge of the square of results that one invocation of a matrix kernel keeps in registers. */
 export const TILE = 8
 
-export function matrix(name: string, access: Access, rows: number, columns: number): MatrixBinding {
+export function matrix(name: string, access: BindingAccess, rows: number, columns: number): MatrixBinding {
   return { kind: 'matrix', name, operand: name, access, rows, columns }
 }
 
@@ -114,7 +114,7 @@ export function filesOf({ file, uses = [] }: Pass): readonly KernelFile[] {
 
 export function array(
   name: string,
-  access: Access,
+  access: BindingAccess,
   length: number,
   element: ArrayBinding['element'] = 'f32',
 ): ArrayBinding {
@@ -126,7 +126,7 @@ export function ofOperand(operand: string, binding: Binding): Binding {
   return { ...binding, operand }
 }
 
-export function optional(name: string, access: Access, length: number, operand: unknown): OptionalBinding {
+export function optional(name: string, access: BindingAccess, length: number, operand: unknown): OptionalBinding {
   return { kind: 'optional', name, operand: name, access, length, present: operand !== undefined }
 }
 

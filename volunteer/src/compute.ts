@@ -22,7 +22,7 @@ export interface Computed {
   readonly finite: boolean
 }
 
-interface Result {
+interface ComputeResult {
   readonly into: Float32Array
   readonly early?: EarlyRanges | undefined
 }
@@ -96,7 +96,7 @@ export class Compute {
     return this.samplesPerSecond
   }
 
-  async #gradient(from: NamedParameters, batch: Batch, result: Result): Promise<Computed> {
+  async #gradient(from: NamedParameters, batch: Batch, result: ComputeResult): Promise<Computed> {
     if (batch.samples === 0) {
       result.into.fill(0)
       return { sums: NOTHING, finite: true }
@@ -105,7 +105,7 @@ export class Compute {
     return this.#run(batch, result)
   }
 
-  async #run(batch: Batch, { into, early }: Result): Promise<Computed> {
+  async #run(batch: Batch, { into, early }: ComputeResult): Promise<Computed> {
     const start = this.#clock.now()
     const sums = await this.executor.gradient(batch, into, early)
     this.#measured(batch.samples, this.#clock.now() - start)

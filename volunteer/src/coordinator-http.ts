@@ -40,7 +40,7 @@ export interface RowsWanted {
   readonly bytes: number
 }
 
-export interface PushAnswer {
+export interface PushReply {
   readonly verdict: string
   readonly message: string
 }
@@ -159,7 +159,7 @@ export class CoordinatorHttp {
    * Σ gradients of a lease (A2). A refusal is an answer here, not an error: a second try of a push that was taken is a
    * `duplicate`.
    */
-  push(job: JobId, push: Push, gradient: Uint8Array): Promise<PushAnswer> {
+  push(job: JobId, push: Push, gradient: Uint8Array): Promise<PushReply> {
     const path = pathTo(ROUTES.pushes, { id: job })
     const asked = { method: 'POST', ...binary(gradient, { [PUSH_HEADER]: JSON.stringify(push) }) }
     return this.#persistently(async () => {

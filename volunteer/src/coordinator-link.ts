@@ -96,7 +96,7 @@ export class CoordinatorLink {
           attempt = 0
         })
       } catch (error) {
-        if (error instanceof Refusal) throw error.reason
+        if (error instanceof FatalRefusal) throw error.reason
         if (this.#stopped || signal.aborted) return
         if (isFatal(error)) throw error
         const retryMs = error instanceof PutOut ? PUT_OUT_MS * (0.5 + Math.random()) : backoffMs(attempt, RETRY)
@@ -168,7 +168,7 @@ export class CoordinatorLink {
       this.#session = message.session
       this.#events.onWelcome(message)
     } catch (error) {
-      connection.fail(error instanceof GridError ? error : new Refusal(error))
+      connection.fail(error instanceof GridError ? error : new FatalRefusal(error))
     }
   }
 
@@ -203,7 +203,7 @@ export class CoordinatorLink {
 
   #refused(message: MessageTo<'refused'>, connection: { fail(error: unknown): void }): void {
     if (message.fatal && isFatalCode(message.code))
-      return connection.fail(new Refusal(new GridError(message.code, message.message)))
+      return connection.fail(new FatalRefusal(new GridError(message.code, message.message)))
     this.#events.onRefused(message)
     if (message.fatal) connection.fail(new PutOut(message.code, message.message))
   }
@@ -213,7 +213,7 @@ export class CoordinatorLink {
 class PutOut extends GridError {}
 
 /** Ends the run: trying again as we are makes no sense. */
-class Refusal extends Error {
+class FatalRefusal extends Error {
   readonly reason: unknown
   constructor(reason: unknown) {
     super('refused')

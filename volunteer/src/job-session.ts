@@ -128,7 +128,7 @@ function reportUnreadable(blocks: readonly BlockId[], error: unknown, send: (mes
 const MOST_REPORTED = 256
 const MOST_TEXT = 300
 
-interface Prepared {
+interface PreparedJob {
   readonly terms: JobTerms
   readonly spec: ModelSpec
   readonly parts: JobSessionParts
@@ -196,7 +196,7 @@ export class JobSession {
     requireWanted(signal)
   }
 
-  private constructor({ terms, spec, parts, executor, openRounds }: Prepared) {
+  private constructor({ terms, spec, parts, executor, openRounds }: PreparedJob) {
     this.terms = terms
     this.spec = spec
     this.#parts = parts

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { type Frame, unpackFrame } from '@starling-grid/protocol'
 import fc from 'fast-check'
 import { type ChunkEncoding, codecsOf } from '../src/codec/encoding.ts'
-import { Exchange } from '../src/collectives/exchange.ts'
+import { CollectiveExchange } from '../src/collectives/exchange.ts'
 import { cut } from '../src/collectives/group-runner.ts'
 import { type Algorithm, algorithmsOf, scheduleOf } from '../src/collectives/moves.ts'
 import { stepsOf } from '../src/collectives/steps.ts'
@@ -20,7 +20,7 @@ interface Flying {
 /** An all-reduce of all its ranks, without links. */
 class Table {
   readonly sums: Float32Array[]
-  readonly exchanges: Exchange[]
+  readonly exchanges: CollectiveExchange[]
   flying: Flying[] = []
 
   constructor(
@@ -36,7 +36,7 @@ class Table {
     this.sums = Array.from({ length: size }, (_, rank) => Float32Array.from({ length }, (_, i) => valueOf(rank, i)))
     this.exchanges = this.sums.map(
       (sum, rank) =>
-        new Exchange({
+        new CollectiveExchange({
           group: 1,
           sequence: 2,
           fingerprint: 3,

@@ -10,11 +10,11 @@ import {
 import { isGridError } from '@starling-grid/protocol'
 import type { Batch, BatchSums, EarlyRanges, Executor } from '../src/graph/executor.ts'
 
-export type OpenExecutor = (spec: ModelSpec, options?: { readonly maxMicroBatch?: number }) => Promise<Executor>
+export type OpenSuiteExecutor = (spec: ModelSpec, options?: { readonly maxMicroBatch?: number }) => Promise<Executor>
 
 export interface ExecutorCase {
   readonly name: string
-  run(open: OpenExecutor): Promise<void>
+  run(open: OpenSuiteExecutor): Promise<void>
 }
 
 export const executorCases: readonly ExecutorCase[] = [
@@ -78,17 +78,17 @@ export function awkwardBatch(samples: number, stream = 0): Batch {
   }
 }
 
-interface Outcome {
+interface BatchOutcome {
   readonly sums: BatchSums
   readonly gradient: Float32Array
 }
 
-async function gradientOf(executor: Executor, batch: Batch, spec: ModelSpec = AWKWARD_MODEL): Promise<Outcome> {
+async function gradientOf(executor: Executor, batch: Batch, spec: ModelSpec = AWKWARD_MODEL): Promise<BatchOutcome> {
   const gradient = new Float32Array(parameterCount(spec)).fill(NaN)
   return { sums: await executor.gradient(batch, gradient), gradient }
 }
 
-async function withAwkward(open: OpenExecutor, task: (executor: Executor) => Promise<void>): Promise<void> {
+async function withAwkward(open: OpenSuiteExecutor, task: (executor: Executor) => Promise<void>): Promise<void> {
   const executor = await open(AWKWARD_MODEL, { maxMicroBatch: CAPACITY })
   try {
     executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
@@ -98,7 +98,7 @@ async function withAwkward(open: OpenExecutor, task: (executor: Executor) => Pro
   }
 }
 
-function sumsOverSamples(open: OpenExecutor): Promise<void> {
+function sumsOverSamples(open: OpenSuiteExecutor): Promise<void> {
   return withAwkward(open, async (executor) => {
     const whole = await gradientOf(executor, awkwardBatch(11))
     const sum = new Float32Array(whole.gradient.length)
@@ -116,7 +116,7 @@ function sumsOverSamples(open: OpenExecutor): Promise<void> {
   })
 }
 
-function forgetsEarlierBatches(open: OpenExecutor): Promise<void> {
+function forgetsEarlierBatches(open: OpenSuiteExecutor): Promise<void> {
   return withAwkward(open, async (executor) => {
     const fresh = await gradientOf(executor, awkwardBatch(1))
     await gradientOf(executor, {
@@ -127,7 +127,7 @@ function forgetsEarlierBatches(open: OpenExecutor): Promise<void> {
   })
 }
 
-function repeatsBits(open: OpenExecutor): Promise<void> {
+function repeatsBits(open: OpenSuiteExecutor): Promise<void> {
   return withAwkward(open, async (executor) => {
     const first = await gradientOf(executor, awkwardBatch(7))
     for (let i = 0; i < 3; i++) {
@@ -139,7 +139,7 @@ function repeatsBits(open: OpenExecutor): Promise<void> {
 }
 
 /** A cut at every layer, last first. The batch is cut too: pieces are final in its last micro-batch only. */
-function handsOutPieces(open: OpenExecutor): Promise<void> {
+function handsOutPieces(open: OpenSuiteExecutor): Promise<void> {
   return withAwkward(open, async (executor) => {
     const whole = await gradientOf(executor, awkwardBatch(7))
     const ranges = layerRanges(AWKWARD_MODEL)
@@ -173,7 +173,7 @@ function layerRanges(spec: ModelSpec): EarlyRanges['ranges'] {
 }
 
 /** Central differences along random directions of a smooth model, so that the step need not be tiny. */
-async function matchesDifferences(open: OpenExecutor): Promise<void> {
+async function matchesDifferences(open: OpenSuiteExecutor): Promise<void> {
   const executor = await open(REGRESSION_MODEL)
   try {
     const parameters = initialParameters(REGRESSION_MODEL, 3)
@@ -207,7 +207,7 @@ async function slopeOf(
   return ((losses[0] ?? 0) - (losses[1] ?? 0)) / (2 * step)
 }
 
-function countsCorrect(open: OpenExecutor): Promise<void> {
+function countsCorrect(open: OpenSuiteExecutor): Promise<void> {
   return withAwkward(open, async (executor) => {
     const batch = awkwardBatch(9)
     const logits = await executor.predict(batch.x, batch.samples)
@@ -224,7 +224,7 @@ function countsCorrect(open: OpenExecutor): Promise<void> {
   })
 }
 
-function keepsTrainingApart(open: OpenExecutor): Promise<void> {
+function keepsTrainingApart(open: OpenSuiteExecutor): Promise<void> {
   return withAwkward(open, async (executor) => {
     const before = await gradientOf(executor, awkwardBatch(6))
     await executor.evaluate(awkwardBatch(5, 8))
@@ -233,7 +233,7 @@ function keepsTrainingApart(open: OpenExecutor): Promise<void> {
   })
 }
 
-function takesTurns(open: OpenExecutor): Promise<void> {
+function takesTurns(open: OpenSuiteExecutor): Promise<void> {
   return withAwkward(open, async (executor) => {
     const batches = [awkwardBatch(9, 1), awkwardBatch(10, 2)]
     const together = await Promise.all(batches.map((batch) => gradientOf(executor, batch)))
@@ -242,7 +242,7 @@ function takesTurns(open: OpenExecutor): Promise<void> {
   })
 }
 
-function replacesParameters(open: OpenExecutor): Promise<void> {
+function replacesParameters(open: OpenSuiteExecutor): Promise<void> {
   return withAwkward(open, async (executor) => {
     const first = await gradientOf(executor, awkwardBatch(2))
     const other = initialParameters(AWKWARD_MODEL, 2)
@@ -258,7 +258,7 @@ function replacesParameters(open: OpenExecutor): Promise<void> {
   })
 }
 
-function takesNothing(open: OpenExecutor): Promise<void> {
+function takesNothing(open: OpenSuiteExecutor): Promise<void> {
   return withAwkward(open, async (executor) => {
     const { sums, gradient } = await gradientOf(executor, awkwardBatch(0))
     expect(sums.lossSum === 0 && sums.targets === 0 && sums.correct === 0, 'sums are zero')
@@ -270,7 +270,7 @@ function takesNothing(open: OpenExecutor): Promise<void> {
   })
 }
 
-function refusesWrongClass(open: OpenExecutor): Promise<void> {
+function refusesWrongClass(open: OpenSuiteExecutor): Promise<void> {
   return withAwkward(open, async (executor) => {
     const refusal = await gradientOf(executor, { ...awkwardBatch(2), y: Int32Array.of(0, CLASSES) }).catch(
       (error: unknown) => error,

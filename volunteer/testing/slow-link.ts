@@ -5,7 +5,7 @@ import type { PeerLink, PeerNetwork } from '../src/link/peer-link.ts'
 /** ms of traffic that leave at once: timers come no oftener under load */
 const BURST_MS = 20
 
-interface Line {
+interface SlowLine {
   readonly bytesPerMs: number
   /** ms, one way */
   readonly latencyMs: number
@@ -13,7 +13,7 @@ interface Line {
 }
 
 export function slowNetwork(network: PeerNetwork, bytesPerMs: number, latencyMs = 0): PeerNetwork {
-  const line: Line = { bytesPerMs, latencyMs, freeAt: 0 }
+  const line: SlowLine = { bytesPerMs, latencyMs, freeAt: 0 }
   return {
     get onLink() {
       return network.onLink
@@ -29,7 +29,7 @@ export function slowNetwork(network: PeerNetwork, bytesPerMs: number, latencyMs 
 }
 
 /** The same link, whose `send` takes as long as the line would. */
-function slowLink(link: PeerLink, line: Line): PeerLink {
+function slowLink(link: PeerLink, line: SlowLine): PeerLink {
   const send = link.send.bind(link)
   let last: Promise<void> = Promise.resolve()
   const take = async (frame: Uint8Array<ArrayBuffer>): Promise<void> => {

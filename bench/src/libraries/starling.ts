@@ -11,7 +11,7 @@ import {
 import type { AdapterDescription } from '@starling-grid/protocol'
 import { buildGraph, createGpuExecutor, createGpuRunner, tuneOn, type Executor } from '@starling-grid/volunteer'
 import type { Graph, GraphPart, GraphRunner, RunRequest, Tensor, Values } from '@starling-grid/volunteer/testing'
-import type { Library, Prepared } from '../library.ts'
+import type { Library, PreparedTask } from '../library.ts'
 import {
   chainInput,
   convInputs,
@@ -81,7 +81,7 @@ export function starlingOn({ device, adapter, readText }: OpenDevice): Library {
 }
 
 /** A linear layer computes x · weightᵀ, so its weight is B transposed. */
-async function matmul(task: MatmulTask, backend: StarlingBackend): Promise<Prepared> {
+async function matmul(task: MatmulTask, backend: StarlingBackend): Promise<PreparedTask> {
   const { size } = task
   const { a, b } = matmulInputs(task)
   const graph = buildGraph(
@@ -97,7 +97,7 @@ function transposed(matrix: Float32Array, size: number): Float32Array {
   return matrix.map((_, i) => matrix[(i % size) * size + Math.floor(i / size)] ?? 0)
 }
 
-async function conv2d(task: ConvTask, backend: StarlingBackend): Promise<Prepared> {
+async function conv2d(task: ConvTask, backend: StarlingBackend): Promise<PreparedTask> {
   const { samples, channels, out, side, kernel } = task
   const { x, weight, dy } = convInputs(task)
   const layer = { type: 'conv2d', name: 'filter', out, kernel, padding: (kernel - 1) / 2, bias: false }
@@ -124,7 +124,7 @@ async function conv2d(task: ConvTask, backend: StarlingBackend): Promise<Prepare
   })
 }
 
-async function chain(task: ChainTask, backend: StarlingBackend): Promise<Prepared> {
+async function chain(task: ChainTask, backend: StarlingBackend): Promise<PreparedTask> {
   const layers = Array.from({ length: task.length }, () => ({ type: 'tanh' }))
   const graph = buildGraph(parseModelSpec({ input: [task.elements], layers }), { keepInputs: true })
   const runner = await backend.createRunner(graph, 1)
@@ -148,7 +148,7 @@ interface GraphTask {
 /**
  * The inputs stay on the device, as those of the peers do. Runs are issued without waiting, and the last one is read.
  */
-function graphTask(runner: GraphRunner, { samples, write, parts, read, gradient }: GraphTask): Prepared {
+function graphTask(runner: GraphRunner, { samples, write, parts, read, gradient }: GraphTask): PreparedTask {
   const run = (request: Partial<RunRequest>) =>
     runner.run({ samples, parts, write: [], clearGradient: gradient !== undefined, ...request })
   return {
@@ -172,7 +172,7 @@ function graphTask(runner: GraphRunner, { samples, write, parts, read, gradient 
  * As a volunteer alone does it: the gradient comes to the CPU, the exact update is applied there, the parameters go
  * back.
  */
-async function trainingStep(task: StepTask, backend: StarlingBackend): Promise<Prepared> {
+async function trainingStep(task: StepTask, backend: StarlingBackend): Promise<PreparedTask> {
   const { spec, parameters, x, y } = stepInputs(task)
   const executor = await backend.createExecutor(spec, task.samples)
   const layout = parameterLayout(spec)

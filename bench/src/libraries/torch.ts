@@ -6,8 +6,8 @@ import { fileURLToPath } from 'node:url'
 import { fromBase64, toBase64 } from '@starling-grid/cli/browser'
 import { parameterLayout } from '@starling-grid/model'
 import { type Ask, conversation } from '../conversation.ts'
-import type { Library, Missing, Prepared } from '../library.ts'
-import { convInputs, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type Task } from '../task.ts'
+import type { Library, Missing, PreparedTask } from '../library.ts'
+import { convInputs, matmulInputs, STEP_RATE, stepInputs, STEPS_COMPARED, type BenchTask } from '../task.ts'
 
 export const PYTHON = process.env['STARLING_PYTHON'] ?? '/usr/bin/python3'
 const SCRIPT = fileURLToPath(new URL('../../peers/torch_peer.py', import.meta.url))
@@ -51,7 +51,7 @@ export async function openTorch(): Promise<Torch | Missing> {
   }
 }
 
-async function prepare(task: Task, ask: Ask): Promise<Prepared> {
+async function prepare(task: BenchTask, ask: Ask): Promise<PreparedTask> {
   const { id } = await ask({ ask: 'prepare', task, tensors: tensorsOf(task) })
   return {
     result: async () => new Float32Array(fromBase64(String((await ask({ ask: 'result', id }))['values'])).buffer),
@@ -65,7 +65,7 @@ interface SentTensor {
   readonly base64: string
 }
 
-function tensorsOf(task: Task): Readonly<Record<string, unknown>> {
+function tensorsOf(task: BenchTask): Readonly<Record<string, unknown>> {
   switch (task.kind) {
     case 'matmul': {
       const { a, b } = matmulInputs(task)

@@ -3,12 +3,12 @@ import { toBase64 } from '@starling-grid/cli/browser'
 import { openDevice } from '@starling-grid/client-web/gpu'
 import { countGpuCalls, gpuCalls } from '../gpu-calls.ts'
 import { starlingOn } from '../libraries/starling.ts'
-import type { Library, Missing, PeerModule, Prepared } from '../library.ts'
+import type { Library, Missing, PeerModule, PreparedTask } from '../library.ts'
 import type { OpenedInPage } from '../places/browser.ts'
-import type { Task } from '../task.ts'
+import type { BenchTask } from '../task.ts'
 
 const libraries = new Map<string, Library>()
-const prepared: Prepared[] = []
+const prepared: PreparedTask[] = []
 
 async function open(peers: readonly string[]): Promise<OpenedInPage> {
   countGpuCalls()
@@ -33,7 +33,7 @@ async function open(peers: readonly string[]): Promise<OpenedInPage> {
   }
 }
 
-async function prepare({ library, task }: { readonly library: string; readonly task: Task }): Promise<number> {
+async function prepare({ library, task }: { readonly library: string; readonly task: BenchTask }): Promise<number> {
   const found = libraries.get(library)
   if (!found) throw new Error(`internal: the page has no library ${library}`)
   return prepared.push(await found.prepare(task)) - 1
@@ -51,7 +51,7 @@ function close(id: number): Promise<void> {
   return at(id).close()
 }
 
-function at(id: number): Prepared {
+function at(id: number): PreparedTask {
   const found = prepared[id]
   if (!found) throw new Error('internal: nothing was prepared under this number')
   return found

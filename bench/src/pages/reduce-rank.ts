@@ -5,7 +5,7 @@ import { networkMesh, openCommunicator, type SignallingAccess } from '@starling-
 import { openPeerNetwork } from '../../../client-web/src/rtc-link.ts'
 import { type Rank, type RankCommand, rawMembers, startRank } from '../rank.ts'
 
-interface Seat {
+interface RankSeat {
   /** of the group, under this tab's name */
   readonly access: SignallingAccess
   readonly members: readonly MemberId[]
@@ -13,7 +13,7 @@ interface Seat {
 
 let rank: Rank | undefined
 
-async function join({ access, members }: Seat): Promise<void> {
+async function join({ access, members }: RankSeat): Promise<void> {
   const self = members.indexOf(access.self)
   const others = rawMembers(members)
   const group = openCommunicator(networkMesh(await openPeerNetwork(access), members, self))

@@ -1,9 +1,9 @@
 // Libraries in one page of headless Chromium: one adapter, one set of flags for all. Here they are only spoken to.
 import { fromBase64, type OpenPage, openPage } from '@starling-grid/cli/browser'
 import type { GpuCalls } from '../gpu-calls.ts'
-import type { Library, Missing, Prepared } from '../library.ts'
+import type { Library, Missing, PreparedTask } from '../library.ts'
 import type { Peers } from '../peers.ts'
-import type { Place } from './place.ts'
+import type { BenchPlace } from './place.ts'
 
 /** What the page answers to `open`. */
 export interface OpenedInPage {
@@ -12,7 +12,7 @@ export interface OpenedInPage {
   readonly missing: readonly Missing[]
 }
 
-export async function openBrowser(peers: Peers): Promise<Place> {
+export async function openBrowser(peers: Peers): Promise<BenchPlace> {
   const page = await openPage({
     modules: { ...peers.modules, page: new URL('../pages/bench.ts', import.meta.url) },
     files: peers.files,
@@ -36,7 +36,7 @@ export async function openBrowser(peers: Peers): Promise<Place> {
 function remote(page: OpenPage, library: Omit<Library, 'prepare'>): Library {
   return {
     ...library,
-    async prepare(task): Promise<Prepared> {
+    async prepare(task): Promise<PreparedTask> {
       const id = await page.call('prepare', { library: library.name, task })
       return {
         result: async () => new Float32Array(fromBase64(String(await page.call('result', id))).buffer),

@@ -10,9 +10,9 @@ import { starlingOn } from '../libraries/starling.ts'
 import { openTorch } from '../libraries/torch.ts'
 import type { Library, Missing, PeerModule } from '../library.ts'
 import type { Peers } from '../peers.ts'
-import type { Place } from './place.ts'
+import type { BenchPlace } from './place.ts'
 
-export async function openNode(adapter: string | undefined, peers: Peers): Promise<Place> {
+export async function openNode(adapter: string | undefined, peers: Peers): Promise<BenchPlace> {
   const gpu = await openGpu({ adapter })
   countGpuCalls()
   const torch = await openTorch()

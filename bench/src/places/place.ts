@@ -2,7 +2,7 @@
 import type { GpuCalls } from '../gpu-calls.ts'
 import type { Library, Missing } from '../library.ts'
 
-export interface Place {
+export interface BenchPlace {
   readonly name: 'node' | 'browser'
   /** the adapter that all libraries with `webgpu` share */
   readonly adapter: string

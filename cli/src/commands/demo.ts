@@ -19,7 +19,7 @@ import {
 } from '../local-run.ts'
 import { duration, ProgressLine } from '../terminal/progress-line.ts'
 
-interface Options {
+interface DemoOptions {
   readonly once?: boolean
   readonly volunteers: number
   readonly epochs: number
@@ -58,7 +58,7 @@ export async function demo(argv: string[]): Promise<number> {
     ])
     if (finished === undefined) return 0
     const model = await keepModel(grid, job, join(options.out, 'lenet5.safetensors'))
-    const result: Result = {
+    const result: DemoResult = {
       ...summarise(grid.watch, finished, model),
       ...(options.audit === true ? await audited(grid, job, line) : {}),
     }
@@ -71,7 +71,7 @@ export async function demo(argv: string[]): Promise<number> {
   }
 }
 
-type Result = ReturnType<typeof summarise> & Partial<StepsAudited>
+type DemoResult = ReturnType<typeof summarise> & Partial<StepsAudited>
 
 async function audited(grid: Grid, job: string, line: ProgressLine): Promise<StepsAudited> {
   const found = await auditSteps(grid, job, {
@@ -82,7 +82,7 @@ async function audited(grid: Grid, job: string, line: ProgressLine): Promise<Ste
   return found
 }
 
-function parse(argv: string[]): Options {
+function parse(argv: string[]): DemoOptions {
   const program = new Command('starling demo')
     .description('Trains LeNet-5 on real handwritten digits with a coordinator and volunteers on this machine.')
     .option('--once', 'end when the model is trained')
@@ -110,7 +110,7 @@ function parse(argv: string[]): Options {
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const options = program.opts<Options>()
+  const options = program.opts<DemoOptions>()
   return options.data === undefined ? options : { ...options, data: resolve(options.data) }
 }
 
@@ -157,7 +157,7 @@ function summarise({ steps, validations, members }: Watch, run: RunView, model: 
   }
 }
 
-function report(line: ProgressLine, result: Result): void {
+function report(line: ProgressLine, result: DemoResult): void {
   const accuracy =
     result.validationAccuracy === null ? 'not measured' : `${(100 * result.validationAccuracy).toFixed(2)} %`
   line.say(

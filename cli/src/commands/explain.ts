@@ -23,7 +23,7 @@ const MODELS: Readonly<Record<string, () => ModelSpec>> = {
 const DEFAULT_BATCH = 64
 const MEBIBYTE = 2 ** 20
 
-interface Options {
+interface ExplainOptions {
   readonly batch: number
   readonly adapter?: string
   readonly tune?: number
@@ -49,7 +49,7 @@ export async function explain(argv: string[]): Promise<number> {
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const { batch, adapter, tune, precision, recompute, json } = program.opts<Options>()
+  const { batch, adapter, tune, precision, recompute, json } = program.opts<ExplainOptions>()
   const spec = await modelNamed(program.args[0] ?? '')
   const gpu = await openGpu({ adapter })
   try {

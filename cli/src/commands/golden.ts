@@ -21,13 +21,13 @@ import { colorsFor } from '../terminal/colors.ts'
 
 const EXTENSION = '.safetensors'
 
-interface Options extends GoldenPlaceOptions {
+interface GoldenOptions extends GoldenPlaceOptions {
   readonly in: 'node' | 'browser'
   readonly json?: true
 }
 
 /** A file of the folder with its outcome; one that cannot be read has failed. */
-interface Row {
+interface GoldenRow {
   readonly name: string
   readonly result: GoldenResult | { readonly verdict: 'failed'; readonly reason: string }
 }
@@ -48,7 +48,7 @@ export async function golden(argv: readonly string[]): Promise<number> {
     .exitOverride()
     .parse(argv, { from: 'user' })
   const folder = program.args[0] ?? ''
-  const options = program.opts<Options>()
+  const options = program.opts<GoldenOptions>()
   if (options.in === 'browser' && options.precision === 'f16')
     throw new GridError('usage', 'expected f32 for cases in a browser, got f16; use --in node')
   const files = await goldenFiles(folder)
@@ -56,7 +56,7 @@ export async function golden(argv: readonly string[]): Promise<number> {
   const print = options.json ? console.error : console.log
   try {
     print(`${files.length} cases on ${adapterLabel(place.adapter)} in ${options.in}`)
-    const rows: Row[] = []
+    const rows: GoldenRow[] = []
     for (const file of files) rows.push(await runFile(folder, file, place, print))
     return conclude(rows, place, options.json ?? false)
   } finally {
@@ -125,7 +125,12 @@ function placeOf(backend: GoldenBackend, close: () => void): GoldenPlace {
   }
 }
 
-async function runFile(folder: string, file: string, place: GoldenPlace, print: (line: string) => void): Promise<Row> {
+async function runFile(
+  folder: string,
+  file: string,
+  place: GoldenPlace,
+  print: (line: string) => void,
+): Promise<GoldenRow> {
   const name = relative(folder, file).slice(0, -EXTENSION.length)
   const row = { name, result: await runSafely(file, place) }
   print(asText(row, place.adapter.name))
@@ -133,7 +138,7 @@ async function runFile(folder: string, file: string, place: GoldenPlace, print: 
 }
 
 /** A damaged file must not hide the result of the files after it; a lost device ends the command. */
-async function runSafely(file: string, place: GoldenPlace): Promise<Row['result']> {
+async function runSafely(file: string, place: GoldenPlace): Promise<GoldenRow['result']> {
   try {
     return await place.run(await readFile(file))
   } catch (error) {
@@ -142,7 +147,7 @@ async function runSafely(file: string, place: GoldenPlace): Promise<Row['result'
   }
 }
 
-function asText({ name, result }: Row, adapter: string): string {
+function asText({ name, result }: GoldenRow, adapter: string): string {
   const colors = colorsFor(process.stdout)
   const paint = { passed: colors.green, failed: colors.red, unsupported: colors.yellow }[result.verdict]
   const detail = 'comparisons' in result ? result.comparisons.map(comparisonText).join('  ') : result.reason
@@ -153,8 +158,8 @@ function comparisonText({ what, error, tolerance }: Comparison): string {
   return `${what} ${error.toExponential(1)}${error <= tolerance ? '' : ` > ${tolerance.toExponential(0)}`}`
 }
 
-function conclude(rows: readonly Row[], { adapter }: GoldenPlace, json: boolean): number {
-  const named = (verdict: Row['result']['verdict']) =>
+function conclude(rows: readonly GoldenRow[], { adapter }: GoldenPlace, json: boolean): number {
+  const named = (verdict: GoldenRow['result']['verdict']) =>
     rows.filter(({ result }) => result.verdict === verdict).map(({ name }) => name)
   const [passed, failed, unsupported] = [named('passed'), named('failed'), named('unsupported')]
   if (json)

@@ -11,7 +11,7 @@ import { Grid } from '../grid/grid.ts'
 import { ProgressLine } from '../terminal/progress-line.ts'
 import { ensureText, textJob } from '../text-job.ts'
 
-interface Options {
+interface ParityOptions {
   readonly volunteers: number[]
   readonly steps: number
   readonly model: 'lenet5' | 'gpt'
@@ -20,7 +20,7 @@ interface Options {
   readonly json?: boolean
 }
 
-interface Outcome {
+interface ParityRun {
   readonly losses: readonly number[]
   readonly parameters: ReadonlyMap<string, Float32Array>
   readonly identical: boolean
@@ -46,9 +46,9 @@ export async function parity(argv: string[]): Promise<number> {
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
-    .opts<Options>()
+    .opts<ParityOptions>()
   const line = new ProgressLine()
-  const outcomes: Outcome[] = []
+  const outcomes: ParityRun[] = []
   for (const count of options.volunteers) outcomes.push(await train(count, options, line))
   const result = compare(outcomes)
   line.say(
@@ -60,7 +60,11 @@ export async function parity(argv: string[]): Promise<number> {
   return result.maxLossDifference <= MAX_LOSS_DIFFERENCE && result.replicasIdentical ? 0 : 1
 }
 
-async function train(count: number, { steps, executor, seed, model }: Options, line: ProgressLine): Promise<Outcome> {
+async function train(
+  count: number,
+  { steps, executor, seed, model }: ParityOptions,
+  line: ProgressLine,
+): Promise<ParityRun> {
   const grid = await Grid.start()
   const folder = await mkdtemp(join(tmpdir(), 'starling-parity-'))
   try {
@@ -101,7 +105,7 @@ async function train(count: number, { steps, executor, seed, model }: Options, l
   }
 }
 
-function compare(outcomes: readonly Outcome[]): {
+function compare(outcomes: readonly ParityRun[]): {
   readonly maxLossDifference: number
   readonly maxParameterDifference: number
   readonly replicasIdentical: boolean

@@ -54,15 +54,15 @@ export async function start(argv: readonly string[]): Promise<number> {
   return Promise.race([drained, deposed])
 }
 
-type HttpsDoor = Certificate & { readonly host: string; readonly port: number }
+type CertifiedDoor = Certificate & { readonly host: string; readonly port: number }
 
 /** All addresses of this machine, unless the operator chose one. */
-async function httpsDoor(options: StartOptions, port: number): Promise<HttpsDoor> {
+async function httpsDoor(options: StartOptions, port: number): Promise<CertifiedDoor> {
   const host = options.host === DEFAULT_HOST ? ALL_ADDRESSES : options.host
   return { ...(await certificateOf(options.dataDir, options)), host, port }
 }
 
-function whereItListens({ url, port, httpsPort }: Coordinator, { file }: OwnerToken, door: HttpsDoor | undefined) {
+function whereItListens({ url, port, httpsPort }: Coordinator, { file }: OwnerToken, door: CertifiedDoor | undefined) {
   const https = door === undefined ? {} : { httpsPort, fingerprint: door.fingerprint }
   return { url, port, tokenFile: file, ...https }
 }

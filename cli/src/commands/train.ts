@@ -21,7 +21,7 @@ import { RunLog } from '../run-log.ts'
 import { duration, ProgressLine } from '../terminal/progress-line.ts'
 import { type TrainFolder, trainFolder, trainRoot } from '../train-folder.ts'
 
-interface Options {
+interface TrainCommandOptions {
   readonly volunteers: number
   readonly executor: 'webgpu' | 'reference'
   readonly adapter?: string
@@ -104,7 +104,7 @@ function summarise({ steps, validations }: Watch, run: RunView): object {
   }
 }
 
-function parse(argv: string[]): { readonly file: string; readonly options: Options } {
+function parse(argv: string[]): { readonly file: string; readonly options: TrainCommandOptions } {
   const program = new Command('starling train')
     .description(
       'Trains the job of a file with a coordinator and volunteers on this machine. Called again, ' +
@@ -128,11 +128,11 @@ function parse(argv: string[]): { readonly file: string; readonly options: Optio
     .option('--log <file>', 'JSON lines of every step and validation')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  return { file: program.args[0] ?? '', options: program.opts<Options>() }
+  return { file: program.args[0] ?? '', options: program.opts<TrainCommandOptions>() }
 }
 
 /** Paths in a job file are relative to it. */
-async function readJob(file: string, { data, steps }: Options): Promise<JobSpec> {
+async function readJob(file: string, { data, steps }: TrainCommandOptions): Promise<JobSpec> {
   const text = await readFile(file, 'utf8').catch((cause: unknown) => {
     throw new GridError(
       'job-invalid',

@@ -12,7 +12,7 @@ import { TerminalStatus } from '../terminal/terminal-status.ts'
 /** exit code of a process that was told twice to stop */
 const INTERRUPTED = 130
 
-interface Options {
+interface VolunteerCommandOptions {
   readonly name: string
   readonly adapter?: string
   readonly executor: 'webgpu' | 'reference'
@@ -82,7 +82,7 @@ export async function volunteer(argv: string[]): Promise<number> {
     relaysOnly = false,
     fingerprint,
     ...most
-  } = program.opts<Options>()
+  } = program.opts<VolunteerCommandOptions>()
   if (name.length === 0 || name.length > MAX_NAME_LENGTH)
     throw new GridError(
       'usage',

@@ -14,7 +14,7 @@ import {
 import { type Child, earlyEnd, startChild, stopChild } from './processes.ts'
 import { Watch } from './watch.ts'
 
-export interface GridOptions {
+export interface LocalGridOptions {
   /** kept after the grid stopped when given; a temporary folder otherwise */
   readonly dataDir?: string
   /** 0: any free port */
@@ -44,7 +44,7 @@ export interface GridProxy {
   stop(): Promise<void>
 }
 
-export interface VolunteerOptions {
+export interface VolunteerProcessOptions {
   readonly name?: string
   readonly executor?: 'webgpu' | 'reference'
   readonly adapter?: string
@@ -58,7 +58,7 @@ export interface VolunteerOptions {
 const START_MS = 60_000
 
 export class Grid {
-  readonly #options: GridOptions
+  readonly #options: LocalGridOptions
   readonly dataDir: string
   readonly token: string
   readonly volunteers: Child[] = []
@@ -70,7 +70,7 @@ export class Grid {
   readonly https: HttpsDoor | undefined
   watch: Watch
 
-  static async start(options: GridOptions = {}): Promise<Grid> {
+  static async start(options: LocalGridOptions = {}): Promise<Grid> {
     const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'starling-')))
     const token = crypto.randomUUID().replaceAll('-', '')
     const { child, url, https } = await startCoordinator({ ...options, dataDir, token, port: options.port ?? 0 })
@@ -142,7 +142,7 @@ export class Grid {
     once = false,
     entry,
     env,
-  }: VolunteerOptions = {}): Child {
+  }: VolunteerProcessOptions = {}): Child {
     const args = [
       '--name',
       name,
@@ -239,7 +239,7 @@ export interface HttpsDoor {
 }
 
 interface GridParts {
-  readonly options: GridOptions
+  readonly options: LocalGridOptions
   readonly dataDir: string
   readonly token: string
   readonly child: Child
@@ -256,7 +256,7 @@ interface Listening {
 }
 
 async function startCoordinator(
-  options: GridOptions & {
+  options: LocalGridOptions & {
     readonly dataDir: string
     readonly token: string
     readonly port: number

@@ -26,7 +26,7 @@ process.on('exit', () => {
   for (const child of running) child.process.kill('SIGKILL')
 })
 
-export interface StartOptions {
+export interface ChildOptions {
   readonly name: string
   readonly args: readonly string[]
   readonly env?: NodeJS.ProcessEnv
@@ -35,7 +35,7 @@ export interface StartOptions {
   readonly onLine?: (line: string, stream: 'stdout' | 'stderr') => void
 }
 
-export function startChild({ name, args, env = {}, entry = ENTRY, onLine }: StartOptions): Child {
+export function startChild({ name, args, env = {}, entry = ENTRY, onLine }: ChildOptions): Child {
   const node = entry.endsWith('.ts') ? [TYPESCRIPT, entry] : [entry]
   // The channel says nothing; its end tells the child that we are gone (bin/command-line.mjs).
   // Its own process group: Ctrl-C on the terminal reaches us, and we decide in what order the others stop

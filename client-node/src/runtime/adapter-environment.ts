@@ -36,7 +36,7 @@ export interface AdapterWish {
   readonly adapter?: string | undefined
 }
 
-type Prepared = Omit<AdapterEnvironment, 'description'>
+type PreparedEnvironment = Omit<AdapterEnvironment, 'description'>
 
 interface Probed {
   readonly name: string
@@ -114,7 +114,7 @@ function isProbed(value: unknown): value is Probed {
   return typeof value === 'object' && value !== null && 'name' in value && 'software' in value
 }
 
-async function withBundledLoader(env: Env): Promise<Prepared> {
+async function withBundledLoader(env: Env): Promise<PreparedEnvironment> {
   if (!bundleRunsHere) return { env }
   const { libraryPath } = await softwareAdapter()
   // Behind the user's own folders; LD_LIBRARY_PATH as a whole comes before the system's.
@@ -122,6 +122,6 @@ async function withBundledLoader(env: Env): Promise<Prepared> {
   return { env: { ...env, LD_LIBRARY_PATH: folders.join(':') }, loader: join(libraryPath, 'libvulkan.so.1') }
 }
 
-function described(prepared: Prepared, description: string): AdapterEnvironment {
+function described(prepared: PreparedEnvironment, description: string): AdapterEnvironment {
   return { ...prepared, env: { ...prepared.env, [ADAPTER_CHOICE]: description }, description }
 }

@@ -3,21 +3,19 @@ import { readdirSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
 
-type Env = NodeJS.ProcessEnv
-
 /** The variable by which the user chose drivers themselves, if any; the Vulkan loader then looks at nothing else. */
-export function driversNamedByUser(env: Env): string | undefined {
+export function driversNamedByUser(env: NodeJS.ProcessEnv): string | undefined {
   return ['VK_DRIVER_FILES', 'VK_ICD_FILENAMES'].find((name) => env[name])
 }
 
 /**
  * Manifests of installed drivers, in the folders where the Vulkan loader looks (its LoaderInterfaceArchitecture page).
  */
-export function installedDrivers(env: Env = process.env): string[] {
+export function installedDrivers(env: NodeJS.ProcessEnv = process.env): string[] {
   return driverFolders(env).flatMap((folder) => manifestsIn(folder).map((file) => join(folder, file)))
 }
 
-function driverFolders(env: Env): string[] {
+function driverFolders(env: NodeJS.ProcessEnv): string[] {
   const roots = [
     env['XDG_CONFIG_HOME'] || join(homedir(), '.config'),
     ...split(env['XDG_CONFIG_DIRS'] || '/etc/xdg'),

@@ -29,7 +29,7 @@ export type SessionState =
 
 type OpenPeers = Extract<FromWorker, { type: 'open-peers' }>
 
-interface Running {
+interface RunningWorker {
   readonly worker: Worker
   readonly control: MessagePort
   /** ends the watch over whether the page is seen */
@@ -45,7 +45,7 @@ export function prefetchWorker(): void {
 export class Session {
   readonly #state = signal<SessionState>({ type: 'idle' })
   readonly #self = signal<MemberId | null>(null)
-  #running: Running | undefined
+  #running: RunningWorker | undefined
   /** what earlier starts on this page added to a job: the total goes on from there */
   #earlier: Pick<VolunteerStatus, 'job' | 'samplesCommitted'> | null = null
 
@@ -159,7 +159,7 @@ function startWorker(
   { name, limits }: { readonly name: string; readonly limits: VisitorLimits },
   heard: (message: FromWorker) => void,
   broke: (message: string) => void,
-): Running {
+): RunningWorker {
   const worker = new Worker(workerUrl, { type: 'module' })
   const { port1, port2 } = new MessageChannel()
   port1.onmessage = (event: MessageEvent<FromWorker>) => heard(event.data)
@@ -167,14 +167,14 @@ function startWorker(
   const begin: ToWorker = { type: 'begin', name, coordinatorUrl: location.origin, limits, control: port2 }
   worker.postMessage(begin, [port2])
   const visibility = new AbortController()
-  const running: Running = { worker, control: port1, visibility, network: undefined }
+  const running: RunningWorker = { worker, control: port1, visibility, network: undefined }
   const look = (): void => tell(running, { type: 'hidden', hidden: document.visibilityState === 'hidden' })
   document.addEventListener('visibilitychange', look, { signal: visibility.signal })
   look()
   return running
 }
 
-function tell(running: Running, message: ToWorker): void {
+function tell(running: RunningWorker, message: ToWorker): void {
   running.control.postMessage(message)
 }
 

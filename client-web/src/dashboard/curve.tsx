@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { count, duration, plural } from '../format.ts'
-import type { RunHistory } from '../live/run-history.ts'
+import type { PageHistory } from '../live/run-history.ts'
 import { CurveTable } from './curve-table.tsx'
 import { Plot } from './plot.ts'
 import { type Series, type SeriesInput, seriesOf } from './series.ts'
@@ -11,7 +11,7 @@ import { type ChartName, type ChartScale, type ViewState, withScale, type XAxis 
 export interface CurveProps {
   readonly chart: ChartName
   readonly title: string
-  readonly history: RunHistory
+  readonly history: PageHistory
   readonly value: SeriesInput['value']
   /** draw the validation points too */
   readonly validated: boolean

@@ -2,7 +2,7 @@
 import type { Phase, RunView, ValidationPoint } from '@starling-grid/protocol'
 import type { ComponentChildren } from 'preact'
 import { count, duration, loss, percent, plural, rate } from '../format.ts'
-import type { RunHistory } from '../live/run-history.ts'
+import type { PageHistory } from '../live/run-history.ts'
 
 const PHASE_WORDS: Readonly<Record<Phase, string>> = {
   waiting: 'Waiting for volunteers',
@@ -34,7 +34,7 @@ export function Headline(props: { readonly run: RunView }) {
   )
 }
 
-export function Figures(props: { readonly history: RunHistory; readonly run: RunView }) {
+export function Figures(props: { readonly history: PageHistory; readonly run: RunView }) {
   const { run, history } = props
   const validation = history.validations.at(-1)
   const last = history.steps.at(-1)

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks'
 import { RingPicture } from '../flock/ring-picture.tsx'
 import { bytes, loss, percent, plural } from '../format.ts'
 import type { LiveRun } from '../live/live-run.ts'
-import type { RunHistory } from '../live/run-history.ts'
+import type { PageHistory } from '../live/run-history.ts'
 import { Masthead } from '../masthead.tsx'
 import { ChartControls, type ChartControlsProps } from './chart-controls.tsx'
 import { Curve } from './curve.tsx'
@@ -20,7 +20,7 @@ const lossOf = (point: StepPoint): number => point.loss
 const accuracyOf = (point: StepPoint): number => point.accuracy
 
 export function DashboardPage(props: { readonly live: LiveRun }) {
-  const [frozen, setFrozen] = useState<RunHistory | null>(null)
+  const [frozen, setFrozen] = useState<PageHistory | null>(null)
   const newest = props.live.history.value
   const history = frozen ?? newest
   return (
@@ -45,7 +45,7 @@ export function DashboardPage(props: { readonly live: LiveRun }) {
 }
 
 interface RunProps {
-  readonly history: RunHistory
+  readonly history: PageHistory
   readonly run: RunView
   readonly token: string | undefined
   readonly frozen: boolean

@@ -10,7 +10,7 @@ export interface Bird {
   readonly b: number
   readonly c: number
 }
-export interface Place {
+export interface CanvasPoint {
   readonly x: number
   readonly y: number
 }
@@ -44,7 +44,7 @@ function birdOf(node: number, k: number): Bird {
 }
 
 /** Where `bird` is at `time` (seconds). */
-export function rankOf(bird: Bird, nodes: readonly RingNode[], pattern: FlightPattern, time: number): Place {
+export function rankOf(bird: Bird, nodes: readonly RingNode[], pattern: FlightPattern, time: number): CanvasPoint {
   const node = nodes[bird.node]
   if (node === undefined) return wandering(bird, time)
   if (pattern === 'star') return alongSpoke(bird, node, time)
@@ -53,7 +53,7 @@ export function rankOf(bird: Bird, nodes: readonly RingNode[], pattern: FlightPa
 }
 
 /** A ribbon that twists around the circle, as a flock folds over itself. */
-function alongRing(bird: Bird, node: RingNode, members: number, time: number): Place {
+function alongRing(bird: Bird, node: RingNode, members: number, time: number): CanvasPoint {
   // Denser in the middle of its member's part of the flock than at its ends.
   const inPart = (members === 1 ? ALONE_SPREAD : SPREAD) * (bird.a + bird.b + bird.c - 1.5)
   const along = node.angle + inPart + RING_SPEED * time
@@ -63,7 +63,7 @@ function alongRing(bird: Bird, node: RingNode, members: number, time: number): P
   return at(RING_RADIUS + across, along + 0.06 * Math.sin(TURN * bird.c + 1.1 * time))
 }
 
-function alongSpoke(bird: Bird, node: RingNode, time: number): Place {
+function alongSpoke(bird: Bird, node: RingNode, time: number): CanvasPoint {
   const trip = (bird.a + STAR_SPEED * time * (0.85 + 0.3 * bird.c)) % 1
   const outward = 0.5 + 0.5 * Math.cos(TURN * trip)
   // Out on one side of the spoke, back on the other.
@@ -77,14 +77,14 @@ function alongSpoke(bird: Bird, node: RingNode, time: number): Place {
 }
 
 /** Around its own node, waiting. */
-function circling(bird: Bird, node: RingNode, speed: number, time: number): Place {
+function circling(bird: Bird, node: RingNode, speed: number, time: number): CanvasPoint {
   const angle = TURN * bird.a + speed * time * (0.5 + bird.c)
   const reach = 8 + 15 * bird.b * bird.b + 1.5 * Math.sin(time + TURN * bird.c)
   return { x: node.x + reach * Math.cos(angle), y: node.y + 0.8 * reach * Math.sin(angle) }
 }
 
 /** Without members: a small flock that drifts over the empty ring. */
-function wandering(bird: Bird, time: number): Place {
+function wandering(bird: Bird, time: number): CanvasPoint {
   const slow = 0.22 * time
   const angle = TURN * bird.a + slow + 0.6 * Math.sin(slow + 3 * bird.b)
   const reach = 40 * Math.sqrt(bird.b) * (0.75 + 0.25 * Math.sin(2 * angle + 1.7 * slow))
@@ -94,6 +94,6 @@ function wandering(bird: Bird, time: number): Place {
   }
 }
 
-function at(radius: number, angle: number): Place {
+function at(radius: number, angle: number): CanvasPoint {
   return { x: radius * Math.cos(angle), y: radius * Math.sin(angle) }
 }

@@ -1,7 +1,7 @@
 // Draws the flock behind the ring. Decoration only: everything it shows is also text. Still when motion is unwelcome.
 import type { MemberId } from '@starling-grid/protocol'
 import { useEffect, useRef } from 'preact/hooks'
-import { type Bird, flockOf, type Place, rankOf } from './flight.ts'
+import { type Bird, flockOf, type CanvasPoint, rankOf } from './flight.ts'
 import { type FlightPattern, HALF_HEIGHT, HALF_WIDTH, type RingNode } from './ring-layout.ts'
 
 /** Slow enough to leave the processor to training, which may run on it. */
@@ -81,7 +81,7 @@ class Flock {
   }
 }
 
-function glide(here: { x: number; y: number; heading: number }, target: Place): void {
+function glide(here: { x: number; y: number; heading: number }, target: CanvasPoint): void {
   const dx = target.x - here.x
   const dy = target.y - here.y
   here.x += EASE * dx

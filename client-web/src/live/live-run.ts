@@ -1,11 +1,11 @@
 // The run as signals: history and state of the stream. Both pages read it; neither handles sockets.
 import { type ReadonlySignal, signal } from '@preact/signals'
 import { forgetOwnerToken } from './owner-token.ts'
-import { applyWatch, EMPTY_HISTORY, type RunHistory } from './run-history.ts'
+import { applyWatch, EMPTY_HISTORY, type PageHistory } from './run-history.ts'
 import { type WatchLink, WatchSocket } from './watch-socket.ts'
 
 export interface LiveRun {
-  readonly history: ReadonlySignal<RunHistory>
+  readonly history: ReadonlySignal<PageHistory>
   readonly link: ReadonlySignal<WatchLink>
   /** the owner's token; undefined for other readers, and after a refusal */
   readonly token: ReadonlySignal<string | undefined>
@@ -15,7 +15,7 @@ export interface LiveRun {
 
 export function createLiveRun(ownerToken?: string): LiveRun {
   const token = signal(ownerToken)
-  const history = signal<RunHistory>(EMPTY_HISTORY)
+  const history = signal<PageHistory>(EMPTY_HISTORY)
   const link = signal<WatchLink>({ type: 'connecting' })
   const socket = new WatchSocket({
     token: ownerToken,

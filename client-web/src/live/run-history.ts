@@ -4,7 +4,7 @@ import type { RunEvent, RunView, StepPoint, ValidationPoint, WatchMessage } from
 /** Events kept for the list; older ones are in the coordinator's journal. */
 const MAX_EVENTS = 500
 
-export interface RunHistory {
+export interface PageHistory {
   /** null: no message yet, or no job */
   readonly run: RunView | null
   /** why there is no run, once the coordinator said so */
@@ -16,9 +16,9 @@ export interface RunHistory {
   readonly events: readonly RunEvent[]
 }
 
-export const EMPTY_HISTORY: RunHistory = { run: null, noRun: null, steps: [], validations: [], events: [] }
+export const EMPTY_HISTORY: PageHistory = { run: null, noRun: null, steps: [], validations: [], events: [] }
 
-export function applyWatch(history: RunHistory, message: WatchMessage): RunHistory {
+export function applyWatch(history: PageHistory, message: WatchMessage): PageHistory {
   switch (message.type) {
     case 'none':
       return { ...EMPTY_HISTORY, noRun: message.reason }
@@ -31,7 +31,7 @@ export function applyWatch(history: RunHistory, message: WatchMessage): RunHisto
   }
 }
 
-function grown(history: RunHistory, news: Extract<WatchMessage, { type: 'snapshot' | 'update' }>): RunHistory {
+function grown(history: PageHistory, news: Extract<WatchMessage, { type: 'snapshot' | 'update' }>): PageHistory {
   return {
     run: news.run,
     noRun: null,
@@ -48,7 +48,7 @@ function readable<T extends { readonly loss: number; readonly accuracy: number }
 }
 
 /** A rewind took these versions back: they are off the chain, and so off the curve. */
-function rewound(history: RunHistory, v: number): RunHistory {
+function rewound(history: PageHistory, v: number): PageHistory {
   return {
     ...history,
     steps: history.steps.filter((point) => point.v <= v),

@@ -31,13 +31,13 @@ const UNANNOUNCED_BYTES = 512 * 1024
 const RETRY_SECONDS = 2
 
 /** How far a caller was when the present window began. */
-interface Progress {
+interface CallerProgress {
   at: number
   bytes: number
 }
 
 /** Callers whose bytes have to move, by their connections. */
-type Moving = Map<Socket, Progress>
+type Moving = Map<Socket, CallerProgress>
 
 export interface ConnectionGuard {
   readonly clock: CoordinatorClock

@@ -25,7 +25,7 @@ import { bytesOf, requireLength } from './bodies.ts'
 import { notFound, statusOf } from './errors.ts'
 import { Seats } from './seats.ts'
 
-interface Route {
+interface PushRoute {
   Params: { id: string }
 }
 
@@ -40,7 +40,7 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
   const seats = new Seats(MAX_VOLUNTEERS, 1)
   registerOffRingSums(app, access)
 
-  app.post<Route>(
+  app.post<PushRoute>(
     ROUTES.pushes,
     {
       bodyLimit: MAX_PARAMETERS * Float32Array.BYTES_PER_ELEMENT,

@@ -20,12 +20,12 @@ import { HttpRefusal } from './errors.ts'
 
 const WORD_BYTES = 4
 
-interface Route {
+interface RowsRoute {
   Params: { id: string; versionId: string }
 }
 
 export function registerRows(app: FastifyInstance, access: Access): void {
-  app.post<Route>(
+  app.post<RowsRoute>(
     ROUTES.rows,
     {
       bodyLimit: MAX_PARAMETERS * WORD_BYTES,

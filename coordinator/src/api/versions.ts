@@ -31,7 +31,7 @@ const CREATED = 201
 /** Checkpoints on their way to the owner at once. */
 const MAX_CHECKPOINTS = 8
 
-interface Wanted {
+interface VersionRoute {
   Params: { id: string; versionId: string }
   Querystring: { part?: string }
 }
@@ -82,7 +82,7 @@ function registerCheckpoints(app: FastifyInstance, access: Access): void {
 function registerDownload(app: FastifyInstance, access: Access): void {
   const states = new Seats(MAX_DOWNLOADS, 1)
   const parts = new Seats(MAX_VOLUNTEERS, 1)
-  app.route<Wanted>({
+  app.route<VersionRoute>({
     method: ['GET', 'HEAD'],
     url: ROUTES.version,
     onRequest: async (request) => void access.requireMember(request, request.params.id),
@@ -153,7 +153,7 @@ function registerUpload(app: FastifyInstance, access: Access): void {
 /** Σ gradients of committed steps, which this member was asked for. */
 function registerSums(app: FastifyInstance, access: Access): void {
   const seats = new Seats(MAX_VOLUNTEERS, 1)
-  app.put<Wanted>(
+  app.put<VersionRoute>(
     ROUTES.sums,
     {
       bodyLimit: MOST_SUM_BYTES,

@@ -72,7 +72,7 @@ interface Watcher {
   view: string
 }
 
-export interface Watching {
+export interface WatchService {
   stop(): void
 }
 
@@ -82,7 +82,7 @@ export interface WatchRoutes {
   readonly access: Access
 }
 
-export function registerWatch(app: FastifyInstance, { clock, runs, access }: WatchRoutes): Watching {
+export function registerWatch(app: FastifyInstance, { clock, runs, access }: WatchRoutes): WatchService {
   const watchers = new Set<Watcher>()
   const stopTelling = clock.every(UPDATE_MS, () => {
     for (const watcher of watchers) check(watcher, clock.awake())
@@ -126,7 +126,7 @@ function nothingToShow({ owner }: Watcher, runs: Runs): string {
   return ['no job was submitted yet', ...(owner ? runs.damaged() : []).map(({ message }) => message)].at(-1) ?? ''
 }
 
-function newWatcher({ socket, address, unproven, at }: Newcomer): Watcher {
+function newWatcher({ socket, address, unproven, at }: NewWatcher): Watcher {
   const heard = { owner: false, openedAt: at, aliveAt: at, pingedAt: at, unproven, spoke: false }
   return {
     socket,
@@ -143,7 +143,7 @@ function newWatcher({ socket, address, unproven, at }: Newcomer): Watcher {
   }
 }
 
-interface Newcomer extends Pick<Watcher, 'socket' | 'address' | 'unproven'> {
+interface NewWatcher extends Pick<Watcher, 'socket' | 'address' | 'unproven'> {
   /** ms */
   readonly at: number
 }
@@ -157,7 +157,7 @@ function seatFor(watchers: ReadonlySet<Watcher>, address: string): 'free' | 'unp
   return unproven.length < MAX_UNPROVEN ? 'unproven' : 'none'
 }
 
-interface Word {
+interface FirstMessage {
   readonly data: Buffer
   readonly isBinary: boolean
   readonly clock: CoordinatorClock
@@ -166,7 +166,7 @@ interface Word {
 }
 
 /** The one word of a page is its token; anything else, or more, ends the stream. */
-function heard(watcher: Watcher, { data, isBinary, clock, access, runs }: Word): void {
+function heard(watcher: Watcher, { data, isBinary, clock, access, runs }: FirstMessage): void {
   const { socket, address } = watcher
   if (socket.readyState !== socket.OPEN) return
   try {
@@ -212,14 +212,14 @@ function check(watcher: Watcher, at: number): void {
 }
 
 /** A view and its text; made once for all who may see the same. */
-interface Shown {
+interface ShownView {
   readonly value: RunView
   readonly text: string
 }
 
 function tell(watchers: Iterable<Watcher>, runs: Runs): void {
   const run = runs.shown()
-  const views = new Map<Reader, Shown>()
+  const views = new Map<Reader, ShownView>()
   for (const watcher of watchers) {
     if (watcher.unproven && !watcher.owner) continue
     if (watcher.socket.bufferedAmount > MAX_BACKLOG_BYTES) {
@@ -270,7 +270,7 @@ function readerOf({ owner }: Watcher, { job }: RunHost): Reader {
   return job.spec.public === true ? 'member' : 'stranger'
 }
 
-function shown(reader: Reader, run: RunHost): Shown {
+function shown(reader: Reader, run: RunHost): ShownView {
   const value = viewFor(reader, run.view())
   return { value, text: JSON.stringify(value) }
 }
@@ -279,7 +279,7 @@ function snapshot({ steps, validations, events }: Past, run: RunView): WatchMess
   return { type: 'snapshot', run, steps, validations, events: eventsFor(run, events) }
 }
 
-function update(watcher: Watcher, { history }: RunHost, view: Shown): WatchMessage | undefined {
+function update(watcher: Watcher, { history }: RunHost, view: ShownView): WatchMessage | undefined {
   const missed = history.rewindCount - watcher.rewinds
   const rewoundTo = missed === 0 ? undefined : Math.min(...history.rewinds.slice(-missed))
   const steps = after(history.steps, Math.min(watcher.v, rewoundTo ?? watcher.v))

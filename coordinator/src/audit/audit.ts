@@ -36,7 +36,7 @@ export interface AuditParts {
 }
 
 /** A step that is to be audited once it is committed. */
-interface Due {
+interface DueAudit {
   readonly from: Checkpoint
   readonly v: number
 }
@@ -47,7 +47,7 @@ export class Audit {
   /** version up to which steps were counted, and audits that they are worth */
   #seen = 0
   #owed = 0
-  #due: Due | undefined
+  #due: DueAudit | undefined
   #busy = false
   #notBefore = 0
   #off: string | null
@@ -93,7 +93,7 @@ export class Audit {
     this.#due = { from, v: from.version.v + randomInt(1, last + 1) }
   }
 
-  async #audit(due: Due): Promise<void> {
+  async #audit(due: DueAudit): Promise<void> {
     const begun = this.#parts.clock.awake()
     try {
       const found = await this.#recomputed(due)
@@ -106,7 +106,7 @@ export class Audit {
     this.#notBefore = this.#parts.clock.awake() + REST * (this.#parts.clock.awake() - begun)
   }
 
-  async #recomputed(due: Due): Promise<Recomputed | undefined> {
+  async #recomputed(due: DueAudit): Promise<Recomputed | undefined> {
     const { job, sums, stateOf } = this.#parts
     const steps = stepsAfter(this.#parts.state, due.from, due.v)
     if (steps === undefined) return this.#notComputed(due, 'the run went back')
@@ -141,7 +141,7 @@ export class Audit {
     return new Map(read)
   }
 
-  #told({ v }: Due, { deviation, fault, skipped }: Recomputed): void {
+  #told({ v }: DueAudit, { deviation, fault, skipped }: Recomputed): void {
     if (skipped !== undefined) return this.#notComputed({ v }, skipped)
     const at = this.#parts.clock.awake()
     if (fault === undefined) {
@@ -164,7 +164,7 @@ export class Audit {
     return `generation ${record?.generation ?? 'unknown'} of ${names}; blocks ${record?.blocks.join(' ') ?? 'unknown'}`
   }
 
-  #notComputed({ v }: Pick<Due, 'v'>, why: string): undefined {
+  #notComputed({ v }: Pick<DueAudit, 'v'>, why: string): undefined {
     this.#counts.notComputed++
     if (this.#last?.text !== why) this.#parts.note('audit', `step ${v} is not computed again: ${why}`)
     this.#last = { v, at: this.#parts.clock.awake(), result: 'not computed', text: why }

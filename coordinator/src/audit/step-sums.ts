@@ -12,7 +12,7 @@ export const MOST_SUM_BYTES = 32 * 1024 * 1024
 const BEGIN_MS = 10_000
 const BYTES_PER_MS = 1000
 
-interface Question {
+interface SumQuestion {
   readonly member: MemberId
   readonly steps: readonly SumStep[]
   readonly answer: (sums: readonly Float32Array[] | undefined) => void
@@ -34,7 +34,7 @@ export interface StepSumsParts {
 export class StepSums {
   readonly #parts: StepSumsParts
   /** an audit's and a dispute's at most */
-  readonly #questions = new Set<Question>()
+  readonly #questions = new Set<SumQuestion>()
 
   constructor(parts: StepSumsParts) {
     this.#parts = parts
@@ -86,7 +86,7 @@ export class StepSums {
     return question && question.steps.length * this.bytes
   }
 
-  #find(member: MemberId, version: VersionId): Question | undefined {
+  #find(member: MemberId, version: VersionId): SumQuestion | undefined {
     return [...this.#questions].find((one) => one.member === member && one.steps.at(-1)?.version.id === version)
   }
 

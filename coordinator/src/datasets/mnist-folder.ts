@@ -13,7 +13,7 @@ const FILES = 4
 /** Characters of a dataset's name in the manifest. */
 const MAX_NAME = 80
 
-interface Split extends Samples {
+interface MnistSplit extends Samples {
   /** (channels, rows, columns) */
   readonly imageShape: readonly number[]
 }
@@ -56,7 +56,7 @@ async function readSplit(
   present: readonly string[],
   split: string,
   progress: () => void,
-): Promise<Split> {
+): Promise<MnistSplit> {
   const imageFile = find(folder, present, `${split}-images`, 'idx3-ubyte')
   const labelFile = find(folder, present, `${split}-labels`, 'idx1-ubyte')
   const images = await readIdx(imageFile, 3)

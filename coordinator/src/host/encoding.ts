@@ -34,7 +34,7 @@ export type DecodingTask = { readonly form: VersionForm; readonly version: Versi
   | { readonly type: 'begin'; readonly seed: number }
 )
 
-type Task = EncodingTask | DecodingTask
+type EncoderTask = EncodingTask | DecodingTask
 
 export type EncodingAnswer =
   | { readonly bytes: Uint8Array }
@@ -55,7 +55,7 @@ export async function decoded(task: DecodingTask): Promise<VersionState> {
   throw new Error(`internal: no state came of the task ${task.type}`)
 }
 
-async function answerTo(task: Task): Promise<Exclude<EncodingAnswer, { code: string }>> {
+async function answerTo(task: EncoderTask): Promise<Exclude<EncodingAnswer, { code: string }>> {
   const isLarge = task.form.layout.total * Float32Array.BYTES_PER_ELEMENT >= OWN_THREAD_BYTES
   const answer = isLarge ? await inThread(task) : computeNow(task)
   if (!('code' in answer)) return answer
@@ -65,7 +65,7 @@ async function answerTo(task: Task): Promise<Exclude<EncodingAnswer, { code: str
 }
 
 /** In this thread. */
-export function computeNow(task: Task): EncodingAnswer {
+export function computeNow(task: EncoderTask): EncodingAnswer {
   try {
     return answerOf(task)
   } catch (error) {
@@ -74,7 +74,7 @@ export function computeNow(task: Task): EncodingAnswer {
   }
 }
 
-function answerOf(task: Task): EncodingAnswer {
+function answerOf(task: EncoderTask): EncodingAnswer {
   const { form, version } = task
   switch (task.type) {
     case 'export':
@@ -96,12 +96,12 @@ function exportOf({ form, version, state, known }: Extract<EncodingTask, { type:
   return exportModel({ ...form, version, parameters, ...known })
 }
 
-function beginningOf({ form, version, seed }: Extract<Task, { seed: number }>): VersionState {
+function beginningOf({ form, version, seed }: Extract<EncoderTask, { seed: number }>): VersionState {
   const { spec, optimizer, outer } = form
   return { version, ...initialVersionState(spec, optimizer, seed, outer) }
 }
 
-function inThread(task: Task): Promise<EncodingAnswer> {
+function inThread(task: EncoderTask): Promise<EncodingAnswer> {
   return new Promise((resolve, reject) => {
     const worker = new Worker(new URL('./encoding-bootstrap.mjs', import.meta.url))
     worker.unref() // a process that ends does not wait for it

@@ -9,7 +9,7 @@ import { areLinked } from '../run/links/generation-links.ts'
  */
 const LINGER_MS = 60_000
 
-interface Named {
+interface NamedMembers {
   present: ReadonlySet<MemberId>
   before: ReadonlySet<MemberId>
   /** ms: when `before` was replaced */
@@ -17,7 +17,7 @@ interface Named {
 }
 
 export class Introductions {
-  readonly #named = new Map<MemberId, Named>()
+  readonly #named = new Map<MemberId, NamedMembers>()
 
   /** What a member is sent may name others to it. `at`: ms */
   told(to: MemberId, message: ToVolunteer, at: number): void {

@@ -13,23 +13,23 @@ const OWN_FOLDER = 0o700
 /** Where encodings lie. */
 interface Shelf {
   /** @throws GridError 'disk-failed' */
-  put(bytes: Uint8Array): Promise<Placed>
+  put(bytes: Uint8Array): Promise<PlacedFile>
 }
 
-interface Placed {
+interface PlacedFile {
   readonly stored: Stored
   /** Readers that have it open go on reading. */
   remove(): Promise<void>
 }
 
-interface Kept extends Placed {
+interface KeptFile extends PlacedFile {
   /** what was encoded */
   readonly tag: string
 }
 
 export class KeptFiles {
   readonly #shelf: Shelf
-  readonly #kept = new Map<string, Kept>()
+  readonly #kept = new Map<string, KeptFile>()
   /** what is being made, by slot and tag: those who ask meanwhile wait for it */
   readonly #making = new Map<string, Promise<Stored>>()
 
@@ -89,7 +89,7 @@ export class KeptFiles {
   }
 }
 
-async function writtenTo(folder: string, bytes: Uint8Array): Promise<Placed> {
+async function writtenTo(folder: string, bytes: Uint8Array): Promise<PlacedFile> {
   const path = join(folder, randomBytes(16).toString('hex'))
   const remove = (): Promise<void> => rm(path, { force: true }).catch(() => undefined)
   try {

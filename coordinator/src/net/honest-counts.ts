@@ -5,7 +5,7 @@ import { type BlockId, blockIndex, GridError } from '@starling-grid/protocol'
 import type { Job } from '../jobs/jobs.ts'
 import type { RunMessage } from '../run/state.ts'
 
-export interface Counts {
+export interface ClaimedCounts {
   readonly blocks: readonly BlockId[]
   readonly samples: number
   readonly targets: number
@@ -15,7 +15,7 @@ export interface Counts {
 /** @throws GridError 'message-malformed' when the numbers are not those of the blocks */
 export function requireHonestCounts(
   { training, validation, form }: Job,
-  { blocks, samples, targets, correct }: Counts,
+  { blocks, samples, targets, correct }: ClaimedCounts,
 ): void {
   const expected = blocks.reduce(
     (sum, block) => sum + ((block.startsWith('v:') ? validation : training).at(blockIndex(block))?.samples ?? 0),

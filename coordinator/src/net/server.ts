@@ -26,7 +26,7 @@ import { registerMemberRoutes } from '../api/member-routes.ts'
 import { registerPages, registerProbes } from '../api/pages.ts'
 import { registerRoutesOnly, type Route } from '../api/routes.ts'
 import { registerShardProcesses } from '../api/shard-processes.ts'
-import { registerWatch, type Watching } from '../api/watch.ts'
+import { registerWatch, type WatchService } from '../api/watch.ts'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { openFolderBlobs } from '../blobs/folder.ts'
 import { type CoordinatorClock, processClock } from '../clock.ts'
@@ -139,19 +139,19 @@ export function createCoordinator(options: CoordinatorOptions): Coordinator {
   return new CoordinatorLife(options)
 }
 
-interface Parts {
+interface ServerParts {
   readonly app: FastifyInstance
   readonly store: StateStore
   readonly runs: Runs
   readonly sessions: Sessions
-  readonly watching: Watching
+  readonly watching: WatchService
 }
 
 class CoordinatorLife implements Coordinator {
   readonly #options: CoordinatorOptions
   readonly #clock: CoordinatorClock
   readonly #shardProcesses: ShardProcesses
-  #parts: Parts | undefined
+  #parts: ServerParts | undefined
   #owner: FolderOwner | undefined
   #tlsDoor: TlsDoor | undefined
   #draining = false
@@ -282,7 +282,7 @@ class CoordinatorLife implements Coordinator {
       )
   }
 
-  get #started(): Parts {
+  get #started(): ServerParts {
     if (this.#parts === undefined) throw new Error('internal: the coordinator was not started')
     return this.#parts
   }
@@ -366,7 +366,7 @@ class CoordinatorLife implements Coordinator {
   async #registerRoutes(
     app: FastifyInstance,
     { runs, sessions, blobs }: { readonly runs: Runs; readonly sessions: Sessions; readonly blobs: BlobStore },
-  ): Promise<Watching> {
+  ): Promise<WatchService> {
     const access = new Access({ clock: this.#clock, runs, sessions, token: this.#options.token })
     registerProbes(app, () => this.#deposedBy ?? (this.#draining ? 'it drains' : undefined))
     registerJobs(app, { runs, access })

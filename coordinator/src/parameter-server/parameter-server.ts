@@ -39,21 +39,21 @@ export interface Addition {
   readonly damping: number
 }
 
-interface Kept {
+interface KeptVersion {
   readonly version: VersionRef
   /** number of its vector in memory */
   readonly index: number
 }
 
 /** What there is between load and unload. */
-interface Running {
+interface RunningServer {
   readonly memory: ServerMemory
   readonly pool: ShardPool
   readonly clip: NormClip
   /** what it remembered when the head was made */
   normsAtHead: readonly number[]
   /** oldest first; the last is the head */
-  readonly kept: Kept[]
+  readonly kept: KeptVersion[]
   readonly place: string
   /** of local rounds: pushes do not change it */
   readonly outerState: OptimizerState | undefined
@@ -67,7 +67,7 @@ interface Running {
 
 export class ParameterServer {
   readonly #options: ServerOptions
-  #running: Running | undefined
+  #running: RunningServer | undefined
 
   constructor(options: ServerOptions) {
     this.#options = options
@@ -218,20 +218,20 @@ export class ParameterServer {
     return this.#options.delayCompensation !== undefined
   }
 
-  get #required(): Running {
+  get #required(): RunningServer {
     if (this.#running === undefined) throw new Error('internal: the parameter server holds no version')
     return this.#running
   }
 }
 
-function headOf({ kept }: Running): Kept {
+function headOf({ kept }: RunningServer): KeptVersion {
   const head = kept.at(-1)
   if (head === undefined) throw new Error('internal: a parameter server without a head')
   return head
 }
 
 /** The oldest kept vector is written over: versions come faster than a garbage collector likes. */
-function freeVector({ kept, memory }: Running): number {
+function freeVector({ kept, memory }: RunningServer): number {
   const oldest = kept.length >= memory.versions.length ? kept.shift() : undefined
   return oldest?.index ?? kept.length
 }

@@ -7,13 +7,13 @@ import { Shard } from './shard.ts'
 
 const NOTHING = new Uint8Array(0)
 
-interface Held {
+interface HeldRange {
   readonly memory: ServerMemory
   readonly shard: Shard
 }
 
 export class ShardHost {
-  #held: Held | undefined
+  #held: HeldRange | undefined
   /** where the bytes that come next belong */
   #target: Float32Array | undefined
 
@@ -52,7 +52,7 @@ export class ShardHost {
     new Uint8Array(target.buffer, target.byteOffset, target.byteLength).set(bytes)
   }
 
-  get #required(): Held {
+  get #required(): HeldRange {
     if (this.#held === undefined)
       throw new GridError('message-unexpected', 'expected an order to set this shard up first, got another')
     return this.#held
@@ -74,7 +74,7 @@ function setUp({
   optimizer,
   versions,
   compensated,
-}: Extract<ShardOrder, { type: 'setup' }>): Held {
+}: Extract<ShardOrder, { type: 'setup' }>): HeldRange {
   const fits = trained <= total && entries.every(({ offset, length }) => offset + length <= total)
   if (!fits) throw new GridError('message-malformed', 'expected a layout that fits into its range, got a longer one')
   // What a parameter starts from is no business of a shard.

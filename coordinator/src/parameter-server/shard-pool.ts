@@ -60,7 +60,7 @@ export interface AnswerTime {
   readonly clock?: Clock
 }
 
-interface Waiting {
+interface WaitingThread {
   readonly resolve: (answer: Float64Array) => void
   readonly reject: (error: Error) => void
   readonly cancelTimer: CancelTimer
@@ -70,7 +70,7 @@ class ShardThread {
   readonly ready: Promise<unknown>
   readonly #worker: Worker
   readonly #time: Required<AnswerTime>
-  #waiting: Waiting | undefined
+  #waiting: WaitingThread | undefined
   #failure: Error | undefined
 
   constructor(parts: ShardParts, time: Required<AnswerTime>) {
@@ -112,7 +112,7 @@ class ShardThread {
     await this.#worker.terminate()
   }
 
-  #take(): Waiting | undefined {
+  #take(): WaitingThread | undefined {
     const waiting = this.#waiting
     waiting?.cancelTimer()
     this.#waiting = undefined

@@ -135,7 +135,7 @@ async function runOn(
   return new Float64Array(answer.slice().buffer)
 }
 
-interface Waiting {
+interface WaitingProcess {
   readonly resolve: (answer: Uint8Array) => void
   readonly reject: (error: Error) => void
 }
@@ -143,7 +143,7 @@ interface Waiting {
 export class RemoteShard {
   readonly #socket: WebSocket
   /** in the order of their orders */
-  readonly #waiting: Waiting[] = []
+  readonly #waiting: WaitingProcess[] = []
   readonly #time: Required<AnswerTime>
   #cancelPatience: CancelTimer = () => undefined
   #failure: Error | undefined

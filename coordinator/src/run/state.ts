@@ -219,7 +219,7 @@ export interface ValidationResult {
 }
 
 /** The members of one ring in their order. */
-export interface Generation {
+export interface GenerationMembers {
   readonly generation: number
   readonly members: readonly MemberId[]
   /** pairs of places whose link goes through the coordinator */
@@ -249,7 +249,7 @@ export type RunPhase =
       /** what members learned from in a round that this ballot ended (A7) */
       readonly consumed: Map<MemberId, Consumed>
       /** what this ballot ended: its members may still say what was wrong with their links */
-      readonly before: Generation | undefined
+      readonly before: GenerationMembers | undefined
     }
   | {
       readonly type: 'form'
@@ -301,6 +301,10 @@ export type RunPhase =
   | { readonly type: 'async'; readonly since: number; checkpointAskedAt: number | undefined }
   | { readonly type: 'lost'; readonly since: number; readonly goal: 'ring' | 'async' }
   | { readonly type: 'finished' }
+
+export type RingPhase = Extract<RunPhase, { type: 'ring' }>
+export type FormPhase = Extract<RunPhase, { type: 'form' }>
+export type AsyncPhase = Extract<RunPhase, { type: 'async' }>
 
 /**
  * What the aspects of a run remember beside the journal. Each declares its part in its own file, which alone changes it

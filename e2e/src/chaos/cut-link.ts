@@ -1,12 +1,12 @@
 // A partition between two volunteers of a real grid: their link is cut, the run goes on, the link is restored.
 import { fileURLToPath } from 'node:url'
-import type { Grid, VolunteerOptions } from '@starling-grid/cli'
+import type { Grid, VolunteerProcessOptions } from '@starling-grid/cli'
 import type { MemberView } from '@starling-grid/protocol'
 import type { PartitionOrder } from '../link-faults.ts'
 import { type Injection, faultNow, type InjectionResult } from './scenario.ts'
 
 /** How volunteers are started whose links can be cut. */
-export const PARTITIONED: Pick<VolunteerOptions, 'entry' | 'env'> = {
+export const PARTITIONED: Pick<VolunteerProcessOptions, 'entry' | 'env'> = {
   entry: fileURLToPath(new URL('../faulty-volunteer.ts', import.meta.url)),
   env: { STARLING_FAULT: 'partition' },
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { type Child, demoJob, duration, Grid } from '@starling-grid/cli'
 import { auditSteps, auditText, joinedAudits, type StepsAudited } from '@starling-grid/cli/audit-steps'
 import type { RunView } from '@starling-grid/protocol'
-import { type Audit, auditChain } from '../audit.ts'
+import { type ChainAudit, auditChain } from '../audit.ts'
 import { FaultProxy } from '../fault-proxy.ts'
 import { type Percentiles, percentiles } from './scenario.ts'
 
@@ -22,7 +22,7 @@ export interface EverythingOptions {
   readonly show: (text: string) => void
 }
 
-export interface EverythingResult extends Audit, Partial<StepsAudited> {
+export interface EverythingResult extends ChainAudit, Partial<StepsAudited> {
   /** how often each kind of fault struck */
   readonly faults: Readonly<Record<string, number>>
   readonly jobs: number
@@ -82,7 +82,7 @@ export async function everything(options: EverythingOptions): Promise<Everything
   }
 }
 
-interface Job {
+interface OrdealJob {
   readonly id: string
   readonly epochs: number
 }
@@ -91,7 +91,7 @@ class Ordeal {
   readonly #grid: Grid
   readonly #proxy: FaultProxy
   readonly #options: EverythingOptions
-  readonly #jobs: Job[] = []
+  readonly #jobs: OrdealJob[] = []
   readonly #struck = new Map<string, number>()
   readonly #recoveries: number[] = []
   /** children that were meant to end */
@@ -243,12 +243,12 @@ class Ordeal {
     this.#jobs.push({ id, epochs })
   }
 
-  async #unfinished(): Promise<Job[]> {
+  async #unfinished(): Promise<OrdealJob[]> {
     const views = await Promise.all(this.#jobs.map(async (job) => ({ job, view: await this.#view(job) })))
     return views.filter(({ view }) => view.phase !== 'finished').map(({ job }) => job)
   }
 
-  #view({ id }: Job): Promise<RunView> {
+  #view({ id }: OrdealJob): Promise<RunView> {
     return this.#grid.run(id)
   }
 
@@ -274,7 +274,7 @@ class Ordeal {
 
   async #result(): Promise<EverythingResult> {
     const ended = await Promise.all(this.#jobs.map((job) => this.#ended(job)))
-    const sum = (of: (one: Audit) => number): number => ended.reduce((total, { audit }) => total + of(audit), 0)
+    const sum = (of: (one: ChainAudit) => number): number => ended.reduce((total, { audit }) => total + of(audit), 0)
     return {
       faults: Object.fromEntries(this.#struck),
       jobs: this.#jobs.length,
@@ -308,7 +308,7 @@ class Ordeal {
     return all
   }
 
-  async #ended(job: Job): Promise<{ readonly view: RunView; readonly audit: Audit }> {
+  async #ended(job: OrdealJob): Promise<{ readonly view: RunView; readonly audit: ChainAudit }> {
     const view = await this.#view(job)
     return { view, audit: auditChain(await this.#grid.records(job.id), view.job.blocksPerEpoch * view.job.epochs) }
   }

@@ -7,14 +7,14 @@ import { type Attack, type Injection, rounded, type InjectionResult } from './sc
 
 const ENTRY = fileURLToPath(new URL('../faulty-volunteer.ts', import.meta.url))
 
-interface Way {
+interface AttackWay {
   readonly attack: string
   /** of e2e/src/faulty-volunteer.ts: at the third of its frames or messages, when it is a member like the others */
   readonly fault: string
   readonly code: ErrorCode
 }
 
-const WAYS: readonly Way[] = [
+const WAYS: readonly AttackWay[] = [
   { attack: 'frames that are none', fault: 'send-garbage', code: 'message-malformed' },
   { attack: 'frames that are shorter than they say', fault: 'send-truncated', code: 'message-malformed' },
   { attack: 'chunks of another length than planned', fault: 'send-short', code: 'message-malformed' },

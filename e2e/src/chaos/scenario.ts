@@ -1,9 +1,9 @@
-import type { Child, Grid, VolunteerOptions, Watch } from '@starling-grid/cli'
+import type { Child, Grid, VolunteerProcessOptions, Watch } from '@starling-grid/cli'
 // What a scenario of `chaos` is: how often something breaks, what breaks, and what is remembered of it.
 import type { RunView, StepRecord } from '@starling-grid/protocol'
 
 /** An instant after which the run had to find its way back. */
-export interface Fault {
+export interface InjectedFault {
   /** what happened to the others: a word for the result */
   readonly kind: string
   /** ms of the clock */
@@ -42,7 +42,7 @@ export interface BeforeAndAfter {
 }
 
 export interface InjectionResult {
-  readonly faults: readonly Fault[]
+  readonly faults: readonly InjectedFault[]
   readonly attack?: Attack
   readonly slowness?: Slowness
 }
@@ -61,17 +61,17 @@ export interface Scenario {
   /** Breaks something, and returns when the run goes on without it. */
   readonly strike: (grid: Grid, blow: Injection) => Promise<InjectionResult>
   /** what volunteers are started with */
-  readonly volunteer?: Pick<VolunteerOptions, 'entry' | 'env'>
+  readonly volunteer?: Pick<VolunteerProcessOptions, 'entry' | 'env'>
   /** when the command line names none */
   readonly faults: number
 }
 
-export function faultNow({ watch }: Grid, kind: string): Fault {
+export function faultNow({ watch }: Grid, kind: string): InjectedFault {
   return { kind, at: Date.now(), generation: watch.run?.generation ?? 0 }
 }
 
 /** A later generation has committed a step, or the fault came after the last one. */
-export async function goesOn({ watch }: Grid, { at, generation }: Fault): Promise<void> {
+export async function goesOn({ watch }: Grid, { at, generation }: InjectedFault): Promise<void> {
   await watch.waitFor(
     'a step of a later generation',
     ({ run, steps }) =>
@@ -82,7 +82,7 @@ export async function goesOn({ watch }: Grid, { at, generation }: Fault): Promis
 
 /** From the fault to the first step that a later generation committed. */
 export function secondsToRecover(
-  { at, generation }: Fault,
+  { at, generation }: InjectedFault,
   records: readonly StepRecord[],
   steps: Watch['steps'],
 ): number {

@@ -4,7 +4,7 @@ import { demoJob, duration, Grid, ProgressLine, wholeNumber } from '@starling-gr
 import { auditSteps, auditText, type StepsAudited } from '@starling-grid/cli/audit-steps'
 import { GridError, type JobSpec, random32, type RunView } from '@starling-grid/protocol'
 import { Argument, Command, Option } from 'commander'
-import { type Audit, auditChain } from '../audit.ts'
+import { type ChainAudit, auditChain } from '../audit.ts'
 import { cutLink, PARTITIONED } from '../chaos/cut-link.ts'
 import { within } from '../chaos/deadline.ts'
 import { everything, type EverythingResult } from '../chaos/everything.ts'
@@ -12,7 +12,7 @@ import { ATTACKS, hostile } from '../chaos/hostile.ts'
 import { killCoordinator, killVolunteer } from '../chaos/kills.ts'
 import {
   type Attack,
-  type Fault,
+  type InjectedFault,
   type Percentiles,
   percentiles,
   rounded,
@@ -23,7 +23,7 @@ import {
 } from '../chaos/scenario.ts'
 import { slowMember } from '../chaos/slow-member.ts'
 
-interface Options {
+interface ChaosOptions {
   readonly seed: number
   readonly faults?: number
   readonly kills?: number
@@ -80,7 +80,7 @@ const EVERYTHING_MINUTES = 10
 /** ms between two lines of progress, also while nothing happens */
 const PROGRESS_MS = 1000
 
-export interface ChaosResult extends Audit, Partial<StepsAudited> {
+export interface ChaosResult extends ChainAudit, Partial<StepsAudited> {
   readonly faults: number
   readonly replicasIdentical: boolean
   /** from a fault to the next committed step; of attacks, the longest time between two steps */
@@ -131,7 +131,7 @@ export async function chaos(argv: string[]): Promise<number> {
     .exitOverride()
     .parse(argv, { from: 'user' })
   const name = program.args[0] ?? ''
-  const options = program.opts<Options>()
+  const options = program.opts<ChaosOptions>()
   if (name === EVERYTHING) return everythingBreaks(options)
   const scenario = SCENARIOS[name]
   if (scenario === undefined) throw new GridError('usage', `no scenario "${name}"`)
@@ -155,7 +155,7 @@ async function everythingBreaks({
   executor,
   audit = false,
   json,
-}: Options): Promise<number> {
+}: ChaosOptions): Promise<number> {
   const line = new ProgressLine()
   const result = await everything({
     minutes,
@@ -198,9 +198,9 @@ function survived({
   )
 }
 
-type Asked = Options & { readonly faults: number; readonly minutes: number }
+type ChaosRequest = ChaosOptions & { readonly faults: number; readonly minutes: number }
 
-async function runScenario(name: string, scenario: Scenario, options: Asked): Promise<ChaosResult> {
+async function runScenario(name: string, scenario: Scenario, options: ChaosRequest): Promise<ChaosResult> {
   const line = new ProgressLine()
   const grid = await Grid.start({ volunteerNiceness: VOLUNTEER_NICENESS, audited: options.audit === true })
   try {
@@ -218,13 +218,13 @@ interface Stage {
   readonly line: ProgressLine
 }
 
-async function audited({ grid, line }: Stage, job: string, executor: Options['executor']): Promise<StepsAudited> {
+async function audited({ grid, line }: Stage, job: string, executor: ChaosOptions['executor']): Promise<StepsAudited> {
   const found = await auditSteps(grid, job, { executor, say: (text) => line.say(text) })
   line.say(`audit: ${auditText(found)}`)
   return found
 }
 
-async function struckRun({ name, scenario, grid, line }: Stage, options: Asked): Promise<ChaosResult> {
+async function struckRun({ name, scenario, grid, line }: Stage, options: ChaosRequest): Promise<ChaosResult> {
   const { seed, volunteers, executor, exchange, faults } = options
   const job = await grid.submit({
     ...demoJob({ epochs: options.epochs ?? ENDLESS_EPOCHS, seed, mode: 'ring', minVolunteers: volunteers }),
@@ -334,7 +334,7 @@ async function nextInstant({ watch }: Grid, random: () => number): Promise<boole
   return watch.run?.phase !== 'finished'
 }
 
-interface Recovery extends Fault {
+interface Recovery extends InjectedFault {
   readonly seconds: number
 }
 

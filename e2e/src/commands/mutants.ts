@@ -6,12 +6,12 @@ import { GridError } from '@starling-grid/protocol'
 import { Argument, Command } from 'commander'
 import { MUTANTS } from '../mutants/list.ts'
 import { type Mutant, mutate } from '../mutants/mutant.ts'
-import { type Outcome, Tree } from '../mutants/tree.ts'
+import { type TestOutcome, Tree } from '../mutants/tree.ts'
 
 /** Of the mutants, what the tests have to notice. */
 const LEAST_RATE = 0.97
 
-interface Options {
+interface MutantsOptions {
   readonly only?: string
   readonly json?: boolean
 }
@@ -23,7 +23,7 @@ interface AreaResult {
 
 /** A mutant, and the first test that failed with it; `test` lacks where the tests hung or could not begin. */
 interface Tried extends Mutant {
-  readonly outcome: Outcome
+  readonly outcome: TestOutcome
   readonly seconds: number
 }
 
@@ -52,7 +52,7 @@ export async function mutants(argv: string[]): Promise<number> {
     .exitOverride()
     .parse(argv, { from: 'user' })
   const [area] = program.args
-  const { only = '', json } = program.opts<Options>()
+  const { only = '', json } = program.opts<MutantsOptions>()
   const chosen = MUTANTS.filter(
     (one) => (area === undefined || one.area === area) && `${one.file} ${one.breaks}`.includes(only),
   )
@@ -125,7 +125,7 @@ async function tryOne(tree: Tree, mutant: Mutant): Promise<Tried> {
   return { ...mutant, outcome: { verdict: 'passed', said: [] }, seconds: seconds() }
 }
 
-async function runBroken(tree: Tree, mutant: Mutant, test: string): Promise<Outcome> {
+async function runBroken(tree: Tree, mutant: Mutant, test: string): Promise<TestOutcome> {
   const source = tree.read(mutant.file)
   tree.write(mutant.file, mutate(mutant, source))
   try {

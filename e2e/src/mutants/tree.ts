@@ -24,10 +24,10 @@ const LIMIT_TIMES = 4
 /** ms for a file that was not run yet */
 const FIRST_LIMIT_MS = 10 * 60_000
 
-export type Verdict = 'passed' | 'failed' | 'hung'
+export type TestVerdict = 'passed' | 'failed' | 'hung'
 
-export interface Outcome {
-  readonly verdict: Verdict
+export interface TestOutcome {
+  readonly verdict: TestVerdict
   /** the test file that did not pass */
   readonly file?: string
   /** the first test that failed, and what it said; of a run that hung, its last lines */
@@ -109,7 +109,7 @@ export class Tree {
   }
 
   /** Runs one test file; ends at the first test that fails. */
-  async run(file: string): Promise<Outcome> {
+  async run(file: string): Promise<TestOutcome> {
     const child = spawn(process.execPath, ['--test-reporter=tap', 'bin/typescript.mjs', file], {
       cwd: this.#root,
       env: this.#env,
@@ -176,7 +176,7 @@ class FirstFailure {
     this.#onRead()
   }
 
-  outcome(): Pick<Outcome, 'test' | 'said'> {
+  outcome(): Pick<TestOutcome, 'test' | 'said'> {
     return { ...(this.#test === undefined ? {} : { test: this.#test }), said: this.#said }
   }
 

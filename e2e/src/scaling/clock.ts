@@ -1,15 +1,15 @@
 // Virtual time: what is due first happens first, in the order in which it was asked for. A binary heap.
 
-interface Due {
+interface DueEvent {
   readonly at: number
   readonly order: number
   readonly act: () => void
 }
 
-export class Clock {
+export class EventClock {
   /** ms */
   now = 0
-  readonly #heap: Due[] = []
+  readonly #heap: DueEvent[] = []
   #asked = 0
 
   after(ms: number, act: () => void): void {
@@ -26,7 +26,7 @@ export class Clock {
     this.now = end
   }
 
-  #push(due: Due): void {
+  #push(due: DueEvent): void {
     const heap = this.#heap
     let i = heap.push(due) - 1
     for (let parent = (i - 1) >> 1; i > 0 && before(due, heap[parent]); parent = (i - 1) >> 1) {
@@ -53,7 +53,7 @@ export class Clock {
   }
 }
 
-function before(a: Due | undefined, b: Due | undefined): boolean {
+function before(a: DueEvent | undefined, b: DueEvent | undefined): boolean {
   if (a === undefined || b === undefined) return a !== undefined
   return a.at < b.at || (a.at === b.at && a.order < b.order)
 }

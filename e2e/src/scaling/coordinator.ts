@@ -11,7 +11,7 @@ import {
   type RunState,
 } from '@starling-grid/coordinator/run'
 import { genesis, jobId, type MemberId, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
-import type { Clock } from './clock.ts'
+import type { EventClock } from './clock.ts'
 import type { Setting } from './setting.ts'
 
 /** As in coordinator/src/host/run-host.ts. */
@@ -25,7 +25,7 @@ const APPLY_BYTES_PER_MS = 400_000
 /** Blocks of an epoch: more than any run of the model uses up. */
 const BLOCKS = 1_000_000
 
-export interface RunObserver {
+export interface ScalingObserver {
   hear(member: MemberId, message: ToVolunteer): void
   dismissed(member: MemberId): void
 }
@@ -36,13 +36,13 @@ export class ModelCoordinator {
   cpuMs = 0
   bytes = 0
   ballots = 0
-  readonly #clock: Clock
+  readonly #clock: EventClock
   readonly #setting: Setting
-  readonly #audience: RunObserver
+  readonly #audience: ScalingObserver
   #lineFreeAt = 0
   #serverFreeAt = 0
 
-  constructor(clock: Clock, setting: Setting, audience: RunObserver) {
+  constructor(clock: EventClock, setting: Setting, audience: ScalingObserver) {
     const job = jobId('scaling')
     this.#clock = clock
     this.#setting = setting

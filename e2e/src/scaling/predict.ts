@@ -1,6 +1,6 @@
 // Runs one setting on virtual time and says what it came to.
 import { type MemberId, random32 } from '@starling-grid/protocol'
-import { Clock } from './clock.ts'
+import { EventClock } from './clock.ts'
 import { ModelCoordinator } from './coordinator.ts'
 import { Rings } from './rings.ts'
 import type { Prediction, Setting } from './setting.ts'
@@ -16,7 +16,7 @@ const ARRIVAL_MS = 10_000
 
 /** @example predict({ ...LENET, volunteers: 200, churnPerMinute: 0.2 }) */
 export function predict(setting: Setting): Prediction {
-  const clock = new Clock()
+  const clock = new EventClock()
   const words = random32(setting.seed)
   const random = (): number => words() / 2 ** 32
   const volunteers = new Map<MemberId, ModelVolunteer>()

@@ -2,28 +2,28 @@
 // takes, or a direct exchange, by the formula that the coordinator chooses between them with.
 import { exchangeMs } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, type MemberId, sha256Name } from '@starling-grid/protocol'
-import type { Generation } from '@starling-grid/volunteer/member'
-import type { Clock } from './clock.ts'
+import type { MemberGeneration } from '@starling-grid/volunteer/member'
+import type { EventClock } from './clock.ts'
 import type { Setting } from './setting.ts'
 import type { ModelVolunteer } from './volunteers.ts'
 
 /** ms until neighbours know that a link closed with its process */
 const NOTICE_MS = 100
 
-interface Reduce {
+interface ModelReduce {
   readonly size: number
   readonly exchange: Exchange
   readonly assignments: Map<number, { readonly volunteer: ModelVolunteer; readonly manifest: Manifest }>
 }
 
 export class Rings {
-  readonly #clock: Clock
+  readonly #clock: EventClock
   readonly #setting: Setting
-  readonly #reduces = new Map<string, Reduce>()
+  readonly #reduces = new Map<string, ModelReduce>()
   /** who is alive, to tell neighbours of a loss */
   readonly #volunteers: ReadonlyMap<MemberId, ModelVolunteer>
 
-  constructor(clock: Clock, setting: Setting, volunteers: ReadonlyMap<MemberId, ModelVolunteer>) {
+  constructor(clock: EventClock, setting: Setting, volunteers: ReadonlyMap<MemberId, ModelVolunteer>) {
     this.#clock = clock
     this.#setting = setting
     this.#volunteers = volunteers
@@ -48,7 +48,7 @@ export class Rings {
     this.#clock.after(this.#exchangeMs(reduce), () => this.#finish(reduce, { generation, step }))
   }
 
-  #exchangeMs({ size, exchange }: Reduce): number {
+  #exchangeMs({ size, exchange }: ModelReduce): number {
     const { links, gradientBytes } = this.#setting
     return size === 1
       ? 0
@@ -60,7 +60,7 @@ export class Rings {
         })
   }
 
-  #finish({ size, assignments }: Reduce, at: { readonly generation: number; readonly step: number }): void {
+  #finish({ size, assignments }: ModelReduce, at: { readonly generation: number; readonly step: number }): void {
     const members = Array.from({ length: size }, (_, i) => assignments.get(i)).filter((share) => share !== undefined)
     if (members.some(({ volunteer }) => !volunteer.alive)) return
     const manifests = members.map(({ manifest }) => manifest)
@@ -91,6 +91,6 @@ export class Rings {
 }
 
 /** Which way the frames of a generation take. */
-export function wayOf({ exchange }: Pick<Generation, 'exchange'>): Exchange {
+export function wayOf({ exchange }: Pick<MemberGeneration, 'exchange'>): Exchange {
   return exchange?.type ?? 'ring'
 }

@@ -20,7 +20,7 @@ import {
   react,
 } from '@starling-grid/volunteer/member'
 import { takeBlocks } from '@starling-grid/volunteer/testing'
-import type { Clock } from './clock.ts'
+import type { EventClock } from './clock.ts'
 import type { ModelCoordinator } from './coordinator.ts'
 import { type Rings, wayOf } from './rings.ts'
 import type { Setting } from './setting.ts'
@@ -35,7 +35,7 @@ const HEARTBEAT_MS = 1000
 const CLOSE_MS = 50
 
 export interface ScaleModel {
-  readonly clock: Clock
+  readonly clock: EventClock
   readonly setting: Setting
   readonly coordinator: ModelCoordinator
   readonly rings: Rings

@@ -1,6 +1,11 @@
 // A member's part of one generation: its exchange and the gradient in flight.
 import { type BlockId, digest, GridError, type MemberId, unpackFrame } from '@starling-grid/protocol'
-import { type MemberCore, type MemberEffect, type MemberInput, type Generation } from '@starling-grid/volunteer/member'
+import {
+  type MemberCore,
+  type MemberEffect,
+  type MemberInput,
+  type MemberGeneration,
+} from '@starling-grid/volunteer/member'
 import { type Addressed, StepReduces, type StepStanding } from '@starling-grid/volunteer/testing'
 import { plus } from '../world/history.ts'
 import type { Context } from './context.ts'
@@ -21,7 +26,7 @@ export class RingWork {
   readonly generation: number
   readonly #context: Context
   readonly #exchange: StepReduces
-  readonly #view: Generation
+  readonly #view: MemberGeneration
   /** of off-ring members, as fetched (A1) */
   #offRing: { readonly id: number; readonly sum: Float32Array } | undefined
   /** of the step in flight, that left before the rest of it was computed */

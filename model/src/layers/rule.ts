@@ -13,7 +13,7 @@ import { MAX_KERNEL, MAX_SIZE } from '../limits.ts'
 export type ParameterKind = 'trained' | 'undecayed' | 'statistic'
 
 /** Initial values: uniform over ±1/√fanIn (PyTorch's default for linear and convolution), normal, or all the same. */
-export type Initial =
+export type InitialValues =
   | { readonly type: 'uniform'; readonly fanIn: number }
   | { readonly type: 'normal'; readonly deviation: number }
   | { readonly type: 'constant'; readonly value: number }
@@ -26,7 +26,7 @@ export interface ParameterSpec {
   readonly name: string
   readonly shape: Shape
   readonly kind: ParameterKind
-  readonly initial: Initial
+  readonly initial: InitialValues
   /** share of each step's measurement in a statistic */
   readonly momentum?: number
   /** the tensor is another layer's, used here too */
@@ -49,7 +49,7 @@ export const NO_PARAMETERS = (): ParameterSpec[] => []
 
 /** A matrix or filter and its bias, as PyTorch's linear and convolution layers have them. */
 export function weightAndBias(name: string, shape: Shape, bias: boolean): ParameterSpec[] {
-  const initial: Initial = { type: 'uniform', fanIn: elementCount(shape.slice(1)) }
+  const initial: InitialValues = { type: 'uniform', fanIn: elementCount(shape.slice(1)) }
   const weight: ParameterSpec = { role: 'weight', name: `${name}.weight`, shape, kind: 'trained', initial }
   return bias
     ? [weight, { role: 'bias', name: `${name}.bias`, shape: shape.slice(0, 1), kind: 'undecayed', initial }]

@@ -17,7 +17,7 @@ import {
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 
 /** A pass that lacks only its bindings. */
-export type Product = Omit<Pass, 'bindings'>
+export type ProductPass = Omit<Pass, 'bindings'>
 
 const streamPass = { file: 'conv2d-lines', workgroup: STREAM_WORKGROUP } as const
 
@@ -30,7 +30,7 @@ interface ForwardOperands {
 export function forwardRecipe(
   dims: Conv2dDims & FinishDims,
   lines: Lines,
-  product: Product,
+  product: ProductPass,
   { bias, residual }: ForwardOperands,
 ): Recipe {
   const packed = dims.groups * lines.outPadded * lines.tapQuads * 4
@@ -65,7 +65,7 @@ export function forwardRecipe(
 }
 
 /** weight, dy (B, O, H', W'), activated (B, C, H, W) → dx (B, C, H, W) */
-export function inputGradientRecipe(dims: Conv2dDims & DerivativeDims, lines: Lines, product: Product): Recipe {
+export function inputGradientRecipe(dims: Conv2dDims & DerivativeDims, lines: Lines, product: ProductPass): Recipe {
   const { capacity, constants } = lines
   const packed = dims.groups * lines.seersPadded * dims.kernel * lines.out4
   const dlines = capacity * dims.groups * lines.seers * dims.height * lines.line
@@ -106,7 +106,7 @@ export function inputGradientRecipe(dims: Conv2dDims & DerivativeDims, lines: Li
 export function parameterGradientRecipe(
   dims: Conv2dDims,
   lines: Lines,
-  product: Product,
+  product: ProductPass,
   { splits, dbias }: { readonly splits: number; readonly dbias: unknown },
 ): Recipe {
   const partials = matrix('partials', 'write', splits * dims.out, lines.tapsPadded)

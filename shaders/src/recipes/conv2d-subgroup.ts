@@ -9,7 +9,7 @@ import {
   linesOf,
   parameterGradientRecipe,
   type Lines,
-  type Product,
+  type ProductPass,
 } from './conv2d-lines.ts'
 import {
   SUBGROUP_TILES,
@@ -136,7 +136,7 @@ function overCells(
     entryPoint,
     productOf,
   }: { readonly dims: Conv2dDims; readonly entryPoint: string; readonly productOf: ProductOf },
-): Product {
+): ProductPass {
   const { constants, threads } = cellTiles(tile, productOf(lines, dims, lines.capacity))
   return { ...productPass(tile, entryPoint), threads, constants: { ...lines.constants, ...constants } }
 }
@@ -161,7 +161,7 @@ function parameterGradient(tile: SubgroupTile): MakeRecipe<'conv2d.parameterGrad
     const { rows, columns } = partialProduct(lines, dims, 1)
     const pieces = subgroupCount(tile, { rows, columns, batch: dims.groups })
     const splits = Math.min(capacity, Math.ceil(BUSY_GROUPS / pieces))
-    const product: Product = {
+    const product: ProductPass = {
       ...productPass(tile, 'partial_products'),
       threads: () => pieces * splits * tile.lanes,
       constants: {

@@ -4,7 +4,13 @@
 import type { Conv2dDims } from '../kernels.ts'
 import { TILE_WORKGROUP } from '../recipe.ts'
 import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
-import { forwardRecipe, inputGradientRecipe, linesOf, parameterGradientRecipe, type Product } from './conv2d-lines.ts'
+import {
+  forwardRecipe,
+  inputGradientRecipe,
+  linesOf,
+  parameterGradientRecipe,
+  type ProductPass,
+} from './conv2d-lines.ts'
 import { REGISTER_TILES, registerTileName, registerTileSuits, type ProductSize, type RegisterTile } from './tiles.ts'
 
 /**
@@ -75,7 +81,11 @@ function parameterGradient(tile: RegisterTile): MakeRecipe<'conv2d.parameterGrad
   }
 }
 
-function product({ lines, tile, tiles }: Sizes, entryPoint: string, threads: Product['threads']): Product {
+function product(
+  { lines, tile, tiles }: Conv2dSizes,
+  entryPoint: string,
+  threads: ProductPass['threads'],
+): ProductPass {
   return {
     file: 'conv2d',
     uses: ['conv2d-lines'],
@@ -86,7 +96,7 @@ function product({ lines, tile, tiles }: Sizes, entryPoint: string, threads: Pro
   }
 }
 
-type Sizes = ReturnType<typeof sizesOf>
+type Conv2dSizes = ReturnType<typeof sizesOf>
 
 function sizesOf(dims: Conv2dDims, capacity: number, tile: RegisterTile) {
   const lines = linesOf(dims, capacity)

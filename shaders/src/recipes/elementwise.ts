@@ -12,22 +12,22 @@ const BACKWARD = { y: 'read', dy: 'read', dx: 'write' } as const
 const BACKWARD_FROM_INPUT = { x: 'read', dy: 'read', dx: 'write' } as const
 
 // x (B, size) → y (B, size)
-export function elementwiseForward(file: ElementwiseFile): MakeRecipe {
+export function elementwiseForward(file: ElementwiseFile): MakeElementwise {
   return onePass(file, 'forward', FORWARD)
 }
 
 // y, dy (B, size) → dx (B, size)
-export function elementwiseBackward(file: Exclude<ElementwiseFile, FromInputFile>): MakeRecipe {
+export function elementwiseBackward(file: Exclude<ElementwiseFile, FromInputFile>): MakeElementwise {
   return onePass(file, 'backward', BACKWARD)
 }
 
 // x, dy (B, size) → dx (B, size)
-export function elementwiseBackwardFromInput(file: FromInputFile): MakeRecipe {
+export function elementwiseBackwardFromInput(file: FromInputFile): MakeElementwise {
   return onePass(file, 'backward', BACKWARD_FROM_INPUT)
 }
 
 // a, b (B, size) → y (B, size)
-export const elementwiseSum: MakeRecipe = onePass('add', 'forward', { a: 'read', b: 'read', y: 'write' })
+export const elementwiseSum: MakeElementwise = onePass('add', 'forward', { a: 'read', b: 'read', y: 'write' })
 
 export function leakyReluForward(dims: LeakyReluDims, capacity: number): Recipe {
   return onePass('leaky-relu', 'forward', FORWARD, { SLOPE: real(dims.slope) })(dims, capacity)
@@ -37,14 +37,14 @@ export function leakyReluBackward(dims: LeakyReluDims, capacity: number): Recipe
   return onePass('leaky-relu', 'backward', BACKWARD, { SLOPE: real(dims.slope) })(dims, capacity)
 }
 
-type MakeRecipe = (dims: ElementwiseDims, capacity: number) => Recipe
+type MakeElementwise = (dims: ElementwiseDims, capacity: number) => Recipe
 
 function onePass(
   file: ElementwiseFile,
   entryPoint: string,
   access: Record<string, 'read' | 'write'>,
   more: Record<string, Constant> = {},
-): MakeRecipe {
+): MakeElementwise {
   return ({ size }, capacity) => {
     const bindings = Object.entries(access).map(([name, how]) => array(name, how, capacity * size, 'vec4f'))
     const threads = (samples: number) => Math.ceil((samples * size) / 4)

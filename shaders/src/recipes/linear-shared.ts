@@ -131,7 +131,7 @@ function parameterGradient(tile: SharedTile): MakeRecipe<'linear.parameterGradie
 }
 
 /** C (m, n) = A (m, k) · B (k, n); rowsM, rowsK: of one sample, where m or k follows the number of samples. */
-interface Product {
+interface SharedProduct {
   readonly m: number
   readonly n: number
   readonly k: number
@@ -147,7 +147,7 @@ interface Product {
 
 function productPass(
   tile: SharedTile,
-  { m, n, k, rowsM = 0, rowsK = 0, aRowsK = false, bRowsK = false, split, bindings, threads }: Product,
+  { m, n, k, rowsM = 0, rowsK = 0, aRowsK = false, bRowsK = false, split, bindings, threads }: SharedProduct,
 ): Pass {
   const { splits, stepsPerSplit } = split ?? { splits: 1, stepsPerSplit: k }
   const workgroup = sharedWorkgroup(tile)

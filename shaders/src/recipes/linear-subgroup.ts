@@ -18,12 +18,12 @@ import {
 import { BUSY_GROUPS, lastQuad, splitSum, type Split } from './tiles.ts'
 
 /** A tile, and which operand its subgroups have jointly. */
-interface Way {
+interface SubgroupWay {
   readonly tile: SubgroupTile
   readonly joint: 'left' | 'right'
 }
 
-const WAYS: readonly Way[] = (['right', 'left'] as const).flatMap((joint) =>
+const WAYS: readonly SubgroupWay[] = (['right', 'left'] as const).flatMap((joint) =>
   SUBGROUP_TILES.map((tile) => ({ tile, joint })),
 )
 
@@ -48,7 +48,7 @@ export const LINEAR_PARAMETER_GRADIENT_SUBGROUP: readonly Variant<'linear.parame
 )
 
 function variants<K extends 'linear.forward' | 'linear.inputGradient' | 'linear.parameterGradient'>(
-  make: (way: Way) => MakeRecipe<K>,
+  make: (way: SubgroupWay) => MakeRecipe<K>,
   sizeOf: (dims: LinearDims, capacity: number) => Size,
 ) {
   return WAYS.map((way) => ({
@@ -67,11 +67,11 @@ function variants<K extends 'linear.forward' | 'linear.inputGradient' | 'linear.
   }))
 }
 
-function productOf({ joint }: Way, { m, n }: Size, batch = 1): SubgroupProduct {
+function productOf({ joint }: SubgroupWay, { m, n }: Size, batch = 1): SubgroupProduct {
   return joint === 'left' ? { rows: m, columns: n, batch } : { rows: n, columns: m, batch }
 }
 
-function forward(way: Way): MakeRecipe<'linear.forward'> {
+function forward(way: SubgroupWay): MakeRecipe<'linear.forward'> {
   return (dims, capacity, { bias, residual }) => {
     const rows = capacity * dims.rows
     const product = productPass(way, {
@@ -90,7 +90,7 @@ function forward(way: Way): MakeRecipe<'linear.forward'> {
   }
 }
 
-function inputGradient(way: Way): MakeRecipe<'linear.inputGradient'> {
+function inputGradient(way: SubgroupWay): MakeRecipe<'linear.inputGradient'> {
   return (dims, capacity) => {
     const rows = capacity * dims.rows
     const product = productPass(way, {
@@ -113,7 +113,7 @@ function inputGradient(way: Way): MakeRecipe<'linear.inputGradient'> {
   }
 }
 
-function parameterGradient(way: Way): MakeRecipe<'linear.parameterGradient'> {
+function parameterGradient(way: SubgroupWay): MakeRecipe<'linear.parameterGradient'> {
   return (dims, capacity, operands) => {
     const rows = capacity * dims.rows
     const size = weightGradientSize(dims)
@@ -145,7 +145,7 @@ function withResult(pass: Pass, result: readonly MatrixBinding[]): Pass {
  * result (M, N) = left (M, k) · right (k, N); sampleM, sampleK: of one sample, where m or k follows the number of
  * samples.
  */
-interface Product extends Size {
+interface JointProduct extends Size {
   readonly k: number
   readonly sampleM?: number
   readonly sampleK?: number
@@ -156,7 +156,7 @@ interface Product extends Size {
   readonly split?: Split
 }
 
-function productPass(way: Way, product: Product): Pass {
+function productPass(way: SubgroupWay, product: JointProduct): Pass {
   const { m, n, k, sampleM = 0, sampleK = 0, left, right, leftRowsK = false, rightRowsK = false } = product
   const { splits, stepsPerSplit } = product.split ?? { splits: 1, stepsPerSplit: k }
   const { tile } = way

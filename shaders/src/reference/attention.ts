@@ -3,14 +3,14 @@
 
 import type { AttentionDims, KernelOperands } from '../kernels.ts'
 
-type Operands<
+type AttentionOperands<
   K extends 'attention.forward' | 'attention.backward' | 'flash_attention.forward' | 'flash_attention.backward',
 > = KernelOperands<K, Float32Array>
 
 export function attentionForward(
   dims: AttentionDims,
   samples: number,
-  { qkv, probabilities, y }: Operands<'attention.forward'>,
+  { qkv, probabilities, y }: AttentionOperands<'attention.forward'>,
 ): void {
   for (const head of headsOf(dims, samples))
     for (let t = 0; t < dims.length; t++) {
@@ -23,7 +23,7 @@ export function attentionForward(
 export function attentionBackward(
   dims: AttentionDims,
   samples: number,
-  { qkv, probabilities, dy, dqkv }: Operands<'attention.backward'>,
+  { qkv, probabilities, dy, dqkv }: AttentionOperands<'attention.backward'>,
 ): void {
   const kept = (head: Head, t: number) => {
     const start = (head.index * dims.length + t) * dims.length
@@ -35,7 +35,7 @@ export function attentionBackward(
 export function flashAttentionForward(
   dims: AttentionDims,
   samples: number,
-  { qkv, y, logSums }: Operands<'flash_attention.forward'>,
+  { qkv, y, logSums }: AttentionOperands<'flash_attention.forward'>,
 ): void {
   for (const head of headsOf(dims, samples))
     for (let t = 0; t < dims.length; t++) {
@@ -48,7 +48,7 @@ export function flashAttentionForward(
 export function flashAttentionBackward(
   dims: AttentionDims,
   samples: number,
-  { qkv, dy, dqkv }: Operands<'flash_attention.backward'>,
+  { qkv, dy, dqkv }: AttentionOperands<'flash_attention.backward'>,
 ): void {
   backward(dims, samples, { qkv, dy, dqkv }, (head, t) => attend(dims, head, qkv, t).probabilities)
 }

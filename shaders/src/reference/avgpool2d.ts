@@ -4,9 +4,9 @@ import type { DerivativeDims, KernelOperands, Pool2dDims } from '../kernels.ts'
 import { finishGradient } from './finish.ts'
 import { forEachWindow } from './pool2d.ts'
 
-type Operands<K extends 'forward' | 'backward'> = KernelOperands<`avgpool2d.${K}`, Float32Array>
+type AvgPoolOperands<K extends 'forward' | 'backward'> = KernelOperands<`avgpool2d.${K}`, Float32Array>
 
-export function avgpool2dForward(dims: Pool2dDims, samples: number, { x, y }: Operands<'forward'>): void {
+export function avgpool2dForward(dims: Pool2dDims, samples: number, { x, y }: AvgPoolOperands<'forward'>): void {
   const scale = 1 / (dims.kernel * dims.kernel)
   forEachWindow(dims, samples, ({ output, plane, rows, columns }) => {
     let sum = 0
@@ -19,7 +19,7 @@ export function avgpool2dForward(dims: Pool2dDims, samples: number, { x, y }: Op
 export function avgpool2dBackward(
   dims: Pool2dDims & DerivativeDims,
   samples: number,
-  { dy, activated, dx }: Operands<'backward'>,
+  { dy, activated, dx }: AvgPoolOperands<'backward'>,
 ): void {
   const scale = 1 / (dims.kernel * dims.kernel)
   dx.fill(0, 0, samples * dims.channels * dims.height * dims.width)

@@ -3,12 +3,12 @@
 
 import type { ElementwiseDims, KernelOperands } from '../kernels.ts'
 
-type Operands = KernelOperands<'bce_with_logits.loss', Float32Array>
+type BceOperands = KernelOperands<'bce_with_logits.loss', Float32Array>
 
 export function bceWithLogitsLoss(
   { size }: ElementwiseDims,
   samples: number,
-  { x, target, loss, correct, dx }: Operands,
+  { x, target, loss, correct, dx }: BceOperands,
 ): void {
   for (let sample = 0; sample < samples; sample++) {
     let [sum, right] = [0, 0]

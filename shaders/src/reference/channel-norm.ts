@@ -4,24 +4,24 @@
 import type { ChannelNormDims, KernelOperands, StatisticsDims } from '../kernels.ts'
 
 type Floats = Float32Array
-type Forward = KernelOperands<'batchnorm2d.forward', Floats>
-type Backward = KernelOperands<'batchnorm2d.backward', Floats>
+type BatchNormForward = KernelOperands<'batchnorm2d.forward', Floats>
+type BatchNormBackward = KernelOperands<'batchnorm2d.backward', Floats>
 /** The planes of one statistic: (sample · C + channel) each. */
 type Statistic = readonly number[]
 
-export function batchnorm2dForward(dims: ChannelNormDims, samples: number, operands: Forward): void {
+export function batchnorm2dForward(dims: ChannelNormDims, samples: number, operands: BatchNormForward): void {
   forward(dims, ofBatch(dims, samples), operands)
 }
 
-export function groupnormForward(dims: ChannelNormDims, samples: number, operands: Forward): void {
+export function groupnormForward(dims: ChannelNormDims, samples: number, operands: BatchNormForward): void {
   forward(dims, ofSamples(dims, samples), operands)
 }
 
-export function batchnorm2dBackward(dims: ChannelNormDims, samples: number, operands: Backward): void {
+export function batchnorm2dBackward(dims: ChannelNormDims, samples: number, operands: BatchNormBackward): void {
   backward(dims, ofBatch(dims, samples), operands)
 }
 
-export function groupnormBackward(dims: ChannelNormDims, samples: number, operands: Backward): void {
+export function groupnormBackward(dims: ChannelNormDims, samples: number, operands: BatchNormBackward): void {
   backward(dims, ofSamples(dims, samples), operands)
 }
 
@@ -69,7 +69,7 @@ function ofSamples({ channels, groupChannels }: ChannelNormDims, samples: number
 function forward(
   dims: ChannelNormDims,
   statistics: readonly Statistic[],
-  { x, weight, bias, y, mean, inverse }: Forward,
+  { x, weight, bias, y, mean, inverse }: BatchNormForward,
 ): void {
   for (const [s, planes] of statistics.entries()) {
     const middle = average(dims, planes, (i) => x[i] ?? 0)
@@ -86,7 +86,7 @@ function forward(
 function backward(
   dims: ChannelNormDims,
   statistics: readonly Statistic[],
-  { x, weight, dy, mean, inverse, dx, dweight, dbias }: Backward,
+  { x, weight, dy, mean, inverse, dx, dweight, dbias }: BatchNormBackward,
 ): void {
   for (const [s, planes] of statistics.entries()) {
     const scale = inverse[s] ?? 0
@@ -102,7 +102,7 @@ function backward(
   }
 }
 
-type PlaneGradient = Pick<Backward, 'dy' | 'dweight' | 'dbias'> & { normalized(i: number): number }
+type PlaneGradient = Pick<BatchNormBackward, 'dy' | 'dweight' | 'dbias'> & { normalized(i: number): number }
 
 function addPlane(
   { channels, plane: size }: ChannelNormDims,

@@ -2,12 +2,12 @@
 
 import type { ConcatDims, KernelOperands } from '../kernels.ts'
 
-type Operands<K extends 'forward' | 'backward'> = KernelOperands<`concat.${K}`, Float32Array>
+type ConcatOperands<K extends 'forward' | 'backward'> = KernelOperands<`concat.${K}`, Float32Array>
 
 export function concatForward(
   { size, offset, total }: ConcatDims,
   samples: number,
-  { x, y }: Operands<'forward'>,
+  { x, y }: ConcatOperands<'forward'>,
 ): void {
   for (let sample = 0; sample < samples; sample++)
     y.set(x.subarray(sample * size, (sample + 1) * size), sample * total + offset)
@@ -16,7 +16,7 @@ export function concatForward(
 export function concatBackward(
   { size, offset, total }: ConcatDims,
   samples: number,
-  { dy, dx }: Operands<'backward'>,
+  { dy, dx }: ConcatOperands<'backward'>,
 ): void {
   for (let sample = 0; sample < samples; sample++)
     dx.set(dy.subarray(sample * total + offset, sample * total + offset + size), sample * size)

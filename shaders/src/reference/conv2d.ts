@@ -7,12 +7,15 @@ import { finish, finishGradient } from './finish.ts'
 import { addScaled, dot, rowsOf } from './rows.ts'
 import { positionsInside, type WindowAxis } from './window.ts'
 
-type Operands<K extends 'forward' | 'inputGradient' | 'parameterGradient'> = KernelOperands<`conv2d.${K}`, Float32Array>
+type Conv2dOperands<K extends 'forward' | 'inputGradient' | 'parameterGradient'> = KernelOperands<
+  `conv2d.${K}`,
+  Float32Array
+>
 
 export function conv2dForward(
   dims: Conv2dDims & FinishDims,
   samples: number,
-  { x, weight, bias, residual, y }: Operands<'forward'>,
+  { x, weight, bias, residual, y }: Conv2dOperands<'forward'>,
 ): void {
   const filters = rowsOf(weight, dims.out, tapsOf(dims))
   const lines = emptyLines(dims)
@@ -29,7 +32,7 @@ export function conv2dForward(
 export function conv2dInputGradient(
   dims: Conv2dDims & DerivativeDims,
   samples: number,
-  { weight, dy, activated, dx }: Operands<'inputGradient'>,
+  { weight, dy, activated, dx }: Conv2dOperands<'inputGradient'>,
 ): void {
   const filters = rowsOf(weight, dims.out, tapsOf(dims))
   const lines = emptyLines(dims)
@@ -47,7 +50,7 @@ export function conv2dInputGradient(
 export function conv2dParameterGradient(
   dims: Conv2dDims,
   samples: number,
-  { x, dy, dweight, dbias }: Operands<'parameterGradient'>,
+  { x, dy, dweight, dbias }: Conv2dOperands<'parameterGradient'>,
 ): void {
   const gradients = rowsOf(dweight, dims.out, tapsOf(dims))
   const lines = emptyLines(dims)
@@ -72,12 +75,12 @@ function emptyLines(dims: Conv2dDims): Float32Array[] {
 }
 
 /** A group of one sample: its first channel, counted over all samples, and its rows of y. */
-interface Group {
+interface ChannelGroup {
   readonly channel: number
   readonly outputs: readonly { readonly o: number; readonly row: Float32Array }[]
 }
 
-function forEachGroup(dims: Conv2dDims, samples: number, y: Float32Array, visit: (group: Group) => void): void {
+function forEachGroup(dims: Conv2dDims, samples: number, y: Float32Array, visit: (group: ChannelGroup) => void): void {
   const outPerGroup = dims.out / dims.groups
   const rows = rowsOf(y, samples * dims.out, dims.outHeight * dims.outWidth)
   for (let i = 0; i < samples * dims.groups; i++) {
@@ -107,14 +110,14 @@ function addFolded(dims: Conv2dDims, lines: readonly Float32Array[], channel: nu
 }
 
 /** Output cells yStart… of one line whose inputs under a tap are xStart, xStart + stride, … */
-interface Piece {
+interface LinePiece {
   readonly tap: number
   readonly xStart: number
   readonly yStart: number
   readonly length: number
 }
 
-function forEachPiece(dims: Conv2dDims, channel: number, visit: (piece: Piece) => void): void {
+function forEachPiece(dims: Conv2dDims, channel: number, visit: (piece: LinePiece) => void): void {
   const { kernel, stride, padding, height, width } = dims
   const down: WindowAxis = { size: height, outSize: dims.outHeight, stride, padding }
   const across: WindowAxis = { size: width, outSize: dims.outWidth, stride, padding }

@@ -3,12 +3,12 @@
 
 import type { CrossEntropyDims, KernelOperands } from '../kernels.ts'
 
-type Operands = KernelOperands<'cross_entropy.loss', Float32Array, Int32Array>
+type CrossEntropyOperands = KernelOperands<'cross_entropy.loss', Float32Array, Int32Array>
 
 export function crossEntropyLoss(
   dims: CrossEntropyDims,
   samples: number,
-  { x, target, loss, correct, dx }: Operands,
+  { x, target, loss, correct, dx }: CrossEntropyOperands,
 ): void {
   const { classes, smoothing = 0, ignored } = dims
   const spread = smoothing / classes

@@ -2,12 +2,16 @@
 
 import type { EmbeddingDims, KernelOperands } from '../kernels.ts'
 
-type Operands<K extends 'forward' | 'parameterGradient'> = KernelOperands<`embedding.${K}`, Float32Array, Int32Array>
+type EmbeddingOperands<K extends 'forward' | 'parameterGradient'> = KernelOperands<
+  `embedding.${K}`,
+  Float32Array,
+  Int32Array
+>
 
 export function embeddingForward(
   { tokens, channels }: EmbeddingDims,
   samples: number,
-  { ids, weight, y }: Operands<'forward'>,
+  { ids, weight, y }: EmbeddingOperands<'forward'>,
 ): void {
   for (let row = 0; row < samples * tokens; row++) {
     const start = (ids[row] ?? 0) * channels
@@ -19,7 +23,7 @@ export function embeddingForward(
 export function embeddingParameterGradient(
   { tokens, channels }: EmbeddingDims,
   samples: number,
-  { ids, dy, dweight }: Operands<'parameterGradient'>,
+  { ids, dy, dweight }: EmbeddingOperands<'parameterGradient'>,
 ): void {
   for (let row = 0; row < samples * tokens; row++) {
     const start = (ids[row] ?? 0) * channels

@@ -7,18 +7,18 @@ import { reluBackward, reluForward } from './relu.ts'
 import { sigmoidBackward, sigmoidForward } from './sigmoid.ts'
 import { tanhBackward, tanhForward } from './tanh.ts'
 
-interface Sizes {
+interface FinishSizes {
   readonly size: number
   /** of leaky_relu */
   readonly slope: number
 }
 
-type Operands = { y: Float32Array; dy: Float32Array; dx: Float32Array }
+type FinishOperands = { y: Float32Array; dy: Float32Array; dx: Float32Array }
 
 const APPLY: {
   readonly [A in Activation]: {
-    forward(sizes: Sizes, y: Float32Array): void
-    backward(sizes: Sizes, operands: Operands): void
+    forward(sizes: FinishSizes, y: Float32Array): void
+    backward(sizes: FinishSizes, operands: FinishOperands): void
   }
 } = {
   relu: {

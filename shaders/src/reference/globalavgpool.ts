@@ -2,12 +2,12 @@
 
 import type { GlobalAvgPoolDims, KernelOperands } from '../kernels.ts'
 
-type Operands<K extends 'forward' | 'backward'> = KernelOperands<`globalavgpool.${K}`, Float32Array>
+type GlobalAvgPoolOperands<K extends 'forward' | 'backward'> = KernelOperands<`globalavgpool.${K}`, Float32Array>
 
 export function globalavgpoolForward(
   { channels, plane }: GlobalAvgPoolDims,
   samples: number,
-  { x, y }: Operands<'forward'>,
+  { x, y }: GlobalAvgPoolOperands<'forward'>,
 ): void {
   for (let p = 0; p < samples * channels; p++)
     y[p] = x.subarray(p * plane, (p + 1) * plane).reduce((sum, value) => sum + value, 0) / plane
@@ -16,7 +16,7 @@ export function globalavgpoolForward(
 export function globalavgpoolBackward(
   { channels, plane }: GlobalAvgPoolDims,
   samples: number,
-  { dy, dx }: Operands<'backward'>,
+  { dy, dx }: GlobalAvgPoolOperands<'backward'>,
 ): void {
   for (let p = 0; p < samples * channels; p++) dx.fill((dy[p] ?? 0) / plane, p * plane, (p + 1) * plane)
 }

@@ -4,12 +4,15 @@ import type { DerivativeDims, FinishDims, KernelOperands, LinearDims } from '../
 import { finish, finishGradient } from './finish.ts'
 import { addScaled, dot, rowsOf } from './rows.ts'
 
-type Operands<K extends 'forward' | 'inputGradient' | 'parameterGradient'> = KernelOperands<`linear.${K}`, Float32Array>
+type LinearOperands<K extends 'forward' | 'inputGradient' | 'parameterGradient'> = KernelOperands<
+  `linear.${K}`,
+  Float32Array
+>
 
 export function linearForward(
   dims: LinearDims & FinishDims,
   samples: number,
-  { x, weight, bias, residual, y }: Operands<'forward'>,
+  { x, weight, bias, residual, y }: LinearOperands<'forward'>,
 ): void {
   const weights = rowsOf(weight, dims.out, dims.in)
   for (const [r, row] of rowsOf(x, samples * dims.rows, dims.in).entries())
@@ -21,7 +24,7 @@ export function linearForward(
 export function linearInputGradient(
   dims: LinearDims & DerivativeDims,
   samples: number,
-  { weight, dy, activated, dx }: Operands<'inputGradient'>,
+  { weight, dy, activated, dx }: LinearOperands<'inputGradient'>,
 ): void {
   const weights = rowsOf(weight, dims.out, dims.in)
   for (const [r, row] of rowsOf(dx, samples * dims.rows, dims.in).entries()) {
@@ -35,7 +38,7 @@ export function linearInputGradient(
 export function linearParameterGradient(
   dims: LinearDims,
   samples: number,
-  { x, dy, dweight, dbias }: Operands<'parameterGradient'>,
+  { x, dy, dweight, dbias }: LinearOperands<'parameterGradient'>,
 ): void {
   const gradients = rowsOf(dweight, dims.out, dims.in)
   for (const [r, row] of rowsOf(x, samples * dims.rows, dims.in).entries())

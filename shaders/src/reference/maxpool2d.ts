@@ -5,9 +5,9 @@ import type { DerivativeDims, KernelOperands, Pool2dDims } from '../kernels.ts'
 import { finishGradient } from './finish.ts'
 import { forEachWindow, type Window } from './pool2d.ts'
 
-type Operands<K extends 'forward' | 'backward'> = KernelOperands<`maxpool2d.${K}`, Float32Array>
+type MaxPoolOperands<K extends 'forward' | 'backward'> = KernelOperands<`maxpool2d.${K}`, Float32Array>
 
-export function maxpool2dForward(dims: Pool2dDims, samples: number, { x, y }: Operands<'forward'>): void {
+export function maxpool2dForward(dims: Pool2dDims, samples: number, { x, y }: MaxPoolOperands<'forward'>): void {
   forEachWindow(dims, samples, (window) => {
     y[window.output] = x[largest(x, dims.width, window)] ?? 0
   })
@@ -16,7 +16,7 @@ export function maxpool2dForward(dims: Pool2dDims, samples: number, { x, y }: Op
 export function maxpool2dBackward(
   dims: Pool2dDims & DerivativeDims,
   samples: number,
-  { x, dy, activated, dx }: Operands<'backward'>,
+  { x, dy, activated, dx }: MaxPoolOperands<'backward'>,
 ): void {
   dx.fill(0, 0, samples * dims.channels * dims.height * dims.width)
   forEachWindow(dims, samples, (window) => {

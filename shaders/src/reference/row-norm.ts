@@ -3,12 +3,10 @@
 
 import type { KernelOperands, RowNormDims } from '../kernels.ts'
 
-type Floats = Float32Array
-
 export function layernormForward(
   dims: RowNormDims,
   samples: number,
-  { x, weight, bias, y, mean, inverse }: KernelOperands<'layernorm.forward', Floats>,
+  { x, weight, bias, y, mean, inverse }: KernelOperands<'layernorm.forward', Float32Array>,
 ): void {
   forEachRow(dims, samples, (row, start) => {
     mean[row] = average(dims.columns, (i) => x[start + i] ?? 0)
@@ -19,24 +17,24 @@ export function layernormForward(
 export function rmsnormForward(
   dims: RowNormDims,
   samples: number,
-  operands: KernelOperands<'rmsnorm.forward', Floats>,
+  operands: KernelOperands<'rmsnorm.forward', Float32Array>,
 ): void {
   forEachRow(dims, samples, (row, start) => normalize(dims, { row, start }, operands))
 }
 
-interface Place {
+interface RowPlace {
   readonly row: number
   readonly start: number
 }
 
-type Normalization = KernelOperands<'rmsnorm.forward', Floats> & {
-  readonly mean?: Floats
-  readonly bias?: Floats | undefined
+type Normalization = KernelOperands<'rmsnorm.forward', Float32Array> & {
+  readonly mean?: Float32Array
+  readonly bias?: Float32Array | undefined
 }
 
 function normalize(
   { columns, eps }: RowNormDims,
-  { row, start }: Place,
+  { row, start }: RowPlace,
   { x, mean, weight, bias, y, inverse }: Normalization,
 ): void {
   const middle = mean?.[row] ?? 0
@@ -45,7 +43,7 @@ function normalize(
     y[start + i] = ((x[start + i] ?? 0) - middle) * (inverse[row] ?? 0) * (weight[i] ?? 0) + (bias?.[i] ?? 0)
 }
 
-type InputGradient = KernelOperands<'rmsnorm.inputGradient', Floats> & { readonly mean?: Floats }
+type InputGradient = KernelOperands<'rmsnorm.inputGradient', Float32Array> & { readonly mean?: Float32Array }
 
 // With g = dy · weight: dx = inverse · (g − average of g − x̂ · average of g·x̂); the first average is the mean's
 // doing.
@@ -64,9 +62,9 @@ export function rowNormInputGradient(
   })
 }
 
-type ParameterGradient = KernelOperands<'rmsnorm.parameterGradient', Floats> & {
-  readonly mean?: Floats
-  readonly dbias?: Floats | undefined
+type ParameterGradient = KernelOperands<'rmsnorm.parameterGradient', Float32Array> & {
+  readonly mean?: Float32Array
+  readonly dbias?: Float32Array | undefined
 }
 
 export function rowNormParameterGradient(

@@ -13,7 +13,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import type { Compute, NamedParameters } from '../compute.ts'
-import type { PushAnswer } from '../coordinator-http.ts'
+import type { PushReply } from '../coordinator-http.ts'
 import type { Batches } from '../data/batch.ts'
 import { endsWork } from '../fatal.ts'
 import type { GradientLease } from '../gradient-buffers.ts'
@@ -34,7 +34,7 @@ export interface AsyncParts {
   readonly lookups: readonly ParameterEntry[]
   /** parameters of a version, from the coordinator; `rows`: of some matrices only these */
   pull(version: VersionRef, rows?: RowsByName): Promise<NamedParameters>
-  push(push: Push, gradient: Uint8Array): Promise<PushAnswer>
+  push(push: Push, gradient: Uint8Array): Promise<PushReply>
   send(message: ToCoordinator): void
   onActivity(activity: 'computing' | 'exchanging', detail: string): void
   onPushed(samples: number, loss: number): void

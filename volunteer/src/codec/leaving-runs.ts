@@ -3,12 +3,12 @@
 // chunks of ring-reduce.ts and direct-reduce.ts.
 import { type Exchange, FRAME_PAYLOAD_BYTES, type GradientEncoding } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
-import { cutIntoChunks, ownSegment, type World } from '../reduce/schedule.ts'
+import { cutIntoChunks, ownSegment, type WorldRank } from '../reduce/schedule.ts'
 import { RingCodec } from './ring-codec.ts'
 
 export interface LeavingOptions {
   readonly exchange: Exchange
-  readonly world: World
+  readonly world: WorldRank
   readonly buckets: readonly FloatRange[]
   readonly encoding: GradientEncoding
   /** payload bytes of one frame */

@@ -72,9 +72,9 @@ function noteResidual(
   keepFinite(residual)
 }
 
-type Runs = readonly (readonly [first: number, end: number])[]
+type FloatRuns = readonly (readonly [first: number, end: number])[]
 
-function joined(values: Float32Array, runs: Runs): Float32Array {
+function joined(values: Float32Array, runs: FloatRuns): Float32Array {
   const parts = new Float32Array(runs.reduce((sum, [first, end]) => sum + end - first, 0))
   let at = 0
   for (const [first, end] of runs) {
@@ -84,7 +84,7 @@ function joined(values: Float32Array, runs: Runs): Float32Array {
   return parts
 }
 
-function spread(parts: Float32Array, runs: Runs, into: Float32Array): void {
+function spread(parts: Float32Array, runs: FloatRuns, into: Float32Array): void {
   let at = 0
   for (const [first, end] of runs) {
     into.set(parts.subarray(at, at + end - first), first)

@@ -3,7 +3,7 @@
 // comes. Links count the ranks of the whole mesh; an operation counts those of its group.
 import { type ErrorCode, type Frame, GridError, packFrame, type Clock } from '@starling-grid/protocol'
 import { RankFailure } from '../reduce/rank-failure.ts'
-import type { Exchange, PackFrame } from './exchange.ts'
+import type { CollectiveExchange, PackFrame } from './exchange.ts'
 import type { Mesh } from './mesh.ts'
 import { type Line, Pace } from './pace.ts'
 import { type RankLinkTimes, RankLinks } from './rank-links.ts'
@@ -23,7 +23,7 @@ export interface Operation {
   readonly ticket: Ticket
   /** for messages: "allReduce 7" */
   readonly name: string
-  readonly exchange: Exchange
+  readonly exchange: CollectiveExchange
   /** group rank → mesh rank */
   readonly ranks: readonly number[]
   /** without any progress */
@@ -31,7 +31,7 @@ export interface Operation {
   readonly signal?: AbortSignal | undefined
 }
 
-interface Running extends Operation {
+interface RunningOperation extends Operation {
   readonly end: (error?: unknown) => void
   /** when its last frame came or left */
   movedAt: number
@@ -40,7 +40,7 @@ interface Running extends Operation {
 /** What is known of an operation here: it was announced, frames came, or it runs. */
 interface Slot {
   readonly early: { readonly from: number; readonly frame: Frame }[]
-  running: Running | undefined
+  running: RunningOperation | undefined
 }
 
 export class ExchangeHub {
@@ -107,7 +107,7 @@ export class ExchangeHub {
         if (error === undefined) resolve()
         else reject(error)
       }
-      const running: Running = { ...operation, end, movedAt: this.clock.now() }
+      const running: RunningOperation = { ...operation, end, movedAt: this.clock.now() }
       const slot = this.#slot(ticket)
       slot.running = running
       signal?.addEventListener('abort', abort, { once: true })
@@ -117,7 +117,7 @@ export class ExchangeHub {
     })
   }
 
-  #begin(running: Running, slot: Slot): void {
+  #begin(running: RunningOperation, slot: Slot): void {
     const { ticket, exchange, ranks } = running
     for (const peer of exchange.peers) {
       const rank = ranks[peer] ?? -1
@@ -161,7 +161,7 @@ export class ExchangeHub {
     this.links.pump(from)
   }
 
-  #give(running: Running, from: number, frame: Frame): void {
+  #give(running: RunningOperation, from: number, frame: Frame): void {
     const { exchange, ranks } = running
     const peer = ranks.indexOf(from)
     // Not the group's fault: who sent it is dropped.
@@ -191,7 +191,7 @@ export class ExchangeHub {
     return undefined
   }
 
-  #nextOf(running: Running, rank: number, pack: PackFrame): Uint8Array<ArrayBuffer> | undefined {
+  #nextOf(running: RunningOperation, rank: number, pack: PackFrame): Uint8Array<ArrayBuffer> | undefined {
     const { exchange, ranks, ticket } = running
     const peer = ranks.indexOf(rank)
     if (peer < 0 || !this.#pace.mayGo(rank, lineOf(ticket), ticket.sequence, exchange.bytesTo(peer))) return undefined
@@ -208,7 +208,7 @@ export class ExchangeHub {
     }
   }
 
-  #pumpAll({ exchange, ranks }: Running): void {
+  #pumpAll({ exchange, ranks }: RunningOperation): void {
     for (const peer of exchange.peers) this.links.pump(ranks[peer] ?? -1)
   }
 
@@ -226,7 +226,7 @@ export class ExchangeHub {
    * waits as well. So each says at half time that it has begun; when the time is up, who has not begun is to blame.
    * Half a time-out later, if no rank with better knowledge ended it, the rank that it waits for.
    */
-  #standsStill(running: Running, halves: number): void {
+  #standsStill(running: RunningOperation, halves: number): void {
     const { ticket, ranks, exchange, timeoutMs } = running
     if (halves < 1) return
     const waitsFor = [...exchange.waitsFor()]
@@ -242,7 +242,7 @@ export class ExchangeHub {
   }
 
   /** Ends an operation and tells the others in it, with the rank that is to blame: they would wait in vain. */
-  #fail(running: Running, error: unknown): void {
+  #fail(running: RunningOperation, error: unknown): void {
     // a bug of ours
     if (!(error instanceof RankFailure)) return this.#giveUp(running, error, 'message-unexpected', 'failed')
     running.end(error.in(running.name))
@@ -250,12 +250,12 @@ export class ExchangeHub {
   }
 
   /** This rank itself is why the operation ends. */
-  #giveUp(running: Running, error: unknown, code: ErrorCode, what: string): void {
+  #giveUp(running: RunningOperation, error: unknown, code: ErrorCode, what: string): void {
     running.end(error)
     this.#tellOthers(running, new RankFailure(running.ranks.indexOf(this.links.rank), code, what))
   }
 
-  #tellOthers({ ranks, ticket }: Running, failure: RankFailure): void {
+  #tellOthers({ ranks, ticket }: RunningOperation, failure: RankFailure): void {
     const toTell = ticket.kind === 'group' ? ranks : [ticket.peer]
     for (const rank of toTell)
       if (rank !== this.links.rank && this.links.hasLink(rank))

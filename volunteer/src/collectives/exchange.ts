@@ -38,7 +38,7 @@ export interface ExchangeOptions {
 /** How a frame becomes bytes: into new memory, or into memory that is used again (FramePacker). */
 export type PackFrame = (frame: Frame) => Uint8Array<ArrayBuffer>
 
-interface Chunk {
+interface ChunkMoves {
   readonly start: number
   readonly values: Movable
   readonly steps: readonly Step[]
@@ -52,8 +52,8 @@ interface Chunk {
   finished: boolean
 }
 
-interface Sending {
-  readonly chunk: Chunk
+interface ChunkSending {
+  readonly chunk: ChunkMoves
   readonly step: Step
 }
 
@@ -61,12 +61,12 @@ interface Sending {
  * @example for (let frame = exchange.nextFrame(peer); frame !== undefined; frame = exchange.nextFrame(peer)) await
  * link.send(frame)
  */
-export class Exchange {
+export class CollectiveExchange {
   /** all ranks that this one sends to or receives from */
   readonly peers: readonly number[]
   readonly #options: ExchangeOptions
-  readonly #chunks = new Map<number, Chunk>()
-  readonly #outbox = new Map<number, Sending[]>()
+  readonly #chunks = new Map<number, ChunkMoves>()
+  readonly #outbox = new Map<number, ChunkSending[]>()
   readonly #bytesTo = new Map<number, number>()
   readonly #bytesFrom = new Map<number, number>()
   #unfinished = 0
@@ -194,7 +194,7 @@ export class Exchange {
   }
 
   /** Goes through the chunk's steps until one has to wait. */
-  #advance(chunk: Chunk): void {
+  #advance(chunk: ChunkMoves): void {
     for (let step = chunk.steps[chunk.cursor]; step !== undefined; step = chunk.steps[chunk.cursor]) {
       if (step.kind === 'send') this.#queue(chunk, step)
       else if (chunk.unsent > 0 || !this.#receive(chunk, step)) break
@@ -206,7 +206,7 @@ export class Exchange {
     this.#unfinished--
   }
 
-  #queue(chunk: Chunk, step: Step): void {
+  #queue(chunk: ChunkMoves, step: Step): void {
     const sendings = this.#outbox.get(step.peer) ?? []
     this.#outbox.set(step.peer, sendings)
     sendings.push({ chunk, step })
@@ -214,7 +214,7 @@ export class Exchange {
   }
 
   /** False when it has not come yet. */
-  #receive(chunk: Chunk, step: Step): boolean {
+  #receive(chunk: ChunkMoves, step: Step): boolean {
     const payload = chunk.early.get(step)
     if (payload === undefined) return false
     chunk.early.delete(step)
@@ -228,7 +228,7 @@ export class Exchange {
     return true
   }
 
-  #payload(chunk: Chunk, step: Step): Uint8Array {
+  #payload(chunk: ChunkMoves, step: Step): Uint8Array {
     if (step.effect === 'store' && chunk.wire !== undefined) return chunk.wire
     const codec = this.#codec(step)
     const bytes = codec.encode(chunk.values)
@@ -242,7 +242,7 @@ export class Exchange {
     return bytes
   }
 
-  #noteResidual({ start, values }: Chunk, kept: Movable): void {
+  #noteResidual({ start, values }: ChunkMoves, kept: Movable): void {
     const { residual } = this.#options
     if (residual === undefined) return
     for (let i = 0; i < values.length; i++) {

@@ -6,7 +6,7 @@ import { emptyLike, type Movable, type ReduceOp } from '../codec/numbers.ts'
 import { segmentStart } from '../reduce/schedule.ts'
 import { CHUNK_BYTES, chooseAlgorithm, type LinkQuality, USUAL_LINK } from './choose-algorithm.ts'
 import type { ExchangeHub } from './exchange-hub.ts'
-import { Exchange, type Segment } from './exchange.ts'
+import { CollectiveExchange, type Segment } from './exchange.ts'
 import { type Algorithm, algorithmsOf, type Collective, scheduleOf } from './moves.ts'
 import { type Step, stepsOf } from './steps.ts'
 import type { Ticket } from './ticket.ts'
@@ -30,7 +30,7 @@ export interface AlgorithmOptions extends CallOptions {
   readonly algorithm?: Algorithm | 'auto'
 }
 
-export interface Task {
+export interface GroupTask {
   readonly collective: Collective
   readonly algorithm: Algorithm
   readonly root?: number
@@ -97,11 +97,11 @@ export class GroupRunner {
     }).algorithm
   }
 
-  run(task: Task, options: CallOptions, ticket = this.ticket()): Promise<void> {
+  run(task: GroupTask, options: CallOptions, ticket = this.ticket()): Promise<void> {
     const { collective, algorithm, root = 0, op = 'sum', length, codecs, segment, residual } = task
     const steps = this.#stepsOf(collective, algorithm, root)
     const agreed = [collective, algorithm, root, op, length, codecs.partial.name, codecs.final.name].join(' ')
-    const exchange = new Exchange({
+    const exchange = new CollectiveExchange({
       ...this.#address(ticket, agreed),
       steps,
       segment: (index) => segment(index, steps.length),
@@ -131,7 +131,7 @@ export class GroupRunner {
       peer: this.ranks[peer] ?? -1,
     })
     const codecs = plain(values)
-    const exchange = new Exchange({
+    const exchange = new CollectiveExchange({
       ...this.#address(ticket, `message ${codecs.final.name} ${values.length}`),
       steps: [[{ kind, peer, round: 0, effect: 'store' }]],
       segment: () => ({ values, start: 0 }),
@@ -144,7 +144,7 @@ export class GroupRunner {
 
   #start(
     name: string,
-    exchange: Exchange,
+    exchange: CollectiveExchange,
     { ticket, options }: { readonly ticket: Ticket; readonly options: CallOptions },
   ): Promise<void> {
     const { signal, timeoutMs = TIMEOUT_MS } = options
@@ -175,7 +175,7 @@ export class GroupRunner {
 }
 
 /** A vector cut into equal segments. */
-export function cut(values: Movable): Task['segment'] {
+export function cut(values: Movable): GroupTask['segment'] {
   return (index, segments) => {
     const start = segmentStart(values.length, segments, index)
     return { values: values.subarray(start, segmentStart(values.length, segments, index + 1)), start }

@@ -14,7 +14,7 @@ import {
   trainingBlock,
 } from '@starling-grid/protocol'
 import type { Batch } from '../graph/executor.ts'
-import type { Shard, Shards } from './shards.ts'
+import type { DecodedShard, Shards } from './shards.ts'
 import { copyWindows, windowsOf } from './windows.ts'
 
 /** Shards that a trial batch is looked for in: one or two may be damaged. */
@@ -85,7 +85,11 @@ export class Batches {
     return { ...batch, groups: ranges.map((range) => range.samples), keys: this.#keys(blocks, ranges) }
   }
 
-  async #shardOf({ shard }: BlockRange, blocks: readonly BlockId[], ranges: readonly BlockRange[]): Promise<Shard> {
+  async #shardOf(
+    { shard }: BlockRange,
+    blocks: readonly BlockId[],
+    ranges: readonly BlockRange[],
+  ): Promise<DecodedShard> {
     try {
       return await this.#shards.get(shard)
     } catch (error) {
@@ -156,7 +160,7 @@ export class Batches {
   }
 
   #copy(
-    shard: Shard,
+    shard: DecodedShard,
     { range, block }: { readonly range: BlockRange; readonly block: BlockId },
     { x, y, at }: Filling & { readonly at: number },
   ): void {

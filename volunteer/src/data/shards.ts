@@ -14,7 +14,7 @@ import {
 import type { ShardCache } from '../host.ts'
 
 /** One shard, decoded: samples with a class each, or a piece of text. */
-export type Shard = SampleShard | TextShard
+export type DecodedShard = SampleShard | DecodedTextShard
 
 export interface SampleShard {
   /** (samples, …inputShape), stored values */
@@ -23,7 +23,7 @@ export interface SampleShard {
   readonly y: Int32Array
 }
 
-export interface TextShard {
+export interface DecodedTextShard {
   /** each below the manifest's number of classes, which the executor checks of what it gets */
   readonly tokens: Uint16Array
 }
@@ -35,7 +35,7 @@ export class Shards {
   readonly #manifest: DatasetManifest
   readonly #fetchBytes: (name: Sha256) => Promise<Uint8Array>
   readonly #cache: ShardCache
-  readonly #decoded = new Map<Sha256, Promise<Shard>>()
+  readonly #decoded = new Map<Sha256, Promise<DecodedShard>>()
 
   constructor(manifest: DatasetManifest, fetchBytes: (name: Sha256) => Promise<Uint8Array>, cache: ShardCache) {
     this.#manifest = manifest
@@ -44,7 +44,7 @@ export class Shards {
   }
 
   /** @throws GridError 'shard-corrupt' when even the coordinator's bytes do not match the name */
-  get(ref: ShardRef): Promise<Shard> {
+  get(ref: ShardRef): Promise<DecodedShard> {
     const known = this.#decoded.get(ref.sha256)
     if (known !== undefined) return known
     const loading = this.#load(ref)
@@ -55,7 +55,7 @@ export class Shards {
     return loading
   }
 
-  async #load(ref: ShardRef): Promise<Shard> {
+  async #load(ref: ShardRef): Promise<DecodedShard> {
     const cached = await this.#cache.get(ref.sha256).catch(() => undefined)
     if (cached !== undefined && (await sha256Of(cached)) === ref.sha256) return this.#decode(ref, cached)
     const bytes = await this.#fetchBytes(ref.sha256)
@@ -70,7 +70,7 @@ export class Shards {
     return this.#decode(ref, bytes)
   }
 
-  #decode(ref: ShardRef, bytes: Uint8Array): Shard {
+  #decode(ref: ShardRef, bytes: Uint8Array): DecodedShard {
     const { tensors } = readSafetensors(bytes)
     if (this.#manifest.vocabulary !== undefined) return this.#decodeText(ref, tensors)
     const x = tensors.get('x')
@@ -90,7 +90,7 @@ export class Shards {
     return { x: x.data, y: int32Values(y) }
   }
 
-  #decodeText(ref: ShardRef, tensors: ReadonlyMap<string, StoredTensor>): TextShard {
+  #decodeText(ref: ShardRef, tensors: ReadonlyMap<string, StoredTensor>): DecodedTextShard {
     const [context = 0] = this.#manifest.inputShape
     const stored = tensors.get('tokens')
     if (

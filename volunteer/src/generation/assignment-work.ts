@@ -16,7 +16,7 @@ const LOOK_MS = 100
 const CALL_MS = 500
 
 /** What a member knows of its own speed from one assignment to the next. */
-export interface Pace {
+export interface WorkPace {
   /** ms per block of the last piece: a member that got slower knows it at its next assignment; 0: not known */
   blockMs: number
 }
@@ -26,7 +26,7 @@ export interface AssignmentWorkParts {
   readonly core: Readonly<MemberCore>
   readonly compute: Compute
   readonly batches: Pick<Batches, 'blockSamples'>
-  readonly pace: Pace
+  readonly pace: WorkPace
   /** of the generation */
   readonly signal: AbortSignal
   /** Buckets that leave as soon as each is final, and what an executor may encode of them; undefined: all at once. */

@@ -9,12 +9,12 @@ import type { EncodeRequest } from '../graph/executor.ts'
 const TIMED_FLOATS = 256 * 1024
 const MILLION = 1e6
 
-type Place = Omit<LeavingOptions, 'encoding'>
+type LeavingPlace = Omit<LeavingOptions, 'encoding'>
 
 export class EncodeRequests {
   readonly #encoding: EncodeRequest['encoding']
   readonly #clock: Clock
-  #place: Place | undefined
+  #place: LeavingPlace | undefined
   #runs: EncodeRequest['runs'] = []
   #cpuMsPerMillion: number | undefined
 
@@ -27,7 +27,7 @@ export class EncodeRequests {
    * A generation begins. Where this member keeps its rank the runs stay the same, and with them what the executor has
    * lost of them.
    */
-  open(place: Place): void {
+  open(place: LeavingPlace): void {
     const known = this.#place
     const isSame =
       known?.exchange === place.exchange &&

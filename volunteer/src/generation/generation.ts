@@ -20,14 +20,14 @@ import type { LinkSet } from '../link/link-set.ts'
 import type { LocalRounds } from '../local/local-round.ts'
 import type { RoundWork } from '../local/round-work.ts'
 import { mayContributeEarly, type StepId } from '../member/assignment.ts'
-import type { MemberCore, MemberEffect, MemberInput, Generation as Ring } from '../member/member-state.ts'
-import type { LocalVersion, VersionState } from '../recovery/local-version.ts'
+import type { MemberCore, MemberEffect, MemberInput, MemberGeneration } from '../member/member-state.ts'
+import type { LocalVersion, DecodedVersion } from '../recovery/local-version.ts'
 import type { Addressed } from '../reduce/reduce.ts'
 import { normOf } from '../reduce/slice-norms.ts'
 import type { StepSum } from '../reduce/step-reduce.ts'
 import { StepReduces, type StepStanding } from '../reduce/step-reduces.ts'
 import type { AssignmentResult } from './assignment-sum.ts'
-import { AssignmentWork, type Pace } from './assignment-work.ts'
+import { AssignmentWork, type WorkPace } from './assignment-work.ts'
 import type { EncodeRequests } from './encode-requests.ts'
 import { type Blame, GenerationLinks } from './generation-links.ts'
 import type { Residual } from './residual.ts'
@@ -51,7 +51,7 @@ export interface JobParts {
 /** What outlives a generation. */
 export interface GenerationParts extends JobParts {
   readonly links: LinkSet
-  readonly pace: Pace
+  readonly pace: WorkPace
   /** of encodings that lose something */
   readonly lossy: { readonly residual: Residual; readonly encodes: EncodeRequests } | undefined
   /** what members contribute one by one; undefined: the gradient is too small to be worth several */
@@ -83,7 +83,7 @@ export class Generation {
   /** samples of this member in the step under way */
   #contributed = 0
   #sum: StagedSum | undefined
-  #state: VersionState | undefined
+  #state: DecodedVersion | undefined
 
   constructor(parts: GenerationParts) {
     const { signal } = this
@@ -127,7 +127,7 @@ export class Generation {
     this.links.open({ ...order, fence: ring.fence, members: ring.members })
   }
 
-  #shapeOf(ring: Ring): ConstructorParameters<typeof StepReduces>[0] {
+  #shapeOf(ring: MemberGeneration): ConstructorParameters<typeof StepReduces>[0] {
     const { held, encoding, lossy } = this.#parts
     const { generation, rank, weights, members } = ring
     const size = members.length
@@ -231,11 +231,11 @@ export class Generation {
   }
 
   /** undefined: version 0, which needs no source */
-  stageState(state: VersionState | undefined): void {
+  stageState(state: DecodedVersion | undefined): void {
     this.#state = state
   }
 
-  takeState(): VersionState | undefined {
+  takeState(): DecodedVersion | undefined {
     const state = this.#state
     this.#state = undefined
     return state

@@ -5,11 +5,11 @@ import type { StepRecord, VersionRef } from '@starling-grid/protocol'
 import { type Feedback, startFeedback, swapped } from '../codec/encoding.ts'
 
 /** Of a gradient and of a round's difference it has other units. */
-type Kind = StepRecord['kind']
+type StepKind = StepRecord['kind']
 
 export class Residual {
   #feedback: Feedback
-  #of: { readonly version: VersionRef; readonly kind: Kind } | undefined
+  #of: { readonly version: VersionRef; readonly kind: StepKind } | undefined
   /** how often it changed */
   #residualEpoch = 0
 
@@ -18,7 +18,7 @@ export class Residual {
   }
 
   /** For a step from this version. The same all through the step. */
-  from(version: VersionRef, kind: Kind): Feedback {
+  from(version: VersionRef, kind: StepKind): Feedback {
     if (this.#of?.version.id !== version.id || this.#of.kind !== kind) {
       this.#feedback.residual.fill(0)
       this.#residualEpoch += 2
@@ -38,7 +38,7 @@ export class Residual {
    * R10: in one piece with the parameters. `isOwn`: this member's reduce made the sum, so `next` is whole, too. A sum
    * that was fetched (R7) is none that this member's residual belongs to.
    */
-  swap(version: VersionRef, kind: Kind, isOwn: boolean): void {
+  swap(version: VersionRef, kind: StepKind, isOwn: boolean): void {
     if (isOwn) {
       this.#feedback = swapped(this.#feedback)
       this.#residualEpoch++

@@ -58,7 +58,7 @@ function readOptimizer({ description }: GoldenCase): OptimizerSpec {
   return parseOptimizerSpec({ ...rest, ...(weightDecay === undefined ? {} : { weightDecay }) })
 }
 
-interface Trained {
+interface TrainedTrajectory {
   readonly losses: readonly number[]
   readonly firstGradient: Float32Array
   readonly final: Float32Array
@@ -69,7 +69,7 @@ async function train(
   spec: ModelSpec,
   optimizer: OptimizerSpec,
   executor: Executor,
-): Promise<Trained> {
+): Promise<TrainedTrajectory> {
   const layout = parameterLayout(spec)
   const version = initialVersionState(spec, optimizer, 0)
   const { parameters } = version
@@ -102,7 +102,7 @@ function batchOf(golden: GoldenCase, spec: ModelSpec, step: number) {
 function compare(
   { golden, backend }: { readonly golden: GoldenCase; readonly backend: GoldenBackend },
   spec: ModelSpec,
-  { losses, firstGradient, final }: Trained,
+  { losses, firstGradient, final }: TrainedTrajectory,
 ): Comparison[] {
   const wanted = floatsOf(golden, 'losses')
   const lossErrors = losses.map((loss, i) => relativeError([loss], [wanted[i] ?? NaN]))

@@ -17,7 +17,7 @@ import { fuseGraph } from '../graph/fuse.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import type { ShardCache } from '../host.ts'
 import type { ReadText } from './pipelines.ts'
-import { parseTable, type Measured, type TuningTable } from './tuning-table.ts'
+import { parseTable, type MeasuredVariant, type TuningTable } from './tuning-table.ts'
 
 export interface TuningOptions {
   /** milliseconds that measuring may take in all, compilation included; a compilation under way is waited for */
@@ -61,7 +61,7 @@ export async function tune(
   const { traits, capacity } = request
   const calls = tunableCalls(request)
   const name = await cacheName(calls, request)
-  const table = cache ? await cached(cache, name, say) : new Map<string, Measured>()
+  const table = cache ? await cached(cache, name, say) : new Map<string, MeasuredVariant>()
   const deadline = systemClock.now() + budgetMs
   const known = table.size
   for (const [key, call] of calls) {
@@ -90,7 +90,7 @@ async function fastest(
   call: KernelCall<Tensor>,
   { capacity, traits, prepare }: TuneRequest,
   deadline: number,
-): Promise<Measured> {
+): Promise<MeasuredVariant> {
   const candidates = worthTrying(call, capacity, traits)
   const perMs = traits.software ? FLOPS_PER_MS.software : FLOPS_PER_MS.gpu
   const repeats = Math.min(MOST_REPEATS, Math.ceil((SHORTEST_TIMING_MS * perMs) / flopsOf(call, capacity)))
@@ -152,7 +152,7 @@ async function cached(
   cache: ShardCache,
   name: Parameters<ShardCache['get']>[0],
   say: (text: string) => void,
-): Promise<Map<string, Measured>> {
+): Promise<Map<string, MeasuredVariant>> {
   const bytes = await cache.get(name)
   if (!bytes) return new Map()
   const table = parseTable(bytes)

@@ -21,7 +21,7 @@ export interface GradientEncodersParts {
   readonly say?: ((text: string) => void) | undefined
 }
 
-interface Made {
+interface MadeEncoder {
   readonly encoding: EncodeRequest['encoding']
   readonly runs: EncodeRequest['runs']
   readonly owner: BufferOwner
@@ -38,7 +38,7 @@ export interface ReadyEncoder {
 
 export class GradientEncoders {
   readonly #parts: GradientEncodersParts
-  #made: Made | undefined
+  #made: MadeEncoder | undefined
   #pays: boolean | undefined
 
   constructor(parts: GradientEncodersParts) {
@@ -67,7 +67,7 @@ export class GradientEncoders {
   }
 
   /** Undefined: the CPU does it, now and later. */
-  async #madeFor(order: EncodeRequest): Promise<Made | undefined> {
+  async #madeFor(order: EncodeRequest): Promise<MadeEncoder | undefined> {
     if (this.#pays === false) return undefined
     try {
       const made = this.#fits(order) ?? (await this.#make(order))
@@ -83,11 +83,11 @@ export class GradientEncoders {
     }
   }
 
-  #fits({ encoding, runs }: EncodeRequest): Made | undefined {
+  #fits({ encoding, runs }: EncodeRequest): MadeEncoder | undefined {
     return this.#made?.encoding === encoding && this.#made.runs === runs ? this.#made : undefined
   }
 
-  async #make({ encoding, runs }: EncodeRequest): Promise<Made> {
+  async #make({ encoding, runs }: EncodeRequest): Promise<MadeEncoder> {
     this.destroy()
     const owner = new BufferOwner(this.#parts.device)
     const make = (lengths: readonly number[]) =>
@@ -102,7 +102,7 @@ export class GradientEncoders {
     return this.#made
   }
 
-  async #measure({ encoders }: Made, { cpuMsPerMillion, encoding }: EncodeRequest): Promise<boolean> {
+  async #measure({ encoders }: MadeEncoder, { cpuMsPerMillion, encoding }: EncodeRequest): Promise<boolean> {
     const [largest] = encoders.filter((encoder) => encoder !== undefined).sort((a, b) => b.cut.floats - a.cut.floats)
     if (largest === undefined) return false
     const owner = new BufferOwner(this.#parts.device)

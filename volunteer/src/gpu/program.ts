@@ -13,7 +13,7 @@ export interface ProgramBuffers {
   readonly pooled: readonly GPUBuffer[]
 }
 
-interface Step {
+interface ProgramStep {
   readonly pass: Pass
   readonly pipeline: GPUComputePipeline
   readonly bindGroup: GPUBindGroup
@@ -75,17 +75,17 @@ function createBuffers(plan: Plan, owner: BufferOwner): ProgramBuffers {
   }
 }
 
-interface StepContext {
+interface ProgramContext {
   readonly device: GPUDevice
   readonly scalars: RunScalars
   readonly buffers: ProgramBuffers
 }
 
 function createStep(
-  { device, scalars, buffers }: StepContext,
+  { device, scalars, buffers }: ProgramContext,
   { pass, resources }: PlannedPass,
   compiled: CompiledPass | undefined,
-): Step {
+): ProgramStep {
   if (!compiled) throw new Error('internal: a pass without a pipeline')
   const bindGroup = device.createBindGroup({
     label: `${pass.file}.${pass.entryPoint}`,
@@ -104,7 +104,7 @@ function bindingOf(resource: Resource, buffers: ProgramBuffers): GPUBufferBindin
   return { buffer, offset: resource.byteOffset, size: Math.ceil(resource.bytes / 4) * 4 }
 }
 
-function dispatch(encoder: GPUComputePassEncoder, step: Step, samples: number): void {
+function dispatch(encoder: GPUComputePassEncoder, step: ProgramStep, samples: number): void {
   const { pass, bindGroup, last } = step
   if (last.samples !== samples) step.last = { samples, ...workgroupGrid(pass.threads(samples), pass.workgroup) }
   encoder.setBindGroup(0, bindGroup)

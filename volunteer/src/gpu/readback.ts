@@ -7,14 +7,14 @@ import { BUFFER_USAGE } from './flags.ts'
 /** Runs under way at once: one computing, one being read, one being prepared. */
 const RING_LENGTH = 3
 
-interface Ring {
+interface BufferRing {
   readonly free: GPUBuffer[]
   readonly waiting: ((buffer: GPUBuffer) => void)[]
 }
 
 export class Readback {
   readonly #buffers: BufferOwner
-  readonly #rings = new Map<number, Ring>()
+  readonly #rings = new Map<number, BufferRing>()
 
   constructor(buffers: BufferOwner) {
     this.#buffers = buffers
@@ -37,7 +37,7 @@ export class Readback {
     else ring?.free.push(buffer)
   }
 
-  #createRing(bytes: number): Ring {
+  #createRing(bytes: number): BufferRing {
     const usage = BUFFER_USAGE.MAP_READ | BUFFER_USAGE.COPY_DST
     const free = Array.from({ length: RING_LENGTH }, (_, i) => this.#buffers.create(bytes, usage, `readback ${i}`))
     const ring = { free, waiting: [] }

@@ -24,7 +24,7 @@ export interface RunEncoderParts {
   readonly readText: ReadText
 }
 
-interface Step {
+interface EncoderStep {
   readonly pipeline: GPUComputePipeline
   readonly bindGroup: GPUBindGroup
   readonly grid: { readonly x: number; readonly y: number }
@@ -43,7 +43,7 @@ export class RunEncoder {
   readonly #buffers: Buffers
   readonly #scalars: RunScalars
   /** two ways round: what one writes as the new loss, the other reads as the old one */
-  readonly #ways: readonly [readonly Step[], readonly Step[]]
+  readonly #ways: readonly [readonly EncoderStep[], readonly EncoderStep[]]
   #way: 0 | 1 = 0
 
   /** @throws OutOfDeviceMemory */
@@ -74,7 +74,7 @@ export class RunEncoder {
     readonly cut: EncodingCut
     readonly buffers: Buffers
     readonly scalars: RunScalars
-    readonly ways: readonly [Step[], Step[]]
+    readonly ways: readonly [EncoderStep[], EncoderStep[]]
   }) {
     this.cut = cut
     this.#buffers = buffers
@@ -134,7 +134,7 @@ function createBuffers(owner: BufferOwner, passes: readonly Pass[]): Buffers {
   }
 }
 
-interface StepContext {
+interface EncoderContext {
   readonly device: GPUDevice
   readonly scalars: RunScalars
   readonly buffers: Buffers
@@ -143,10 +143,10 @@ interface StepContext {
 }
 
 function createStep(
-  { device, scalars, buffers, turned, blocks }: StepContext,
+  { device, scalars, buffers, turned, blocks }: EncoderContext,
   pass: Pass,
   compiled: CompiledPass | undefined,
-): Step {
+): EncoderStep {
   if (!compiled) throw new Error('internal: a pass without a pipeline')
   const { table, x, words, residuals, parts } = buffers
   const byName = new Map<string, GPUBuffer | undefined>([

@@ -70,7 +70,7 @@ export function sectionsOf(
 
 function encodedStaging(
   { flat }: Plan,
-  values: readonly Wanted[],
+  values: readonly WantedBytes[],
   { range, runs, cut }: { readonly range: FloatRange; readonly runs: readonly FloatRange[]; readonly cut: EncodingCut },
 ) {
   const floats = between(range, runs).flatMap((rest) => devicePieces(flat, rest))
@@ -97,25 +97,25 @@ function between({ start, end }: FloatRange, runs: readonly FloatRange[]): Float
   )
 }
 
-interface Wanted {
+interface WantedBytes {
   readonly source: Resource
   /** in the staging buffer, of which `source` may fill less */
   readonly reserved: number
 }
 
-function wanted({ placement, capacity }: Plan, tensor: Tensor, samples: number): Wanted {
+function wanted({ placement, capacity }: Plan, tensor: Tensor, samples: number): WantedBytes {
   const place = placement.get(tensor.storage)
   if (!place) throw new Error(`internal: ${tensor.name} has no buffer`)
   const bytesFor = (count: number) => lengthFor(tensor, count) * FLOAT_BYTES
   return { source: { kind: 'pooled', ...place, bytes: bytesFor(samples) }, reserved: bytesFor(capacity) }
 }
 
-function gradientCopy({ start, end }: FloatRange = { start: 0, end: 0 }): Wanted {
+function gradientCopy({ start, end }: FloatRange = { start: 0, end: 0 }): WantedBytes {
   const bytes = (end - start) * FLOAT_BYTES
   return { source: { kind: 'gradient', byteOffset: start * FLOAT_BYTES, bytes }, reserved: bytes }
 }
 
-function staging(all: readonly Wanted[]): Pick<Section, 'copies' | 'bytes'> {
+function staging(all: readonly WantedBytes[]): Pick<Section, 'copies' | 'bytes'> {
   let bytes = 0
   const copies = all.map(({ source, reserved }) => {
     bytes += reserved

@@ -1,7 +1,7 @@
 // What was measured, as it lies in the host's cache: shape of a call → its fastest variant. Whatever is odd about an
 // entry makes it worthless, never harmful: an unknown variant is not chosen.
 
-export interface Measured {
+export interface MeasuredVariant {
   /** `register 8×8` */
   readonly variant: string
   readonly ms: number
@@ -9,26 +9,28 @@ export interface Measured {
   readonly nextMs?: number
 }
 
-export type TuningTable = ReadonlyMap<string, Measured>
+export type TuningTable = ReadonlyMap<string, MeasuredVariant>
 
 /** More than any model has shapes; a larger file is not ours. */
 const MOST_BYTES = 1 << 20
 
 /** undefined when the bytes hold no table. */
-export function parseTable(bytes: Uint8Array): Map<string, Measured> | undefined {
+export function parseTable(bytes: Uint8Array): Map<string, MeasuredVariant> | undefined {
   if (bytes.length > MOST_BYTES) return undefined
   try {
     const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined
     const entries = Object.entries(value)
-    return entries.every((entry): entry is [string, Measured] => isMeasured(entry[1])) ? new Map(entries) : undefined
+    return entries.every((entry): entry is [string, MeasuredVariant] => isMeasured(entry[1]))
+      ? new Map(entries)
+      : undefined
   } catch {
     // Not JSON: as worthless as any other damage.
     return undefined
   }
 }
 
-function isMeasured(value: unknown): value is Measured {
+function isMeasured(value: unknown): value is MeasuredVariant {
   if (typeof value !== 'object' || value === null || !('variant' in value) || !('ms' in value)) return false
   const next: unknown = 'nextMs' in value ? value.nextMs : undefined
   return (

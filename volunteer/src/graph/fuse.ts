@@ -2,12 +2,12 @@
 // epilogue. An activation's backward becomes that of the gradient which it alone reads. One pass and one value less
 // each; the arithmetic and its order stay the same. Pure: call lists in, call lists out.
 
-import type { Activation, KernelCall, KernelCallOf } from '@starling-grid/shaders'
+import type { Activation, KernelCallOf } from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
+import type { Call } from './storages.ts'
 import type { Tensor } from './tensor.ts'
 
-type Call = KernelCall<Tensor>
-type Product = KernelCallOf<'linear.forward', Tensor> | KernelCallOf<'conv2d.forward', Tensor>
+type ProductCall = KernelCallOf<'linear.forward', Tensor> | KernelCallOf<'conv2d.forward', Tensor>
 
 /** Activations whose backward reads their output, so that no reader needs the product's former value. */
 const ACTIVATIONS: { readonly [K in Call['kernel']]?: Activation } = {
@@ -86,7 +86,7 @@ function fuseCalls(calls: readonly Call[], readers: Readers): Call[] {
 }
 
 /** The product that makes a value without other readers, as long as its epilogue ends in no activation. */
-function productOf(fused: readonly Call[], { storage }: Tensor, readers: Readers): Product | undefined {
+function productOf(fused: readonly Call[], { storage }: Tensor, readers: Readers): ProductCall | undefined {
   if (readers.get(storage) !== 1) return undefined
   return fused
     .filter(isProduct)
@@ -126,12 +126,12 @@ function isGiver(call: Call): call is Giver {
 }
 
 interface Merged {
-  readonly from: Product
+  readonly from: ProductCall
   readonly call: Call
 }
 
 /** The product with the call's work as its epilogue; undefined where the call stays by itself. */
-function merge(call: Call, productFor: (source: Tensor) => Product | undefined): Merged | undefined {
+function merge(call: Call, productFor: (source: Tensor) => ProductCall | undefined): Merged | undefined {
   if (call.kernel === 'add.forward') return mergeSum(call, productFor)
   const activation = ACTIVATIONS[call.kernel]
   if (!activation) return undefined
@@ -143,7 +143,7 @@ function merge(call: Call, productFor: (source: Tensor) => Product | undefined):
 
 function mergeSum(
   { operands: { a, b, y } }: KernelCallOf<'add.forward', Tensor>,
-  productFor: (source: Tensor) => Product | undefined,
+  productFor: (source: Tensor) => ProductCall | undefined,
 ): Merged | undefined {
   // The later branch ends in the product more often: `b` is the branch, `a` what is carried past it.
   for (const [source, residual] of [
@@ -157,7 +157,7 @@ function mergeSum(
 }
 
 function withEpilogue(
-  { kernel, dims, operands }: Product,
+  { kernel, dims, operands }: ProductCall,
   more: { readonly activation?: Activation; readonly slope?: number },
   changed: { readonly y: Tensor; readonly residual?: Tensor },
 ): Call {
@@ -165,6 +165,6 @@ function withEpilogue(
   return { kernel, dims: { ...dims, ...more }, operands: { ...operands, ...changed } } as Call
 }
 
-function isProduct(call: Call): call is Product {
+function isProduct(call: Call): call is ProductCall {
   return call.kernel === 'linear.forward' || call.kernel === 'conv2d.forward'
 }

@@ -11,7 +11,7 @@ export interface LiveRange {
   readonly last: number
 }
 
-export interface Place {
+export interface BufferPlace {
   readonly buffer: number
   readonly byteOffset: number
 }
@@ -20,10 +20,10 @@ export interface MemoryPlan {
   /** bytes of each buffer */
   readonly buffers: readonly number[]
   /** life → where it lies */
-  readonly places: readonly Place[]
+  readonly places: readonly BufferPlace[]
 }
 
-export interface MemoryOptions {
+export interface PlacementOptions {
   /** life → lives that must not lie in its buffer */
   readonly apart?: readonly ReadonlySet<number>[]
   readonly maxBufferBytes?: number
@@ -32,14 +32,14 @@ export interface MemoryOptions {
 /** WebGPU binds storage buffers at multiples of this on every adapter. */
 const ALIGNMENT_BYTES = 256
 
-interface Placed extends LiveRange {
+interface PlacedRange extends LiveRange {
   readonly index: number
   readonly byteOffset: number
 }
 
 interface OpenBuffer {
   bytes: number
-  readonly placed: Placed[]
+  readonly placed: PlacedRange[]
 }
 
 /** A plan that takes at most this many times the least bytes is good enough. */
@@ -63,7 +63,7 @@ const ORDERS: readonly ((life: LiveRange) => number)[] = [
  * Places one value after the other where memory grows least: in the lowest gap that is free for its whole life. Of
  * several orders the best is changed by one value at a time, as long as that helps. Equal lives have equal plans.
  */
-export function assignBuffers(lives: readonly LiveRange[], options: MemoryOptions = {}): MemoryPlan {
+export function assignBuffers(lives: readonly LiveRange[], options: PlacementOptions = {}): MemoryPlan {
   const goodBytes = GOOD_ENOUGH * peakLiveBytes(lives)
   let best: { readonly order: readonly number[]; readonly plan: MemoryPlan } = {
     order: [],
@@ -103,10 +103,10 @@ function bytesOf({ buffers }: MemoryPlan): number {
 function placeInOrder(
   lives: readonly LiveRange[],
   order: readonly number[],
-  { apart = [], maxBufferBytes = Infinity }: MemoryOptions,
+  { apart = [], maxBufferBytes = Infinity }: PlacementOptions,
 ): MemoryPlan {
   const buffers: OpenBuffer[] = []
-  const places = new Array<Place>(lives.length)
+  const places = new Array<BufferPlace>(lives.length)
   for (const index of order) {
     const life = lives[index]
     if (life === undefined) throw new Error('internal: an order of other lives')
@@ -132,8 +132,8 @@ function bestPlace(
   buffers: readonly OpenBuffer[],
   life: LiveRange,
   { avoid, maxBufferBytes }: { readonly avoid: ReadonlySet<number> | undefined; readonly maxBufferBytes: number },
-): Place | undefined {
-  let best: { readonly place: Place; readonly growth: number } | undefined
+): BufferPlace | undefined {
+  let best: { readonly place: BufferPlace; readonly growth: number } | undefined
   for (const [index, buffer] of buffers.entries()) {
     if (buffer.placed.some((other) => avoid?.has(other.index))) continue
     const byteOffset = lowestGap(buffer.placed, life)
@@ -145,7 +145,7 @@ function bestPlace(
   return best?.place
 }
 
-function lowestGap(placed: readonly Placed[], life: LiveRange): number {
+function lowestGap(placed: readonly PlacedRange[], life: LiveRange): number {
   const neighbours = placed
     .filter((other) => other.first <= life.last && life.first <= other.last)
     .sort((a, b) => a.byteOffset - b.byteOffset)

@@ -13,7 +13,7 @@ import { flatViews, type FlatViews } from './flat-views.ts'
 import { flopsOf } from './flops.ts'
 import { fuseGraph } from './fuse.ts'
 import { halfStorages, inHalf } from './half.ts'
-import { assignBuffers, peakLiveBytes, type LiveRange, type Place } from './memory.ts'
+import { assignBuffers, peakLiveBytes, type LiveRange, type BufferPlace } from './memory.ts'
 import { recomputeGraph } from './recompute.ts'
 import { separateEvaluation } from './storages.ts'
 import { lengthFor, type Tensor } from './tensor.ts'
@@ -44,7 +44,7 @@ export interface Plan {
   /** bytes of each pooled buffer */
   readonly buffers: readonly number[]
   /** storage of a tensor → where in the pooled buffers it lies */
-  readonly placement: ReadonlyMap<number, Place>
+  readonly placement: ReadonlyMap<number, BufferPlace>
   /** the most that is alive at one time: no plan of these passes takes less */
   readonly peakLiveBytes: number
   /** the same without the scratch of kernels: the values of the graph alone */
@@ -55,7 +55,7 @@ export interface Plan {
 }
 
 /** The limits of an adapter that a plan can meet. */
-export interface PlanLimits {
+export interface AdapterLimits {
   readonly maxStorageBufferBindingSize: number
   readonly maxBufferSize: number
   readonly maxStorageBuffersPerShaderStage: number
@@ -63,7 +63,7 @@ export interface PlanLimits {
 
 export interface PlanOptions {
   readonly traits: AdapterTraits
-  readonly limits: PlanLimits
+  readonly limits: AdapterLimits
   readonly maxMicroBatch: number
   /** of the device's memory, as its owner allows; absent: what the adapter has */
   readonly maxBytes?: number
@@ -189,7 +189,7 @@ export function poolBytes({ buffers }: Plan): number {
   return buffers.reduce((sum, bytes) => sum + bytes, 0)
 }
 
-function firstObstacle({ buffers, flat, parts }: Plan, limits: PlanLimits): string | undefined {
+function firstObstacle({ buffers, flat, parts }: Plan, limits: AdapterLimits): string | undefined {
   const bound = PARTS.flatMap((part) => parts[part].map(({ resources }) => resources))
   const needs = {
     maxStorageBufferBindingSize: Math.max(0, ...bound.flatMap((resources) => resources.map(({ bytes }) => bytes))),
@@ -197,7 +197,7 @@ function firstObstacle({ buffers, flat, parts }: Plan, limits: PlanLimits): stri
     maxStorageBuffersPerShaderStage: Math.max(0, ...bound.map((resources) => resources.length)),
   }
   for (const [name, need] of Object.entries(needs)) {
-    const has = limits[name as keyof PlanLimits]
+    const has = limits[name as keyof AdapterLimits]
     if (need > has) return `needs ${name} of at least ${need}, got ${has} on this adapter`
   }
   return undefined
@@ -332,7 +332,7 @@ function resourceOf(
   operand: Tensor | string | undefined,
   binding: Binding,
   flat: FlatViews,
-  placeOf: ReadonlyMap<number | string, Place>,
+  placeOf: ReadonlyMap<number | string, BufferPlace>,
 ): Resource {
   if (operand === undefined) throw new Error('internal: a binding without an operand')
   const bytes = bindingBytes(binding)

@@ -27,7 +27,7 @@ export function recomputeGraph(graph: Graph): Graph {
   return { ...graph, backward }
 }
 
-interface Recomputed {
+interface RecomputedSegment {
   readonly segment: readonly Call[]
   /** storages that the segment writes */
   readonly made: ReadonlySet<number>
@@ -36,7 +36,10 @@ interface Recomputed {
   readonly fresh: { next: number }
 }
 
-function withRecomputed(backward: readonly Call[], { segment, made, inner, fresh }: Recomputed): readonly Call[] {
+function withRecomputed(
+  backward: readonly Call[],
+  { segment, made, inner, fresh }: RecomputedSegment,
+): readonly Call[] {
   const wanted = new Set(backward.flatMap(storagesOf).filter((storage) => inner.has(storage)))
   const again = segment
     .toReversed()

@@ -27,7 +27,7 @@ export interface LinkSetEvents {
   onLost(member: MemberId, why: LinkTrouble | 'refused', error: GridError): void
 }
 
-interface Refusal {
+interface LinkRefusal {
   readonly code: ErrorCode
   readonly from: MemberId
   count: number
@@ -64,7 +64,7 @@ export class LinkSet {
   readonly #arrivals = new Map<MemberId, Set<() => void>>()
   readonly #clock: Clock
   readonly #stopBeat: CancelTimer
-  readonly #refusals = new Map<string, Refusal>()
+  readonly #refusals = new Map<string, LinkRefusal>()
   #beatAt: number
   bytesReceived = 0
   #bytesSentBefore = 0
@@ -149,7 +149,7 @@ export class LinkSet {
   }
 
   /** Refusals since the last call. */
-  takeRefusals(): Refusal[] {
+  takeRefusals(): LinkRefusal[] {
     const taken = [...this.#refusals.values()]
     this.#refusals.clear()
     return taken

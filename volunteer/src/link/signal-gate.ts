@@ -39,7 +39,7 @@ const MAX_HELD = 16
 /** Messages of one member that wait: two offers with all their candidates. */
 const MAX_WAITING = 2 * (1 + MAX_CANDIDATES)
 
-interface Held {
+interface HeldSignals {
   readonly until: number
   readonly messages: Signalled[]
 }
@@ -48,7 +48,7 @@ export class SignalGate {
   #expected: ReadonlySet<MemberId> = new Set()
   /** dials under way */
   readonly #dialled = new Map<MemberId, number>()
-  readonly #held = new Map<MemberId, Held>()
+  readonly #held = new Map<MemberId, HeldSignals>()
 
   /** Members of the present generation, and newcomers that the coordinator announced. Returns what waited for them. */
   expect(members: Iterable<MemberId>, now: number): Signalled[] {

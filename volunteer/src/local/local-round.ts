@@ -52,7 +52,7 @@ export interface RoundResult {
 }
 
 /** Blocks that the private copy has learned from since `base`, and what they summed to. */
-interface Progress {
+interface RoundProgress {
   readonly base: VersionRef
   readonly blocks: BlockId[]
   /** inner steps */
@@ -74,7 +74,7 @@ export class LocalRounds {
   readonly #parts: LocalRoundParts
   readonly #inner: VersionContent
   readonly #mean: Float32Array
-  #progress: Progress | undefined
+  #progress: RoundProgress | undefined
   /**
    * gradients of inner steps, then the difference that they made: of the round under way, until it is over or the next
    * begins
@@ -185,7 +185,7 @@ export class LocalRounds {
    * A7: inner progress outlives a new generation iff the base is the same version and the new assignment holds all that
    * was learned.
    */
-  #resume({ base, parameters, blocks }: RoundOrder): Progress {
+  #resume({ base, parameters, blocks }: RoundOrder): RoundProgress {
     const known = this.#progress
     if (known !== undefined && known.base.id === base.id && known.blocks.every((block) => blocks.includes(block)))
       return known
@@ -206,7 +206,7 @@ export class LocalRounds {
    */
   async #innerStep(
     blocks: readonly BlockId[],
-    progress: Progress,
+    progress: RoundProgress,
     order: RoundOrder & { readonly lease: GradientLease },
   ): Promise<boolean | undefined> {
     const { compute, batches, rule, clipNorm } = this.#parts

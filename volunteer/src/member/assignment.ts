@@ -11,7 +11,7 @@ import {
   assignmentsOfStep,
   type ToCoordinator,
 } from '@starling-grid/protocol'
-import type { MemberCore, Generation } from './member-state.ts'
+import type { MemberCore, MemberGeneration } from './member-state.ts'
 
 /** The step that is being computed or reduced. */
 export interface Flight {
@@ -62,7 +62,7 @@ export interface OffRingShare extends Pick<
 /** What R9 and R12 ask of a member. */
 export interface StepInFlight extends Pick<MemberCore, 'promised' | 'version'> {
   readonly ring:
-    | (Pick<Generation, 'generation' | 'stage'> & {
+    | (Pick<MemberGeneration, 'generation' | 'stage'> & {
         readonly flight: Pick<Flight, 'step' | 'stage' | 'todo' | 'held'> | undefined
       })
     | undefined
@@ -102,7 +102,7 @@ export function onBegin(flight: Flight, blocks: readonly BlockId[], blockMs: num
 }
 
 /** From now on nothing joins or leaves the assignment; off-ring members' sum that is here goes with it (A1). */
-export function onSeal(ring: Generation, flight: Flight, blockMs: number): void {
+export function onSeal(ring: MemberGeneration, flight: Flight, blockMs: number): void {
   flight.blockMs = blockMs
   if (flight.sealed || flight.todo.length > 0 || flight.held.size > 0) return
   flight.sealed = true
@@ -124,7 +124,7 @@ export function mayContributeEarly(core: StepInFlight, at: StepId): boolean {
  * done twice.
  */
 export function onOffRing(
-  ring: Generation,
+  ring: MemberGeneration,
   { fence, generation, id, rank, blocks, samples, targets, lossSum, correct }: MessageTo<'off-ring'>,
 ): ToCoordinator {
   if (!ring.offRingSums.has(id))
@@ -132,13 +132,13 @@ export function onOffRing(
   return { type: 'off-ring-known', fence, generation, id }
 }
 
-export function onOffRingFetched(ring: Generation, id: number): void {
+export function onOffRingFetched(ring: MemberGeneration, id: number): void {
   const offRing = ring.offRingSums.get(id)
   if (offRing?.stage === 'known') offRing.stage = 'here'
 }
 
 /** What off-ring members computed that is in these manifests: its blocks end that of the member that was given it. */
-export function offRingIn(ring: Generation, manifests: readonly Manifest[]): OffRingShare | undefined {
+export function offRingIn(ring: MemberGeneration, manifests: readonly Manifest[]): OffRingShare | undefined {
   return [...ring.offRingSums.values()].find(
     ({ rank, blocks, stage }) => stage !== 'done' && endsWith(manifests[rank]?.blocks ?? [], blocks),
   )
@@ -150,7 +150,7 @@ function endsWith(all: readonly BlockId[], end: readonly BlockId[]): boolean {
 
 /** Others could take blocks of this assignment: not when all are begun, nor while a round about it is open. */
 export function askForHelp(
-  { fence, generation, flight }: Generation,
+  { fence, generation, flight }: MemberGeneration,
   step: number,
   blockMs: number,
 ): ToCoordinator | undefined {
@@ -161,7 +161,7 @@ export function askForHelp(
 
 /** Who holds back can still get blocks; who has sealed its assignment, or is at another step, goes on. */
 export function onHold(
-  ring: Generation,
+  ring: MemberGeneration,
   { fence, generation, step, round }: MessageTo<'hold'>,
 ): ToCoordinator | undefined {
   const { flight } = ring
@@ -183,7 +183,7 @@ export function onHold(
 
 /** R12: from the end of the assignment, and never what is begun. */
 export function onRelease(
-  ring: Generation,
+  ring: MemberGeneration,
   { fence, generation, step, round, count }: MessageTo<'release'>,
 ): ToCoordinator {
   const { flight } = ring
@@ -195,7 +195,7 @@ export function onRelease(
 }
 
 /** True when this member may go on: it has more to do, or nothing more to wait for. */
-export function onMoved(ring: Generation, { step, round, moves }: MessageTo<'moved'>): boolean {
+export function onMoved(ring: MemberGeneration, { step, round, moves }: MessageTo<'moved'>): boolean {
   const { flight } = ring
   const known = ring.moves.get(step) ?? []
   if (ring.plan.has(step) && known.every((entry) => entry.round !== round))
@@ -211,7 +211,11 @@ export function onMoved(ring: Generation, { step, round, moves }: MessageTo<'mov
  * R12: the author of a manifest that no honest member sends; none when each planned block is in exactly one manifest.
  * Who is to blame follows from the moves that were told; news of a move may be late, but then the blocks are all there.
  */
-export function wrongAssignment(ring: Generation, step: number, manifests: readonly Manifest[]): MemberId | undefined {
+export function wrongAssignment(
+  ring: MemberGeneration,
+  step: number,
+  manifests: readonly Manifest[],
+): MemberId | undefined {
   const planned = ring.plan.get(step)
   const offRing = offRingIn(ring, manifests)
   const found = manifests.map(({ blocks }, i) =>

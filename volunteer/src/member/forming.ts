@@ -10,7 +10,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import { settle } from './committed.ts'
-import { type MemberCore, type MemberEffect, neighbours, type Generation } from './member-state.ts'
+import { type MemberCore, type MemberEffect, neighbours, type MemberGeneration } from './member-state.ts'
 
 /** FORM: who is in the ring, and the version that each must reach (R5, R7). */
 export function onForm(core: MemberCore, order: MessageTo<'form'>): MemberEffect[] {
@@ -18,7 +18,7 @@ export function onForm(core: MemberCore, order: MessageTo<'form'>): MemberEffect
   const rank = order.members.indexOf(core.id)
   const reached = fold(order.committed, order.records)
   if (rank < 0 || order.members.length !== order.weights.length || reached?.id !== order.target.id) return []
-  const ring: Generation = {
+  const ring: MemberGeneration = {
     ...order,
     rank,
     linksOpen: false,
@@ -45,7 +45,7 @@ export function onForm(core: MemberCore, order: MessageTo<'form'>): MemberEffect
 }
 
 /** R7: at the target already; some reduced gradients away from it; or anywhere else, in need of everything. */
-function reach(core: MemberCore, ring: Generation): MemberEffect[] {
+function reach(core: MemberCore, ring: MemberGeneration): MemberEffect[] {
   const { generation, target } = ring
   if (core.version !== undefined && sameVersion(core.version, target)) return confirmIfReady(core, ring)
   const next = nextOnTheWay(core, ring)
@@ -58,7 +58,7 @@ function reach(core: MemberCore, ring: Generation): MemberEffect[] {
 /** The record that follows what is held, when that is on the way to the target. */
 function nextOnTheWay(
   { version }: MemberCore,
-  { committed, records }: Generation,
+  { committed, records }: MemberGeneration,
 ): { readonly record: StepRecord; readonly version: VersionRef } | undefined {
   const next = (version?.v ?? -1) - committed.v
   const record = records[next]
@@ -67,22 +67,22 @@ function nextOnTheWay(
   return way !== undefined && sameVersion(way, version) ? { record, version: extend(version, record) } : undefined
 }
 
-export function fetchWhole(core: MemberCore, ring: Generation): MemberEffect[] {
+export function fetchWhole(core: MemberCore, ring: MemberGeneration): MemberEffect[] {
   const { generation, target, coordinatorHolds } = ring
   return [{ type: 'fetch-state', generation, target, sources: otherSources(core, ring), coordinatorHolds }]
 }
 
-function otherSources(core: MemberCore, { sources }: Generation): MemberId[] {
+function otherSources(core: MemberCore, { sources }: MemberGeneration): MemberId[] {
   return sources.filter((source) => source !== core.id)
 }
 
 /** Those of the neighbours that are reached through the coordinator (R18). */
-function relayedNeighbours({ members, relayed, rank }: Generation): MemberId[] {
+function relayedNeighbours({ members, relayed, rank }: MemberGeneration): MemberId[] {
   const ranks = relayed.filter((pair) => pair.includes(rank)).map(([a, b]) => (a === rank ? b : a))
   return [...new Set(ranks)].flatMap((rank) => members[rank] ?? [])
 }
 
-export function adopt(core: MemberCore, ring: Generation, fetched: VersionRef): MemberEffect[] {
+export function adopt(core: MemberCore, ring: MemberGeneration, fetched: VersionRef): MemberEffect[] {
   if (!sameVersion(fetched, ring.target) || (core.version !== undefined && sameVersion(core.version, fetched)))
     return []
   setVersion(core, ring.target, ring)
@@ -90,21 +90,21 @@ export function adopt(core: MemberCore, ring: Generation, fetched: VersionRef): 
 }
 
 /** A learner's proof is what FORM told: the committed version and the records since. */
-function setVersion(core: MemberCore, version: VersionRef, { committed, records }: Generation): void {
+function setVersion(core: MemberCore, version: VersionRef, { committed, records }: MemberGeneration): void {
   core.version = version
   settle(core, committed)
   core.tail = records.slice(0, version.v - committed.v)
 }
 
 /** R7: apply the fetched sum if, and only if, still at its parent; then the next one, or CONFIRM. */
-export function catchUp(core: MemberCore, ring: Generation, fetched: VersionRef): MemberEffect[] {
+export function catchUp(core: MemberCore, ring: MemberGeneration, fetched: VersionRef): MemberEffect[] {
   const next = nextOnTheWay(core, ring)
   if (next === undefined || !sameVersion(fetched, next.version)) return []
   setVersion(core, next.version, ring)
   return [{ type: 'apply', ...next }, ...reach(core, ring)]
 }
 
-export function confirmIfReady(core: MemberCore, ring: Generation): MemberEffect[] {
+export function confirmIfReady(core: MemberCore, ring: MemberGeneration): MemberEffect[] {
   const there = core.version !== undefined && sameVersion(core.version, ring.target)
   if (ring.stage !== 'forming' || !ring.linksOpen || !there) return []
   ring.stage = 'ready'

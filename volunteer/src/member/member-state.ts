@@ -20,7 +20,7 @@ import type { Flight, OffRingShare } from './assignment.ts'
 import type { Learning } from './learner.ts'
 
 /** One ballot from FORM on. */
-export interface Generation {
+export interface MemberGeneration {
   readonly fence: number
   readonly generation: number
   readonly modeEpoch: number
@@ -76,7 +76,7 @@ export interface MemberCore {
   past: { base: VersionRef; readonly records: StepRecord[] }
   /** blocks of a round under way that inner steps learned from (A7) */
   consumed: Consumed | undefined
-  ring: Generation | undefined
+  ring: MemberGeneration | undefined
   /** while the ring runs without this member */
   learning: Learning | undefined
   /** what it is to prove once it holds that version */
@@ -233,16 +233,16 @@ export type MemberEffect =
       readonly version: VersionRef
     }
 
-type Place = Pick<Generation, 'members' | 'rank' | 'exchange'>
+type Neighbourhood = Pick<MemberGeneration, 'members' | 'rank' | 'exchange'>
 
 /** Members that send frames of a step to this one: its predecessor around the ring, or all in a direct exchange. */
-export function senders({ members, rank, exchange }: Place): MemberId[] {
+export function senders({ members, rank, exchange }: Neighbourhood): MemberId[] {
   const all = exchange?.type === 'direct' ? members : members.slice(rank - 1, rank || undefined)
   return all.filter((id) => id !== members[rank])
 }
 
 /** Members whose links a step needs: both neighbours around the ring, or all in a direct exchange. */
-export function neighbours(ring: Place): MemberId[] {
+export function neighbours(ring: Neighbourhood): MemberId[] {
   const { members, rank } = ring
   const next = members[(rank + 1) % members.length]
   return [...new Set([...(next === undefined ? [] : [next]), ...senders(ring)])].filter((id) => id !== members[rank])

@@ -36,7 +36,7 @@ import {
 import { settle } from './committed.ts'
 import { adopt, catchUp, confirmIfReady, fetchWhole, onForm } from './forming.ts'
 import { copyDue, onFollow, onLearnerReduced, onPrefetch, onLearnerState, learningFailed, prove } from './learner.ts'
-import type { MemberCore, MemberEffect, MemberInput, Generation, ControlMessage } from './member-state.ts'
+import type { MemberCore, MemberEffect, MemberInput, MemberGeneration, ControlMessage } from './member-state.ts'
 
 export function createMember(id: MemberId, genesis: VersionRef, replayMost = 1): MemberCore {
   return {
@@ -289,7 +289,7 @@ function onPlan(core: MemberCore, order: MessageTo<'plan'>): MemberEffect[] {
 }
 
 /** The next planned step, unless one is under way or the tail is as long as a member may be ahead (W, R14). */
-function beginStep(core: MemberCore, ring: Generation): MemberEffect[] {
+function beginStep(core: MemberCore, ring: MemberGeneration): MemberEffect[] {
   const step = (core.version?.v ?? 0) + 1
   const planned = ring.plan.get(step)
   if (
@@ -307,7 +307,7 @@ function beginStep(core: MemberCore, ring: Generation): MemberEffect[] {
 
 function onComputed(
   core: MemberCore,
-  ring: Generation,
+  ring: MemberGeneration,
   flight: Flight,
   { step, manifest, finite }: Extract<MemberInput, { type: 'computed' }>,
 ): MemberEffect[] {
@@ -327,7 +327,7 @@ function onComputed(
 /** R10: everything of the step arrived: apply, swap, then HELD. */
 function onReduced(
   core: MemberCore,
-  ring: Generation,
+  ring: MemberGeneration,
   { step, manifests, gradDigest }: Extract<MemberInput, { type: 'reduced' }>,
 ): MemberEffect[] {
   if (core.version === undefined || core.version.v !== step - 1) return []
@@ -366,7 +366,12 @@ function onReduced(
  * Every member builds the same record: the planned blocks of all members (R12), those of off-ring members (A1), and the
  * sums of the manifests.
  */
-function recordOf(ring: Generation, step: number, manifests: readonly Manifest[], gradDigest: Sha256): StepRecord {
+function recordOf(
+  ring: MemberGeneration,
+  step: number,
+  manifests: readonly Manifest[],
+  gradDigest: Sha256,
+): StepRecord {
   const sum = (pick: (manifest: Manifest) => number): number =>
     manifests.reduce((total, manifest) => total + pick(manifest), 0)
   return {
@@ -384,7 +389,11 @@ function recordOf(ring: Generation, step: number, manifests: readonly Manifest[]
 }
 
 /** How far this member is with a step. */
-function stageOf({ version }: MemberCore, { flight }: Generation, step: number): MessageFrom<'standing'>['stage'] {
+function stageOf(
+  { version }: MemberCore,
+  { flight }: MemberGeneration,
+  step: number,
+): MessageFrom<'standing'>['stage'] {
   if (version !== undefined && version.v >= step) return 'held'
   return flight?.step === step && flight.stage === 'reducing' ? 'reducing' : 'computing'
 }
@@ -407,7 +416,7 @@ function onUploadRequest(
 }
 
 /** R15: at the named version one member uploads, the others say their digest. */
-function checkpointIfDue(core: MemberCore, ring: Generation): MemberEffect[] {
+function checkpointIfDue(core: MemberCore, ring: MemberGeneration): MemberEffect[] {
   const { version } = core
   if (ring.stage !== 'running' || version === undefined || ring.checkpoint?.v !== version.v) return []
   const { uploader } = ring.checkpoint
@@ -461,13 +470,21 @@ function answer(message: ToCoordinator | undefined): MemberEffect[] {
   return message === undefined ? [] : [{ type: 'send', message }]
 }
 
-function current(core: MemberCore, generation: number, act: (ring: Generation) => MemberEffect[]): MemberEffect[] {
+function current(
+  core: MemberCore,
+  generation: number,
+  act: (ring: MemberGeneration) => MemberEffect[],
+): MemberEffect[] {
   return core.ring === undefined || core.ring.generation !== generation || generation !== core.promised
     ? []
     : act(core.ring)
 }
 
-function whileForming(core: MemberCore, generation: number, act: (ring: Generation) => MemberEffect[]): MemberEffect[] {
+function whileForming(
+  core: MemberCore,
+  generation: number,
+  act: (ring: MemberGeneration) => MemberEffect[],
+): MemberEffect[] {
   return current(core, generation, (ring) => (ring.stage === 'forming' ? act(ring) : []))
 }
 
@@ -475,7 +492,7 @@ function inFlight(
   core: MemberCore,
   { generation, step }: StepId,
   stage: Flight['stage'],
-  act: (ring: Generation, flight: Flight) => MemberEffect[],
+  act: (ring: MemberGeneration, flight: Flight) => MemberEffect[],
 ): MemberEffect[] {
   return current(core, generation, (ring) => {
     const { flight } = ring

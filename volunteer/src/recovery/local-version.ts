@@ -16,7 +16,7 @@ import {
 import { sameVersion, type StepRecord, SUMS_KEPT, type VersionRef } from '@starling-grid/protocol'
 import type { OptimizerSpec } from '@starling-grid/shaders'
 
-export type VersionState = ReturnType<typeof decodeVersionState>
+export type DecodedVersion = ReturnType<typeof decodeVersionState>
 
 export interface TrainingTerms {
   readonly spec: ModelSpec
@@ -65,7 +65,7 @@ export class LocalVersion {
     this.#version = genesis
   }
 
-  adopt({ parameters, optimizerState, outerState }: VersionState, version: VersionRef): void {
+  adopt({ parameters, optimizerState, outerState }: DecodedVersion, version: VersionRef): void {
     this.#held = { parameters, optimizerState, ...(outerState ? { outerState } : {}) }
     this.#version = version
   }
@@ -74,7 +74,7 @@ export class LocalVersion {
    * @throws GridError 'version-corrupt' when the bytes are not the whole state of `version`, or of any version of this
    * model
    */
-  decode(bytes: Uint8Array, version?: VersionRef): VersionState & { readonly version: VersionRef } {
+  decode(bytes: Uint8Array, version?: VersionRef): DecodedVersion & { readonly version: VersionRef } {
     return decodeVersionState(bytes, { ...this.#terms, layout: this.layout, ...(version ? { version } : {}) })
   }
 

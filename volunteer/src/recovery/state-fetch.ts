@@ -54,13 +54,13 @@ export interface FetchParts {
 }
 
 /** One question to one member. */
-interface Question {
+interface FetchQuestion {
   readonly wanted: Wanted
   take(frame: Frame): void
   fail(error: GridError): void
 }
 
-interface Task {
+interface FetchTask {
   readonly wanted: Wanted
   readonly signal: AbortSignal
   /** another source has it all: busy members need not be waited for */
@@ -69,7 +69,7 @@ interface Task {
 
 export class StateFetch {
   readonly #parts: FetchParts
-  readonly #questions = new Map<MemberId, Question>()
+  readonly #questions = new Map<MemberId, FetchQuestion>()
   /** what a fetch that was broken off had already: the next of the same version goes on there */
   #begun: { readonly name: string; readonly board: ChunkTracker } | undefined
 
@@ -121,7 +121,7 @@ export class StateFetch {
   /** Asks these members for what is missing, and returns those that failed. */
   async #from(
     sources: readonly MemberId[],
-    task: Task,
+    task: FetchTask,
   ): Promise<{ readonly source: MemberId; readonly reason: string }[]> {
     const failed: { readonly source: MemberId; readonly reason: string }[] = []
     const fail = (source: MemberId, error: unknown): void =>
@@ -151,7 +151,7 @@ export class StateFetch {
   /** The hash lists of those that answer, soon after the first. Who comes too late may be asked again. */
   async #gather(
     sources: readonly MemberId[],
-    task: Task,
+    task: FetchTask,
     fail: (source: MemberId, error: unknown) => void,
   ): Promise<ReadonlyMap<MemberId, HashList>> {
     const lists = new Map<MemberId, HashList>()
@@ -175,7 +175,7 @@ export class StateFetch {
     return lists
   }
 
-  async #askHashes(source: MemberId, task: Task): Promise<HashList> {
+  async #askHashes(source: MemberId, task: FetchTask): Promise<HashList> {
     for (let tries = 1; ; tries++) {
       try {
         return await this.#ask(
@@ -195,7 +195,7 @@ export class StateFetch {
 
   async #getChunk(
     source: MemberId,
-    { board, chunk, task }: { readonly board: ChunkTracker; readonly chunk: StateChunk; readonly task: Task },
+    { board, chunk, task }: { readonly board: ChunkTracker; readonly chunk: StateChunk; readonly task: FetchTask },
   ): Promise<void> {
     const { from, length } = chunk
     let next = from
@@ -233,7 +233,7 @@ export class StateFetch {
   /** @throws GridError when the source refuses, stalls, is lost or answers nonsense; or the signal's reason */
   #ask<T>(
     source: MemberId,
-    { wanted, signal }: Task,
+    { wanted, signal }: FetchTask,
     request: FetchRequest,
     answer: (frame: Frame, resolve: (value: T) => void) => void,
   ): Promise<T> {
@@ -251,7 +251,7 @@ export class StateFetch {
             new GridError('link-timeout', `expected bytes from ${short(source)} within ${STALL_MS / 1000} s, got none`),
           ),
         )
-      const question: Question = {
+      const question: FetchQuestion = {
         wanted,
         fail: (error) => end(() => reject(error)),
         take: (frame) => {

@@ -7,7 +7,7 @@ import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import { sha256Of } from '../data/shards.ts'
 import type { BatchSums } from '../graph/executor.ts'
-import type { LocalVersion, VersionState } from './local-version.ts'
+import type { LocalVersion, DecodedVersion } from './local-version.ts'
 
 /** ‖a − b‖ / ‖b‖ up to which two adapters' gradients are the same: they round otherwise */
 export const MOST_DEVIATION = 1e-3
@@ -46,7 +46,7 @@ export class StepAudit {
   }
 
   /** Goes on from a version that no sum leads to: one of the parameter server. */
-  adopt(state: VersionState, version: VersionRef): void {
+  adopt(state: DecodedVersion, version: VersionRef): void {
     this.#parts.held.adopt(state, version)
   }
 

@@ -14,7 +14,7 @@ import {
   ownSegment,
   partialHop,
   reducedHop,
-  type World,
+  type WorldRank,
 } from './schedule.ts'
 import { malformed, type StepReduceOptions, unexpected } from './step-reduce.ts'
 import { StepSumBuilder } from './step-sum.ts'
@@ -30,7 +30,7 @@ const CHUNK = {
 } as const
 
 export class RingReduce extends Reduce {
-  readonly #world: World
+  readonly #world: WorldRank
   readonly #sum: StepSumBuilder
   readonly #states: Uint8Array
 
@@ -132,7 +132,7 @@ export class RingReduce extends Reduce {
   }
 
   /** The chunk that a frame carries, when its place, length and hop are those that the schedule gives. */
-  #chunkOf(frame: Frame, hopOf: (world: World, segment: number) => number): Chunk {
+  #chunkOf(frame: Frame, hopOf: (world: WorldRank, segment: number) => number): Chunk {
     const chunk = this.#sum.chunkOf(frame)
     if (frame.hop >= hops(this.#world) || frame.hop !== hopOf(this.#world, chunk.segment))
       throw malformed(frame, 'this segment does not come here at this hop')
@@ -153,7 +153,7 @@ export class RingReduce extends Reduce {
  * The manifests of the other members; partial sums of all segments but this member's; sums of all but that which is
  * completed here.
  */
-function framesToCome(world: World, chunks: readonly Chunk[]): number {
+function framesToCome(world: WorldRank, chunks: readonly Chunk[]): number {
   if (world.size === 1) return 0
   let frames = hops(world)
   for (const { segment } of chunks)

@@ -10,7 +10,7 @@
 import type { FloatRange } from '../floats.ts'
 
 /** A member of a generation: rank `rank` sends to `rank + 1` modulo `size`. */
-export interface World {
+export interface WorldRank {
   readonly rank: number
   readonly size: number
 }
@@ -29,32 +29,32 @@ export interface Chunk {
 }
 
 /** The segment that `position` contributes first, as hop 0 of the reduce-scatter. */
-export function ownSegment(world: World): number {
+export function ownSegment(world: WorldRank): number {
   return world.rank
 }
 
 /** The segment whose sum `position` completes. */
-export function completedSegment({ rank: index, size }: World): number {
+export function completedSegment({ rank: index, size }: WorldRank): number {
   return (index + 1) % size
 }
 
 /** Hop at which `position` receives partial sums of `segment`; N−1 for its own segment: never. */
-export function partialHop({ rank: index, size }: World, segment: number): number {
+export function partialHop({ rank: index, size }: WorldRank, segment: number): number {
   return (index - 1 - segment + 2 * size) % size
 }
 
 /** Hop at which `position` receives the sum of `segment`; N−1 for the segment that it completed itself: never. */
-export function reducedHop({ rank: index, size }: World, segment: number): number {
+export function reducedHop({ rank: index, size }: WorldRank, segment: number): number {
   return (index - segment + size) % size
 }
 
 /** Hop at which `position` receives the manifest of member `author`; N−1 for its own: never. */
-export function manifestHop(world: World, author: number): number {
+export function manifestHop(world: WorldRank, author: number): number {
   return partialHop(world, author)
 }
 
 /** Hops of each half of the all-reduce; a frame with this hop number does not exist. */
-export function hops({ size }: World): number {
+export function hops({ size }: WorldRank): number {
   return size - 1
 }
 

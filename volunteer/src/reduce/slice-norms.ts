@@ -11,7 +11,7 @@ export const FAR_OUTSIDE = 1000
 /** Members besides the owner and the one that is judged: between two members no comparison shows which one is right. */
 const LEAST_OTHERS = 2
 
-export interface Slices {
+export interface SliceNorms {
   /** by rank */
   readonly norms: readonly number[]
   /** of the samples that each member has, in proportion */
@@ -28,7 +28,7 @@ export function farOutside({
   weights,
   self,
   harmless,
-}: Slices): { readonly rank: number; readonly times: number } | undefined {
+}: SliceNorms): { readonly rank: number; readonly times: number } | undefined {
   let worst: { readonly rank: number; readonly times: number } | undefined
   for (const [rank, norm] of norms.entries()) {
     const times = rank === self ? 0 : norm / usualFor(rank, norms, weights)

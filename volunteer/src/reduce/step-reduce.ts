@@ -10,14 +10,14 @@ import {
 import { type Feedback, withResidual } from '../codec/encoding.ts'
 import type { RingCodec } from '../codec/ring-codec.ts'
 import { allFinite, type FloatRange } from '../floats.ts'
-import type { Chunk, World } from './schedule.ts'
+import type { Chunk, WorldRank } from './schedule.ts'
 
 export const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
 
 export interface StepReduceOptions {
   readonly generation: number
   readonly step: number
-  readonly world: World
+  readonly world: WorldRank
   /** floats of the vector, equal on all members */
   readonly length: number
   /** payload bytes of one frame */

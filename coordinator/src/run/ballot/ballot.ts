@@ -17,7 +17,7 @@ import { nextMode } from '../policy/mode-policy.ts'
 import { claimed, REPLAYED } from '../ring/learners.ts'
 import { exclude, ringCandidates, weightsOf } from '../ring/membership.ts'
 import { nextSteps } from '../ring/plan.ts'
-import type { Generation, RunPhase, RunState } from '../state.ts'
+import type { FormPhase, GenerationMembers, RunPhase, RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { differed, lastWitnessed, latecomer, namesOf } from './agreement.ts'
 import { ballotWait } from './ballot-pace.ts'
@@ -28,8 +28,6 @@ import { type Agreement, agreementWith } from './majority.ts'
 import { isProven } from './proofs.ts'
 import { AHEAD, keepModesApart, mayGoAbove, nextNumbers, vouchedFor } from './restored.ts'
 import { rewind } from './rewind.ts'
-
-type Form = Extract<RunPhase, { type: 'form' }>
 
 export const ballot = {
   on: { 'state-derived': reconsiderConfirm },
@@ -99,7 +97,7 @@ export function openBallot(
   if (expected.size === 0) transition.enqueue({ type: 'decide' })
 }
 
-function generationOf({ phase, generation }: RunState): Generation | undefined {
+function generationOf({ phase, generation }: RunState): GenerationMembers | undefined {
   return phase.type === 'form' || phase.type === 'ring'
     ? { generation, members: phase.members, relayed: phase.relayed, exchange: phase.exchange }
     : undefined
@@ -313,7 +311,7 @@ function onConfirm(transition: Transition, member: MemberId, { version, digest }
 }
 
 /** CONFIRM of all is there: the checkpoint's digest is right where there is one; otherwise all say the same. */
-function agrees(transition: Transition, phase: Form): boolean {
+function agrees(transition: Transition, phase: FormPhase): boolean {
   const { state } = transition
   const checkpoint = newestCheckpoint(state)
   const { version, blob } = checkpoint
@@ -328,7 +326,7 @@ function agrees(transition: Transition, phase: Form): boolean {
 }
 
 /** Members confirm different states: the true one decides; or many against few, where it cannot be derived. */
-function settleConfirm(transition: Transition, phase: Form): void {
+function settleConfirm(transition: Transition, phase: FormPhase): void {
   const { target, records, confirmed } = phase
   const agreement = judge(transition, { version: target, records, said: confirmed })
   if (agreement === undefined)
@@ -349,7 +347,7 @@ function reconsiderConfirm(transition: Transition): void {
 const PROVEN_BY = 3
 
 /** They fetch the state of the others, or the coordinator's; no member is expelled for what others report. */
-function sendBack(transition: Transition, phase: Form, wrong: readonly MemberId[]): void {
+function sendBack(transition: Transition, phase: FormPhase, wrong: readonly MemberId[]): void {
   const what = `state of version ${phase.target.v}`
   transition.note('refusal', `${namesOf(transition.state, wrong)} held another ${what}`)
   differed(transition, wrong, { what, leaveOut: false })
@@ -361,7 +359,7 @@ function sendBack(transition: Transition, phase: Form, wrong: readonly MemberId[
  * members vouched for, where the checkpoint's digest tells. A member that differs again waits outside for a while: of
  * two sides as strong, who came last.
  */
-function undecided(transition: Transition, phase: Form, { most, few, isClear }: Agreement): void {
+function undecided(transition: Transition, phase: FormPhase, { most, few, isClear }: Agreement): void {
   const { state } = transition
   const all = isClear ? few : [...most, ...few]
   const what = `state of version ${phase.target.v}`
@@ -387,7 +385,7 @@ function undecided(transition: Transition, phase: Form, { most, few, isClear }: 
 }
 
 /** R8: one append commits what the members hold and starts the generation; nothing was committed before. */
-function start(transition: Transition, phase: Form): void {
+function start(transition: Transition, phase: FormPhase): void {
   const { state } = transition
   const { members, target, records } = phase
   transition.journal({ type: 'start', generation: state.generation, members, records })
@@ -410,7 +408,7 @@ function mended({ members }: RunState, id: MemberId): void {
  */
 export function keepLearned(
   plan: readonly PlanStep[],
-  { members, target, consumed }: Pick<Form, 'members' | 'target' | 'consumed'>,
+  { members, target, consumed }: Pick<FormPhase, 'members' | 'target' | 'consumed'>,
   kind: 'ring' | 'round',
 ): PlanStep[] {
   const [first, ...later] = plan
@@ -427,7 +425,7 @@ export function keepLearned(
  */
 function enterRing(
   transition: Transition,
-  { members, relayed, exchange, weights }: Pick<Form, 'members' | 'relayed' | 'exchange' | 'weights'>,
+  { members, relayed, exchange, weights }: Pick<FormPhase, 'members' | 'relayed' | 'exchange' | 'weights'>,
 ): PlanStep[] {
   const { state, now } = transition
   const { v } = state.chain.head

@@ -3,10 +3,8 @@
 import { type MemberId, recordId, type StepRecord, type VersionId } from '@starling-grid/protocol'
 import { isRelayed } from '../links/generation-links.ts'
 import { noteFailure } from '../links/link-health.ts'
-import { own, type RunPhase } from '../state.ts'
+import { own, type RingPhase } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
-
-type Ring = Extract<RunPhase, { type: 'ring' }>
 
 declare module '../state.ts' {
   interface Slices {
@@ -41,7 +39,7 @@ export function sameRecord(a: StepRecord, b: StepRecord): boolean {
 /** `before`: what others said of the step, who all said the same. */
 export function beginDispute(
   transition: Transition,
-  phase: Ring,
+  phase: RingPhase,
   member: MemberId,
   said: {
     readonly record: StepRecord
@@ -60,7 +58,7 @@ export function beginDispute(
   heardInDispute(transition, phase, member, record)
 }
 
-export function heardInDispute(transition: Transition, phase: Ring, member: MemberId, record: StepRecord): void {
+export function heardInDispute(transition: Transition, phase: RingPhase, member: MemberId, record: StepRecord): void {
   const { now } = own(transition.state, 'disputed')
   now?.records.set(member, record)
   if (now?.records.size === phase.members.length) settle(transition, phase)
@@ -72,7 +70,7 @@ function disputeTick(transition: Transition): void {
   if (transition.now - disputed.now.since > DISPUTE_MS) settle(transition, phase)
 }
 
-function settle(transition: Transition, phase: Ring): void {
+function settle(transition: Transition, phase: RingPhase): void {
   const { now: dispute } = transition.state.disputed
   if (dispute === undefined) return
   const groups = groupsOf(dispute.records)
@@ -113,7 +111,7 @@ function groupsOf(records: ReadonlyMap<MemberId, StepRecord>): MemberId[][] {
  */
 function suspectLinkTo(
   transition: Transition,
-  { members, relayed, exchange }: Ring,
+  { members, relayed, exchange }: RingPhase,
   id: MemberId,
   agreeing: readonly MemberId[],
 ): MemberId | undefined {

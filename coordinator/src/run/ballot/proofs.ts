@@ -6,11 +6,9 @@ import { digest, MAX_DIRECT_MEMBERS, type MemberId, type MessageFrom, type Sha25
 import { newestCheckpoint } from '../journal-replay.ts'
 import { noteFailure } from '../links/link-health.ts'
 import { known, newcomer, type ProofAsked } from '../ring/newcomer.ts'
-import { type Member, own, type RunPhase, type RunState } from '../state.ts'
+import { type Member, own, type RingPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { agreementOf } from './majority.ts'
-
-type Ring = Extract<RunPhase, { type: 'ring' }>
 
 export const proofs = {
   initial: () => ({ salts: { secret: '', drawn: 0 } }),
@@ -63,7 +61,7 @@ export function mayProve(state: RunState, member: Member, now: number): boolean 
 }
 
 /** Members that it would exchange frames with, as the last in the order of the ring. */
-export function wouldBeNeighbours({ members }: RunState, phase: Ring, newcomer: Member): MemberId[] {
+export function wouldBeNeighbours({ members }: RunState, phase: RingPhase, newcomer: Member): MemberId[] {
   if (newcomer.relaysOnly === true) return []
   const near =
     phase.exchange.type === 'direct' ? phase.members : [...phase.members.slice(0, 1), ...phase.members.slice(-1)]

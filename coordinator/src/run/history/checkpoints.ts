@@ -6,11 +6,8 @@ import { agreementOf } from '../ballot/majority.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { trainingIsOver } from '../queue/scheduler.ts'
 import { exclude } from '../ring/membership.ts'
-import type { CheckpointAsked, Provisional, RunInput, RunPhase, RunState } from '../state.ts'
+import type { AsyncPhase, CheckpointAsked, Provisional, RingPhase, RunInput, RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
-
-type Ring = Extract<RunPhase, { type: 'ring' }>
-type Async = Extract<RunPhase, { type: 'async' }>
 
 /**
  * Steps ahead of C that a checkpoint is asked for at least, and ms: no member may have passed it when the message
@@ -69,7 +66,7 @@ export function checkpointDue(state: RunState, now: number): boolean {
 /**
  * Asks for a checkpoint at version v, unless one is under way: that one is kept until it is accepted or out of time.
  */
-export function askCheckpoint(transition: Transition, phase: Ring, v: number): void {
+export function askCheckpoint(transition: Transition, phase: RingPhase, v: number): void {
   const { state } = transition
   const asked = state.checkpointAsked
   if (asked !== undefined && isUnderWay(transition, asked)) return
@@ -88,7 +85,7 @@ export function askCheckpoint(transition: Transition, phase: Ring, v: number): v
   transition.broadcast(phase.members, { type: 'checkpoint-at', ...transition.ballot, v, uploader })
 }
 
-export function askServer(transition: Transition, phase: Async): void {
+export function askServer(transition: Transition, phase: AsyncPhase): void {
   if (phase.checkpointAskedAt !== undefined && transition.now - phase.checkpointAskedAt < WRITE_MS) return
   phase.checkpointAskedAt = transition.now
   transition.effect({ type: 'server-checkpoint', version: transition.state.chain.head })
@@ -127,7 +124,7 @@ export function dropUnbegun({ state }: Pick<Transition, 'state'>): void {
 }
 
 /** A version within the plan that no member can have passed yet. */
-export function nextCheckpointVersion(state: RunState, phase: Ring): number {
+export function nextCheckpointVersion(state: RunState, phase: RingPhase): number {
   const stepMs = state.health.pace?.recordMs
   const steps = stepMs === undefined ? 0 : Math.ceil(AHEAD_MS / Math.max(stepMs, 1))
   return Math.min(phase.plannedTo, state.chain.head.v + Math.max(AHEAD_STEPS, steps))

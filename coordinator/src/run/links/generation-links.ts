@@ -3,7 +3,7 @@
 import { isLinkTrouble, type LinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
 import { exchangeOf, linkBetween } from '../policy/exchange-now.ts'
 import { exclude } from '../ring/membership.ts'
-import type { Generation, Member, RankPair, RunState } from '../state.ts'
+import type { GenerationMembers, Member, RankPair, RunState } from '../state.ts'
 import type { Transition } from '../transition.ts'
 import { badMember, cure, type Hindsight, type LinkVerdict, noteFailure } from './link-health.ts'
 import { linkAll, orderRing } from './ring-order.ts'
@@ -11,7 +11,7 @@ import { linkAll, orderRing } from './ring-order.ts'
 /** Only what this member can know: of links to its own neighbours, and of who sent to it. */
 export function accuse(
   transition: Transition,
-  ring: Generation,
+  ring: GenerationMembers,
   by: MemberId,
   { blamed, why, links }: Pick<MessageFrom<'abort'>, 'blamed' | 'why' | 'links'>,
 ): void {
@@ -33,7 +33,7 @@ export function accuse(
   }
 }
 
-interface Arrangement extends Pick<Generation, 'relayed' | 'exchange'> {
+interface Arrangement extends Pick<GenerationMembers, 'relayed' | 'exchange'> {
   readonly members: readonly Member[]
 }
 
@@ -111,7 +111,7 @@ export function believesIn(transition: Transition, a: MemberId, b: MemberId): bo
 }
 
 export function isRelayed(
-  { members, relayed }: Pick<Generation, 'members' | 'relayed'>,
+  { members, relayed }: Pick<GenerationMembers, 'members' | 'relayed'>,
   a: MemberId,
   b: MemberId,
 ): boolean {
@@ -123,7 +123,7 @@ export function areLinked(
   {
     members,
     exchange,
-  }: { readonly members: readonly MemberId[]; readonly exchange: Pick<Generation['exchange'], 'type'> },
+  }: { readonly members: readonly MemberId[]; readonly exchange: Pick<GenerationMembers['exchange'], 'type'> },
   a: MemberId,
   b: MemberId,
 ): boolean {

@@ -2,7 +2,7 @@
 // docs/STEPS.md has the formulas. Both move 2(N−1)/N of a gradient for each member. A ring of N has 2(N−1) hops, a
 // direct exchange two, and more links.
 import { type Exchange, MAX_DIRECT_MEMBERS } from '@starling-grid/protocol'
-import type { Pace } from './exchange-cost.ts'
+import type { StepPace } from './exchange-cost.ts'
 
 /** What a step was measured to take, once the running generation had settled. */
 export interface MeasuredExchange {
@@ -90,7 +90,7 @@ export function opensMoreLinks(exchange: Exchange, members: number): boolean {
 
 /** The newest measurement beside those before, once the generation has settled. */
 export function measuredNow(
-  { measured, pace }: { readonly measured: MeasuredExchanges; readonly pace: Pace | undefined },
+  { measured, pace }: { readonly measured: MeasuredExchanges; readonly pace: StepPace | undefined },
   { members, exchange }: ExchangingMembers,
 ): MeasuredExchanges {
   if (pace === undefined || pace.records < SETTLED_RECORDS || members.length < 2) return measured
@@ -105,7 +105,7 @@ export function measuredNow(
 }
 
 /** What a step would take around the ring, for the choice of its length (ring-size.ts), which knows no other way. */
-export function asInRing(pace: Pace, { members, exchange }: ExchangingMembers, latencyMs = 0): Pace {
+export function asInRing(pace: StepPace, { members, exchange }: ExchangingMembers, latencyMs = 0): StepPace {
   const more = exchange.type === 'ring' ? 0 : hops('ring', members.length) - hops('direct', members.length)
   return { ...pace, recordMs: pace.recordMs + more * latencyMs }
 }

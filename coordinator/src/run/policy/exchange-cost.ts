@@ -3,7 +3,7 @@
 // hysteresis.
 
 /** Moving averages of a running generation, per committed record: one global batch, or one round of several. */
-export interface Pace {
+export interface StepPace {
   /** records measured */
   readonly records: number
   /** ms between commits */
@@ -30,7 +30,7 @@ const SETTLED_ROUNDS = 3
 const LOCAL_PAYS = 2
 const RING_PAYS = 1.25
 
-export function measure(pace: Pace | undefined, recordMs: number, computeMs: number): Pace {
+export function measure(pace: StepPace | undefined, recordMs: number, computeMs: number): StepPace {
   if (pace === undefined) return { records: 1, recordMs, computeMs }
   const mix = (old: number, now: number): number => old + NEWEST_WEIGHT * (now - old)
   return {
@@ -45,7 +45,7 @@ export function measure(pace: Pace | undefined, recordMs: number, computeMs: num
  * round.
  */
 export function cheaper(
-  pace: Pace | undefined,
+  pace: StepPace | undefined,
   current: 'ring' | 'local',
   innerSteps: number,
 ): { readonly mode: 'ring' | 'local'; readonly costs: ModeCosts } | undefined {
@@ -56,7 +56,7 @@ export function cheaper(
   return { mode: costs.ring < RING_PAYS * costs.local ? 'ring' : 'local', costs }
 }
 
-function costsOf({ recordMs, computeMs }: Pace, current: 'ring' | 'local', innerSteps: number): ModeCosts {
+function costsOf({ recordMs, computeMs }: StepPace, current: 'ring' | 'local', innerSteps: number): ModeCosts {
   const exchange = Math.max(0, recordMs - computeMs)
   const compute = current === 'ring' ? computeMs : computeMs / innerSteps
   return { ring: compute + exchange, local: compute + exchange / innerSteps }

@@ -4,7 +4,7 @@ import type { Exchange, MemberId } from '@starling-grid/protocol'
 import type { LinkFailure } from '../links/link-health.ts'
 import type { FailedAdmission } from '../ring/admissions.ts'
 import type { MeasuredExchanges } from './exchange-choice.ts'
-import type { Pace } from './exchange-cost.ts'
+import type { StepPace } from './exchange-cost.ts'
 import type { ExchangeTimes } from './ring-size.ts'
 
 /** Times are ms. */
@@ -25,7 +25,7 @@ export interface GenerationHealth {
   fallbacks: number
   leftAsyncAt: number | undefined
   /** of the running generation */
-  pace: Pace | undefined
+  pace: StepPace | undefined
   /** what a record took when last measured, in whatever generation; 0: not yet */
   recordMs: number
   /** what exchanges took in rings of each size, and the samples of a step (ring-size.ts) */

@@ -2,7 +2,7 @@
 // over links with some latency a long ring is slower than a short one, or than a direct exchange of all. What hops cost
 // is learned from the rings that ran. Source of the formula: T = 2(N−1)(α + β/N), the hops of reduce-scatter and
 // all-gather (Patarasuk and Yuan, 2009).
-import type { Pace } from './exchange-cost.ts'
+import type { StepPace } from './exchange-cost.ts'
 
 /** Ring size → ms of exchange, as last measured there. */
 export type ExchangeTimes = ReadonlyMap<number, number>
@@ -27,7 +27,7 @@ const LEAST = 3
 /** Steps before a measurement counts. */
 const SETTLED_RECORDS = 5
 
-export function remember(times: ExchangeTimes, size: number, pace: Pace | undefined): ExchangeTimes {
+export function remember(times: ExchangeTimes, size: number, pace: StepPace | undefined): ExchangeTimes {
   if (pace === undefined || pace.records < SETTLED_RECORDS || size < 2) return times
   return new Map([...times, [size, Math.max(0, pace.recordMs - pace.computeMs)]])
 }

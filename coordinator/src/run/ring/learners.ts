@@ -15,11 +15,9 @@ import {
 } from '../ballot/proofs.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import type { ChainIndex } from '../queue/chain-index.ts'
-import { type DeepReadonly, type Member, own, type RunPhase, type RunState } from '../state.ts'
+import { type DeepReadonly, type Member, own, type RingPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { known, type Learner, newcomer } from './newcomer.ts'
-
-type Ring = Extract<RunPhase, { type: 'ring' }>
 
 declare module '../state.ts' {
   interface Slices {
@@ -175,7 +173,7 @@ export function learnAgain(state: RunState, id: MemberId): void {
 }
 
 /** A version to fetch, and to prove unless that is done. */
-function offer(transition: Transition, phase: Ring, member: Member, learner: Learner): void {
+function offer(transition: Transition, phase: RingPhase, member: Member, learner: Learner): void {
   const { state, now } = transition
   const { proveAfter, byCheckpoint } = known(state, member.id)
   if (!isProven(state, member) && proveAfter > now) return
@@ -205,7 +203,7 @@ function offer(transition: Transition, phase: Ring, member: Member, learner: Lea
 }
 
 /** Tells it what was committed since, a few times a second at most. One without direct links has no source. */
-function followOn(transition: Transition, phase: Ring, { id, relaysOnly }: Member, learner: Learner): void {
+function followOn(transition: Transition, phase: RingPhase, { id, relaysOnly }: Member, learner: Learner): void {
   const { chain, generation } = transition.state
   if (learner.held === undefined) return
   const isStale = learner.told > learner.held && transition.now - learner.newsAt > TELL_AGAIN_MS
@@ -251,7 +249,7 @@ function learnAnew(learner: Learner): void {
 }
 
 /** Members that a newcomer can link to, the longest here first; they do not change from step to step. */
-function sourcesOf({ members }: RunState, phase: Ring): MemberId[] {
+function sourcesOf({ members }: RunState, phase: RingPhase): MemberId[] {
   return phase.members.filter((id) => members.has(id) && members.get(id)?.relaysOnly !== true).slice(0, COPIES)
 }
 
@@ -262,7 +260,7 @@ interface Copy {
 }
 
 /** The newest committed version of which members of this ring keep copies. */
-function newestCopy({ chain, copying: { copies } }: RunState, phase: Ring, now: number): Copy | undefined {
+function newestCopy({ chain, copying: { copies } }: RunState, phase: RingPhase, now: number): Copy | undefined {
   const here = [...copies].filter(
     ([id, { version, at }]) =>
       phase.members.includes(id) && chain.has(version) && now - at < COPY_MS && chain.head.v - version.v <= COPY_STEPS,
@@ -277,7 +275,7 @@ function newestCopy({ chain, copying: { copies } }: RunState, phase: Ring, now: 
 }
 
 /** `provers`: they follow, and prove this version when they reach it. */
-function askForCopy(transition: Transition, phase: Ring, provers: readonly Member[]): void {
+function askForCopy(transition: Transition, phase: RingPhase, provers: readonly Member[]): void {
   const { state, now } = transition
   const { head } = state.chain
   const copying = own(state, 'copying')

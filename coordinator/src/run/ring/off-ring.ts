@@ -12,11 +12,9 @@ import { askCheckpoint, nextCheckpointVersion } from '../history/checkpoints.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { lease, leaseMs } from '../queue/lease-table.ts'
 import { available, currentEpoch, remaining } from '../queue/scheduler.ts'
-import { type Member, own, type RunInput, type RunPhase, type RunState } from '../state.ts'
+import { type Member, own, type RingPhase, type RunInput, type RunState } from '../state.ts'
 import type { Aspect, PlanLimits, Transition } from '../transition.ts'
 import { learnAgain } from './learners.ts'
-
-type Ring = Extract<RunPhase, { type: 'ring' }>
 
 declare module '../state.ts' {
   interface Slices {
@@ -112,7 +110,7 @@ function isInvited({ offRing, generation }: RunState, id: MemberId): boolean {
 }
 
 /** It is left out no more. An off-ring member learns nothing, so it answers this ballot again (R3). */
-function recall(transition: Transition, phase: Ring, member: Member): void {
+function recall(transition: Transition, phase: RingPhase, member: Member): void {
   const { state, now } = transition
   const { id } = member
   if (!isInvited(state, id) || member.excludedUntil > now || phase.members.includes(id)) return
@@ -134,7 +132,7 @@ function isSlow({ health: { pace } }: RunState): boolean {
   return pace !== undefined && pace.recordMs >= SLOW_STEP_MS
 }
 
-function grant(transition: Transition, phase: Ring, awaitingLease: readonly Member[]): void {
+function grant(transition: Transition, phase: RingPhase, awaitingLease: readonly Member[]): void {
   const { state, now } = transition
   if (awaitingLease.length === 0) return
   const base = newestCheckpoint(state)
@@ -165,7 +163,7 @@ function bound({ config }: RunState): number {
 }
 
 /** As many as a member of the ring has, of what is not planned yet. */
-function nextLease(state: RunState, phase: Ring): BlockId[] {
+function nextLease(state: RunState, phase: RingPhase): BlockId[] {
   const { batchBlocks } = state.config
   const count = Math.max(1, Math.floor(batchBlocks / (phase.members.length + 1)))
   const planned = new Set([...phase.planned.values()].flat())
@@ -233,7 +231,7 @@ function weigh(transition: Transition, author: MemberId, norms: PushNorms): Push
 }
 
 /** One sum at a time, to one member after the other. */
-function give(transition: Transition, phase: Ring): void {
+function give(transition: Transition, phase: RingPhase): void {
   const { state } = transition
   const { pushes, blocks } = state.open
   const offRing = own(state, 'offRing')

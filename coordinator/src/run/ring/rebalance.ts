@@ -11,10 +11,8 @@ import {
   assignmentsAfter,
   splitBlocks,
 } from '@starling-grid/protocol'
-import { own, type RunPhase, type RunState } from '../state.ts'
+import { own, type RingPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
-
-type Ring = Extract<RunPhase, { type: 'ring' }>
 
 /** How far a member is with a step. */
 export interface AssignmentProgress {
@@ -129,7 +127,7 @@ function movesTick(transition: Transition): void {
     askForBlocks(transition, phase, moving)
 }
 
-function askForBlocks(transition: Transition, phase: Ring, moving: RebalanceRound): void {
+function askForBlocks(transition: Transition, phase: RingPhase, moving: RebalanceRound): void {
   const transfers = planTransfers(phase.members.map((id) => moving.answers.get(id)))
   moving.transfers = transfers
   if (transfers.length === 0) return tellMoves(transition, phase, moving)
@@ -168,7 +166,7 @@ function onReleased(transition: Transition, member: MemberId, { step, round, blo
 }
 
 /** Members that were asked for blocks and do not answer: all wait for them. */
-export function muteDonors({ rebalance: { moving } }: RunState, { members }: Ring): MemberId[] {
+export function muteDonors({ rebalance: { moving } }: RunState, { members }: RingPhase): MemberId[] {
   if (moving?.transfers === undefined) return []
   return donors(moving.transfers).flatMap((rank) => (moving.released.has(rank) ? [] : (members[rank] ?? [])))
 }
@@ -181,7 +179,7 @@ function roundOf(
   return state.phase.type === 'ring' && moving?.step === step && moving.round === round ? moving : undefined
 }
 
-function assignmentOf({ rebalance }: RunState, phase: Ring, step: number, rank: number): readonly BlockId[] {
+function assignmentOf({ rebalance }: RunState, phase: RingPhase, step: number, rank: number): readonly BlockId[] {
   const assignments = splitBlocks(phase.planned.get(step) ?? [], phase.planWeights.get(step) ?? phase.weights)
   return assignmentsAfter(assignments, rebalance.moved.get(step)?.moves ?? [])[rank] ?? []
 }
@@ -189,7 +187,7 @@ function assignmentOf({ rebalance }: RunState, phase: Ring, step: number, rank: 
 /** The end of a round: members that held back continue, with more blocks or without. */
 function tellMoves(
   transition: Transition,
-  phase: Ring,
+  phase: RingPhase,
   { step, round, transfers = [], released }: RebalanceRound,
 ): void {
   const moves = movesOf(transfers, released)
@@ -212,7 +210,7 @@ function movesOf(transfers: readonly Transfer[], released: ReadonlyMap<number, r
     .filter(({ blocks }) => blocks.length > 0)
 }
 
-function noteFirst(transition: Transition, phase: Ring, moves: readonly AssignmentMove[]): void {
+function noteFirst(transition: Transition, phase: RingPhase, moves: readonly AssignmentMove[]): void {
   for (const from of new Set(moves.map((move) => move.from))) {
     const donor = phase.members[from]
     const { helped } = own(transition.state, 'rebalance')

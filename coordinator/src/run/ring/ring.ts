@@ -12,15 +12,12 @@ import { measure } from '../policy/exchange-cost.ts'
 import { exchangeLatency, exchangeOf } from '../policy/exchange-now.ts'
 import { nextMode } from '../policy/mode-policy.ts'
 import { remember as rememberExchange } from '../policy/ring-size.ts'
-import type { RunPhase, RunState } from '../state.ts'
+import type { FormPhase, RingPhase, RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { noteFailedAdmission } from './admissions.ts'
 import { countAbort, exclude, ringWouldChange, weightsOf, speedsOf } from './membership.ts'
 import { nextSteps, windowOf } from './plan.ts'
 import { shownNow } from './speed-trust.ts'
-
-type Ring = Extract<RunPhase, { type: 'ring' }>
-type Form = Extract<RunPhase, { type: 'form' }>
 
 /** Steps beyond C after which members change: no member has begun the one after it when the message arrives. */
 const DRAIN_STEPS = 2
@@ -65,7 +62,7 @@ export const ring = {
 } satisfies Aspect
 
 /** What no honest member of this generation can hold. */
-function implausible({ state, aspects }: Transition, phase: Ring, record: StepRecord): string | undefined {
+function implausible({ state, aspects }: Transition, phase: RingPhase, record: StepRecord): string | undefined {
   const planned = phase.planned.get(record.v)
   if (planned === undefined) return `version ${record.v} is not planned in generation ${state.generation}`
   if (record.generation !== state.generation || record.modeEpoch !== state.modeEpoch || record.kind !== kindOf(state))
@@ -81,7 +78,7 @@ function implausible({ state, aspects }: Transition, phase: Ring, record: StepRe
  * R11: all hold s, or one holds s+1, which requires every member's contribution after s. Two members say the same of s:
  * one that says s and s+1 before all others would decide alone what s is.
  */
-function commitHeld(transition: Transition, phase: Ring): void {
+function commitHeld(transition: Transition, phase: RingPhase): void {
   const { state, now } = transition
   const records: StepRecord[] = []
   for (let head = state.chain.head; ;) {
@@ -109,7 +106,7 @@ function commitHeld(transition: Transition, phase: Ring): void {
 /** What a committed step shows of the members that held it; several at once took the same time together. */
 function noteHolders(
   { state, now }: Transition,
-  phase: Ring,
+  phase: RingPhase,
   { record, by }: { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> },
 ): void {
   const weights = phase.planWeights.get(record.v) ?? phase.weights
@@ -129,7 +126,7 @@ function noteHolders(
  * For the choices between ring and local rounds, and of the ring's length; steps that had to wait for a plan say
  * nothing.
  */
-function measureStep({ state, now }: Transition, phase: Ring, samples: number): void {
+function measureStep({ state, now }: Transition, phase: RingPhase, samples: number): void {
   const speed = speedsOf(state, phase.members).reduce((sum, one) => sum + one, 0)
   if (speed <= 0 || phase.progressAt <= phase.since) return
   const { health } = state
@@ -145,7 +142,7 @@ function measureStep({ state, now }: Transition, phase: Ring, samples: number): 
 }
 
 /** After a commit: the next plan when half of the window is used up, and an ACK now and then. */
-function topUp(transition: Transition, phase: Ring): void {
+function topUp(transition: Transition, phase: RingPhase): void {
   const { state } = transition
   const { head } = state.chain
   const steps =
@@ -162,7 +159,7 @@ function topUp(transition: Transition, phase: Ring): void {
 }
 
 /** Shares follow the speeds of now, when the part of a member changed by enough to move a block. */
-function newWeights(state: RunState, { members, weights: old }: Ring): number[] | undefined {
+function newWeights(state: RunState, { members, weights: old }: RingPhase): number[] | undefined {
   const here = members.map((id) => state.members.get(id))
   if (here.some((member) => member === undefined)) return undefined
   const weights = weightsOf(here.filter((member) => member !== undefined))
@@ -223,7 +220,7 @@ function onLinkRestored(transition: Transition, member: MemberId, { peer }: Mess
 }
 
 /** R17: a member that did not confirm in time is out of this ballot; a newcomer for which all others wait, sooner. */
-function formTimedOut(transition: Transition, phase: Form): void {
+function formTimedOut(transition: Transition, phase: FormPhase): void {
   const { state, now } = transition
   const { formMs, newcomerMs } = state.config.timing
   if (phase.confirmed.size === phase.members.length) return // the state of the target is derived (R15-derived)
@@ -245,7 +242,7 @@ function formTimedOut(transition: Transition, phase: Form): void {
 }
 
 /** Perhaps its links do not open: next time they are relayed, or it has other neighbours (R18). */
-function noteUnopened({ state, now }: Transition, phase: Form, id: MemberId): void {
+function noteUnopened({ state, now }: Transition, phase: FormPhase, id: MemberId): void {
   const hindsight = { now, halfLifeMs: state.config.timing.linkMemoryMs }
   for (const peer of phase.members.filter((other) => areLinked(phase, id, other)))
     state.health.linkFailures = noteFailure(
@@ -281,7 +278,7 @@ function ringTick(transition: Transition): void {
 }
 
 /** A planned change of members or links waits for the end of a step: what is computed is then also committed. */
-export function drain(transition: Transition, phase: Ring, reason: string): void {
+export function drain(transition: Transition, phase: RingPhase, reason: string): void {
   if (phase.until !== undefined) return
   const step = Math.min(transition.state.chain.head.v + DRAIN_STEPS, phase.plannedTo)
   phase.until = { step, at: transition.now, reason }
@@ -290,7 +287,7 @@ export function drain(transition: Transition, phase: Ring, reason: string): void
 }
 
 /** The step is committed, or took too long: those who asked may go, those who wait may come. */
-function change(transition: Transition, phase: Ring): void {
+function change(transition: Transition, phase: RingPhase): void {
   const { state } = transition
   const leaving = phase.members.filter((id) => state.members.get(id)?.leaving)
   for (const member of leaving) transition.effect({ type: 'dismiss', member })

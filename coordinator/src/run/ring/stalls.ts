@@ -7,12 +7,11 @@ import { validationDue } from '../history/validation.ts'
 import { isRelayed } from '../links/generation-links.ts'
 import { noteFailure } from '../links/link-health.ts'
 import { trainingIsOver } from '../queue/scheduler.ts'
-import { own, type RunPhase, type RunState } from '../state.ts'
+import { own, type RingPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { exclude, speedsOf } from './membership.ts'
 import { muteDonors } from './rebalance.ts'
 
-type Ring = Extract<RunPhase, { type: 'ring' }>
 type Standing = Pick<MessageFrom<'standing'>, 'stage' | 'received' | 'waitsFor'>
 
 declare module '../state.ts' {
@@ -62,7 +61,7 @@ export const stalls = {
 } satisfies Aspect
 
 /** ms without a commit after which members are asked who holds the step up. */
-function contributeMs(state: RunState, phase: Ring): number {
+function contributeMs(state: RunState, phase: RingPhase): number {
   const blocks = phase.planned.get(state.chain.head.v + 1)?.length ?? 0
   const speed = speedsOf(state, phase.members).reduce((sum, one) => sum + one, 0)
   const plannedMs = speed > 0 ? (1000 * blocks * state.config.blockSamples) / speed : 0
@@ -85,7 +84,7 @@ function stallTick(transition: Transition): void {
   inquire(transition, phase)
 }
 
-function inquire(transition: Transition, phase: Ring): void {
+function inquire(transition: Transition, phase: RingPhase): void {
   const { state, now } = transition
   const step = state.chain.head.v + 1
   const stalls = own(state, 'stalls')
@@ -122,7 +121,7 @@ function receivedOf({ answers }: Inquiry): number {
   return [...answers.values()].reduce((sum, { received }) => sum + received, 0)
 }
 
-function judge(transition: Transition, phase: Ring, inquiry: Inquiry): void {
+function judge(transition: Transition, phase: RingPhase, inquiry: Inquiry): void {
   const { state, now } = transition
   const { answers, receivedBefore } = inquiry
   const told = (stage: Standing['stage']): MemberId[] => phase.members.filter((id) => answers.get(id)?.stage === stage)
@@ -160,7 +159,7 @@ function judge(transition: Transition, phase: Ring, inquiry: Inquiry): void {
 }
 
 /** A few that are late are left out. When most are, the plan was wrong: they get more time, but not for ever. */
-function judgeComputing(transition: Transition, phase: Ring, computing: readonly MemberId[]): void {
+function judgeComputing(transition: Transition, phase: RingPhase, computing: readonly MemberId[]): void {
   const { state, now } = transition
   const waitedMs = now - phase.progressAt
   const firstStepMs = FIRST_STEP_PATIENCE * contributeMs(state, phase)
@@ -174,7 +173,7 @@ function judgeComputing(transition: Transition, phase: Ring, computing: readonly
     stalls.inquiry.nextAt = phase.progressAt + (isJudged ? firstStepMs : contributeMs(state, phase))
 }
 
-function leaveOut(transition: Transition, phase: Ring, ids: readonly MemberId[], why: string): void {
+function leaveOut(transition: Transition, phase: RingPhase, ids: readonly MemberId[], why: string): void {
   const { state, now } = transition
   const step = state.chain.head.v + 1
   const seconds = Math.round((now - phase.progressAt) / 1000)
@@ -188,7 +187,7 @@ function leaveOut(transition: Transition, phase: Ring, ids: readonly MemberId[],
 }
 
 /** Which member does not send to which, as far as it shows: the sender first. */
-function suspectPairs(phase: Ring, { answers }: Inquiry): [MemberId, MemberId][] {
+function suspectPairs(phase: RingPhase, { answers }: Inquiry): [MemberId, MemberId][] {
   const { members, exchange } = phase
   const waiting = members.flatMap((id) => {
     const { received = 0, waitsFor = [] } = answers.get(id) ?? {}

@@ -1,6 +1,6 @@
 // Faults of coordinators: they die, also between two effects of a decision, are replaced, and change their job.
 import type { World } from '../world.ts'
-import type { Kind } from './faults.ts'
+import type { FaultKind } from './faults.ts'
 
 /** ms after which a displaced coordinator has looked at the card of its folder, at most */
 const CARD_MS = 15_000
@@ -57,7 +57,7 @@ export const COORDINATOR_FAULTS = {
     weight: 2,
     strike: async (world) => world.runs.size <= MOST_JOBS && world.submit(anotherJob(world)),
   },
-} as const satisfies Record<string, Kind>
+} as const satisfies Record<string, FaultKind>
 
 function anotherJob({ dice, scenario }: World): World['scenario']['shape'] {
   const [epochs, blocks, batchBlocks] = dice.pick(SHAPES) ?? SHAPES[0]

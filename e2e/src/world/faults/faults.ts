@@ -10,7 +10,7 @@ import { LINK_FAULTS } from './links.ts'
 import { MEMBER_FAULTS } from './members.ts'
 
 /** A kind of fault. */
-export interface Kind {
+export interface FaultKind {
   /** how often it is drawn, beside the others */
   readonly weight: number
   /** false: it cannot happen now */
@@ -21,7 +21,7 @@ export interface Kind {
 
 const KINDS = { ...MEMBER_FAULTS, ...COORDINATOR_FAULTS, ...FILE_FAULTS, ...LINK_FAULTS } as const satisfies Record<
   string,
-  Kind
+  FaultKind
 >
 export type Fault = keyof typeof KINDS
 export const FAULTS = Object.keys(KINDS) as Fault[]

@@ -1,7 +1,7 @@
 // Faults of the data folder: a disk that fails for a while, files that are gone or damaged, a backup in the place of
 // the folder.
 import type { World } from '../world.ts'
-import type { Kind } from './faults.ts'
+import type { FaultKind } from './faults.ts'
 
 /** ms that a disk is full or gone, and that a file of the dataset is damaged */
 const DISK_MS = [500, 9000] as const
@@ -30,7 +30,7 @@ export const FILE_FAULTS = {
     },
   },
   'backup-restored': { weight: 1, strike: (world) => restoreBackup(world) },
-} as const satisfies Record<string, Kind>
+} as const satisfies Record<string, FaultKind>
 
 /** The bytes of the newest one are gone, or others. */
 function damageCheckpoint({ coordinator, disk, dice, runs }: World): boolean {

@@ -1,6 +1,6 @@
 // Faults of links between members.
 import type { World } from '../world.ts'
-import type { Kind } from './faults.ts'
+import type { FaultKind } from './faults.ts'
 
 /** ms that a link stays cut, at most: some beyond a silence of 5 s */
 const CUT_MS = 7000
@@ -30,11 +30,11 @@ export const LINK_FAULTS = {
       return true
     },
   },
-} as const satisfies Record<string, Kind>
+} as const satisfies Record<string, FaultKind>
 
-type Member = World['air']['members'][number]
+type AirMember = World['air']['members'][number]
 
-function withPair({ dice, air }: World, act: (a: Member, b: Member) => void): boolean {
+function withPair({ dice, air }: World, act: (a: AirMember, b: AirMember) => void): boolean {
   const [a, b] = [dice.pick(air.members), dice.pick(air.members)]
   if (a === undefined || b === undefined || a === b) return false
   act(a, b)

@@ -3,7 +3,7 @@
 import type { ToCoordinator } from '@starling-grid/protocol'
 import type { Temper, VolunteerProcess } from '../volunteer-process.ts'
 import type { World } from '../world.ts'
-import type { Kind } from './faults.ts'
+import type { FaultKind } from './faults.ts'
 import { keepForeignState, keepInventedStep } from './kept.ts'
 
 /** ms until a member that died is there again, at most; of some it is longer than T_lost (R6) */
@@ -118,7 +118,7 @@ export const MEMBER_FAULTS = {
     weight: 2,
     strike: (world) => comesBackWith(world, keepForeignState, 'honest'),
   },
-} as const satisfies Record<string, Kind>
+} as const satisfies Record<string, FaultKind>
 
 export function withMember(
   { dice, volunteers }: World,

@@ -137,9 +137,9 @@ function meanAndInverse(node: Pick<Node, 'place' | 'parameters' | 'saved'>) {
   return { mean: savedBy(node, 'mean'), inverse: savedBy(node, 'inverse') }
 }
 
-type ChannelNorm = Node<'groupnorm'> | Node<'batchnorm2d'>
+type ChannelNormNode = Node<'groupnorm'> | Node<'batchnorm2d'>
 
-function forwardOperands(node: ChannelNorm) {
+function forwardOperands(node: ChannelNormNode) {
   return {
     x: node.inputs[0],
     y: node.y,
@@ -149,7 +149,7 @@ function forwardOperands(node: ChannelNorm) {
   }
 }
 
-function backwardOperands(node: ChannelNorm, gradients: NodeGradients) {
+function backwardOperands(node: ChannelNormNode, gradients: NodeGradients) {
   const {
     dy,
     dinputs: [dx],

@@ -57,23 +57,23 @@ export interface Op<O extends OpName> {
   readonly mixesSamples?: true
 }
 
-type Parts = Pick<Node, 'place' | 'parameters' | 'saved'>
+type NodeParts = Pick<Node, 'place' | 'parameters' | 'saved'>
 
 /** A parameter that the operator cannot do without. */
-export function parameter({ place, parameters }: Parts, role: string): Tensor {
+export function parameter({ place, parameters }: NodeParts, role: string): Tensor {
   const found = parameters[role]
   if (!found) throw new Error(`internal: ${place} lacks its ${role}`)
   return found
 }
 
-export function savedBy({ place, saved }: Parts, name: string): Tensor {
+export function savedBy({ place, saved }: NodeParts, name: string): Tensor {
   const found = saved[name]
   if (!found) throw new Error(`internal: ${place} did not keep ${name}`)
   return found
 }
 
 /** weight, and bias where the layer has one. */
-export function weightAndBias(node: Parts): { weight: Tensor; bias?: Tensor } {
+export function weightAndBias(node: NodeParts): { weight: Tensor; bias?: Tensor } {
   const { bias } = node.parameters
   return { weight: parameter(node, 'weight'), ...(bias ? { bias } : {}) }
 }

@@ -68,9 +68,9 @@ function globalavgpoolDims({ inputs: [x] }: Pick<Node, 'inputs'>): GlobalAvgPool
   return { channels, plane: height * width }
 }
 
-type Window = Pick<Node, 'inputs' | 'y'> & { readonly layer: Pool2dAttrs }
+type WindowNode = Pick<Node, 'inputs' | 'y'> & { readonly layer: Pool2dAttrs }
 
-function pool2dDims({ inputs: [x], y, layer }: Window): Pool2dDims {
+function pool2dDims({ inputs: [x], y, layer }: WindowNode): Pool2dDims {
   const { kernel, stride, padding } = layer
   const out = imageSizes(y.shape)
   return { ...imageSizes(x.shape), outHeight: out.height, outWidth: out.width, kernel, stride, padding }
