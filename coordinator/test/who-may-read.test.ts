@@ -113,6 +113,19 @@ test('threat 6: every route of the server lets in exactly the roles that its row
   }
 })
 
+test('a shard that is asked for with the token of an earlier session is no shard that is gone', async () => {
+  const grid = await twoJobs()
+  const answers = await Promise.all(
+    (['guesser', 'stranger', 'member'] as const).map((role) =>
+      fetch(`${grid.url}/api/shards/${grid.shard}`, { headers: headersOf(role, grid) }),
+    ),
+  )
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    [401, 404, 200],
+  )
+})
+
 test('threat 48: a private job is answered like one that does not exist, and is in no list', async () => {
   const grid = await twoJobs()
   const { url, id, otherId } = grid

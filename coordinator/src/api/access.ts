@@ -105,11 +105,17 @@ export class Access {
     return reader === 'stranger' && job.spec.public === true ? 'member' : reader
   }
 
-  /** Whether a shard belongs to a job that this caller may read; and to a public one, so that any cache may keep it. */
+  /**
+   * Whether a shard belongs to a job that this caller may read; and to a public one, so that any cache may keep it. A
+   * volunteer whose token is of a session before a restart has to hear so: it would take any other refusal for a shard
+   * that is gone. @throws GridError 'session-unknown'
+   */
   shardFor(request: FastifyRequest, name: Sha256): 'public' | 'private' | undefined {
     const jobs = this.#parts.runs.jobsOfShard(name)
     if (jobs.some(({ job }) => job.spec.public === true)) return 'public'
-    return jobs.some((run) => this.readerOf(request, run) !== 'stranger') ? 'private' : undefined
+    if (jobs.some((run) => this.readerOf(request, run) !== 'stranger')) return 'private'
+    if (RANDOM_TOKEN.test(bearer(request)) && !this.isOwner(request)) this.requireSession(request)
+    return undefined
   }
 
   #readerOf(request: FastifyRequest, job: JobId | undefined): Reader {
