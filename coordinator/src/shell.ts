@@ -11,4 +11,5 @@ export type { JournalRow, StateStore, StoredJob } from './journal/state-store.ts
 export { KeptFiles } from './host/kept-files.ts'
 export { ShardProcesses } from './parameter-server/shard-processes.ts'
 export { Runs } from './jobs/runs.ts'
+export { RelayEnd, Relays } from './net/relay.ts'
 export { Sessions } from './net/sessions.ts'

@@ -86,7 +86,7 @@ interface EndParts {
   readonly clock: CoordinatorClock
 }
 
-class RelayEnd {
+export class RelayEnd {
   readonly self: MemberId
   readonly peer: MemberId
   readonly socket: WebSocket
@@ -146,7 +146,7 @@ export function registerRelay(app: FastifyInstance, options: RelayOptions): Rela
   return relay
 }
 
-class Relays implements Relay {
+export class Relays implements Relay {
   readonly #options: RelayOptions
   readonly #ends = new Map<string, RelayEnd>()
   readonly #account: RelayAccount

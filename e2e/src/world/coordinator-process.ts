@@ -16,6 +16,7 @@ import type { Asked } from '@starling-grid/volunteer/testing'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Dice } from './dice.ts'
 import type { Disk, DiskUser } from './disk.ts'
+import { RelayDesk, type RelayWire } from './relays.ts'
 import type { VirtualProcess, VirtualTime } from './virtual-time.ts'
 import type { CoordinatorEnd } from './wires.ts'
 
@@ -42,6 +43,7 @@ export class CoordinatorProcess implements DiskUser {
   readonly #parts: CoordinatorParts
   readonly #sessions: Sessions
   readonly #app: FastifyInstance
+  readonly #relays: RelayDesk
   readonly #waiting = new Set<(error: Error) => void>()
   isOpen = false
   isDeposed = false
@@ -60,8 +62,8 @@ export class CoordinatorProcess implements DiskUser {
       lastRun: () => this.runs.shown(),
       find: (job) => this.runs.find(job),
       onRefused,
-      onGone: () => undefined,
-      relayedLinks: () => 0,
+      onGone: (member) => this.#relays.relays.drop(member),
+      relayedLinks: () => this.#relays.relays.links,
     })
     const { blobs } = parts.disk
     this.runs = new Runs({
@@ -78,6 +80,7 @@ export class CoordinatorProcess implements DiskUser {
       onCurrent: (run) => run !== undefined && this.#sessions.announce(run.job.terms),
       onEnded: (run) => this.#sessions.runEnded(run),
     })
+    this.#relays = new RelayDesk(this, timing.linkOpenMs)
     this.#app = Fastify({ pluginTimeout: 0 })
     registerErrors(this.#app, { onRefused: () => undefined, onDefect: onTrouble })
     registerBodies(this.#app)
@@ -97,11 +100,26 @@ export class CoordinatorProcess implements DiskUser {
     if (this.clock.isDead) return
     this.isOpen = false
     this.clock.kill()
+    this.#relays.break()
     for (const fail of [...this.#waiting]) fail(new GridError('coordinator-lost', 'the connection broke'))
   }
 
   onWrite(): void {
     this.#parts.onWrite()
+  }
+
+  /** The member whose token this is. */
+  authenticate(token: string): MemberId | undefined {
+    return this.#sessions.authenticate(token)
+  }
+
+  refused(code: ErrorCode, what: string): void {
+    this.#parts.onRefused(code, what)
+  }
+
+  /** @throws GridError 'coordinator-lost' */
+  relay(path: string, token: string, wire: RelayWire): void {
+    this.#relays.admit(path, token, wire)
   }
 
   admit(socket: CoordinatorEnd): void {

@@ -1,11 +1,12 @@
 // The job of a simulated grid: a model with a parameter for each block, whose gradient counts how often the block is in
 // it. So the parameters of a version say which blocks it holds.
 import type { StoredJob } from '@starling-grid/coordinator/shell'
-import { modelHash, parseModelSpec, parameterLayout, type VersionForm } from '@starling-grid/model'
+import { modelHash, outerOptimizer, parseModelSpec, parameterLayout, type VersionForm } from '@starling-grid/model'
 import {
   genesis,
   jobId,
   type JobSpec,
+  type LocalSettings,
   type Sha256,
   sha256Name,
   digest,
@@ -18,7 +19,7 @@ import type { World } from './world.ts'
 
 /** bytes of a sample: the number of its block, and one that is always 0 */
 const SAMPLE_BYTES = 2
-const CLASSES = 10
+const CLASSES = 32
 /** Blocks that the model has a parameter for. */
 const MOST_BLOCKS = SAMPLE_BYTES * CLASSES
 const VALIDATION_BLOCKS = 3
@@ -43,7 +44,7 @@ export interface GridJob {
 
 export type JobShape = Pick<
   JobSpec,
-  'seed' | 'epochs' | 'batchBlocks' | 'mode' | 'minVolunteers' | 'exchange' | 'async'
+  'seed' | 'epochs' | 'batchBlocks' | 'mode' | 'minVolunteers' | 'exchange' | 'async' | 'encoding' | 'local'
 > & {
   readonly blocks: number
 }
@@ -80,11 +81,12 @@ export function gridJob({ blocks, ...shape }: JobShape, id = 'simulated'): GridJ
     validation: [shard(MOST_BLOCKS, VALIDATION_BLOCKS)],
   }
   const model = parseModelSpec(MODEL)
+  const outer = shape.local === undefined ? undefined : outerOptimizer(shape.local as LocalSettings)
   return {
     blocks,
     stored: { id: jobId(id), description: JSON.stringify({ spec, manifest, submittedAt: 0 }) },
     spec,
-    form: { spec: model, layout: parameterLayout(model), optimizer: spec.optimizer },
+    form: { spec: model, layout: parameterLayout(model), optimizer: spec.optimizer, ...(outer ? { outer } : {}) },
     lr: LEARNING_RATE,
     shards,
   }
@@ -145,7 +147,8 @@ export class CountingExecutor implements Executor {
   async #computes(): Promise<void> {
     const { clock } = this.#volunteer
     const { dice, scenario } = this.#world
-    await clock.sleep(dice.between(1, scenario.computeMs))
+    const slowness = clock.now() < this.#volunteer.slowUntil ? scenario.members.slowness : 1
+    await clock.sleep(slowness * dice.between(1, scenario.computeMs))
     while (clock.now() < this.#volunteer.stuckUntil) await clock.sleep(this.#volunteer.stuckUntil - clock.now())
   }
 }

@@ -6,28 +6,39 @@ import { blockIndex, type StepRecord, type VersionRef } from '@starling-grid/pro
 import { History } from './history.ts'
 import { genesisOf, type GridJob } from './job.ts'
 import type { Violations } from './violations.ts'
+import type { Watching } from './watched-run.ts'
 
 /** Of a parameter: f32 rounds each of some twenty additions. */
 const TOLERANCE = 1e-3
+/** Of a sum in f16 or int8: less than a block makes. */
+const ENCODED_TOLERANCE = 0.3
+/** What a block of an off-ring member counts at least (A1): late by fewer versions than a run has. */
+const LEAST_DAMPED = 0.01
 
 export class Ledger extends History {
   readonly job: GridJob
   readonly #violations: Violations
+  /** off-ring members take part, whose late blocks count less */
+  readonly #isDamped: boolean
   /** version id → its parameters; of other kinds than ring as they were first seen */
   readonly #parameters = new Map<string, Float32Array>()
 
-  constructor(job: GridJob, violations: Violations) {
+  constructor(job: GridJob, { violations, scenario }: Watching) {
     const first = genesisOf(job)
     super(first, { blocks: job.blocks, epochs: job.spec.epochs }, violations)
+    this.#isDamped = scenario.members.linkless !== undefined
     this.job = job
     this.#violations = violations
-    this.#parameters.set(first.id, initialVersionState(job.form.spec, job.form.optimizer, job.spec.seed).parameters)
+    this.#parameters.set(
+      first.id,
+      initialVersionState(job.form.spec, job.form.optimizer, job.spec.seed, job.form.outer).parameters,
+    )
   }
 
   override record(parent: VersionRef, record: StepRecord, version: VersionRef): void {
     super.record(parent, record, version)
     const before = this.#parameters.get(parent.id)
-    if (before === undefined || record.kind !== 'ring' || this.#parameters.has(version.id)) return
+    if (before === undefined || !this.#isExact(record) || this.#parameters.has(version.id)) return
     const parameters = before.slice()
     const sum = countsOf(record, parameters.length)
     for (const [i, count] of sum.entries())
@@ -41,13 +52,46 @@ export class Ledger extends History {
 
   /** I1, I4: the sum that makes a step of a ring holds each block of its record once, and nothing else. */
   checkSum(who: string, record: StepRecord, sum: Float32Array): void {
-    if (record.kind !== 'ring') return
+    const isRight = record.kind === 'round' ? this.#isOfRound(record, sum) : this.#isOfRing(record, sum)
+    if (isRight) return
+    this.#violations.report(
+      'I4',
+      `${who} applies ${[...sum].join(' ')} for version ${record.v}, whose record names ${record.blocks.join(' ')}`,
+    )
+  }
+
+  #isExact({ kind }: StepRecord): boolean {
+    return kind === 'ring' && this.#tolerance === 0 && !this.#isDamped
+  }
+
+  /** of a sum: what encodings keep back for the next step */
+  get #tolerance(): number {
+    return (this.job.spec.encoding ?? 'f32') === 'f32' ? 0 : ENCODED_TOLERANCE
+  }
+
+  #isOfRing(record: StepRecord, sum: Float32Array): boolean {
+    if (record.kind !== 'ring') return true
     const expected = countsOf(record, sum.length)
-    if (sum.some((value, i) => value !== expected[i]))
-      this.#violations.report(
-        'I4',
-        `${who} applies ${[...sum].join(' ')} for version ${record.v}, whose record names ${record.blocks.join(' ')}`,
-      )
+    return sum.every((value, i) => {
+      const most = (expected[i] ?? 0) + this.#tolerance
+      const least = (expected[i] ?? 0) * (this.#isDamped ? LEAST_DAMPED : 1) - this.#tolerance
+      return value <= most && value >= least
+    })
+  }
+
+  /**
+   * A member with n blocks puts n into the round for each of them, since each is an inner step of its own: so as many
+   * blocks as a multiple of n have the value n, unless a block is in the round twice (A7). Fragments leave before all is
+   * learned, and say less.
+   */
+  #isOfRound({ blocks }: StepRecord, sum: Float32Array): boolean {
+    if ((this.job.spec.local?.fragments ?? 1) > 1 || this.#tolerance > 0) return true
+    const named = new Set<number>(blocks.map(blockIndex))
+    const values = [...sum].map((value) => Math.round(value))
+    const many = new Map<number, number>()
+    for (const index of named) many.set(values[index] ?? 0, (many.get(values[index] ?? 0) ?? 0) + 1)
+    const others = values.some((value, i) => value !== 0 && !named.has(i))
+    return !others && [...many].every(([value, count]) => value > 0 && count % value === 0)
   }
 
   /** I6: the bytes are those of the version that they are named after. */

@@ -4,6 +4,7 @@ import type { JobSpec } from '@starling-grid/protocol'
 import { type Defect, DEFECTS } from './defects.ts'
 import type { Dice } from './dice.ts'
 import type { JobShape } from './job.ts'
+import { type MemberOptions, type MemberScenario, memberScenario, memberTerms } from './members.ts'
 
 /** Shorter than in production, in its proportions; silences of sockets and links are production's. */
 const TIMING: Timing = {
@@ -50,9 +51,18 @@ const POLICIES: readonly JobSpec['async'][] = [
 /** one seed in eight has one */
 const SOME_DEFECTS = [...DEFECTS, ...new Array<undefined>(7 * DEFECTS.length)]
 
+/**
+ * A long epoch of slow steps, with a member that the ring leaves out for long: it has blocks to compute off the ring
+ * (A1).
+ */
+const OFF_RING_SHAPE = [1, 60, 2] as const
+const OFF_RING_TIMING: Partial<Timing> = { excludeMs: 120_000, stalenessBound: 8 }
+const OFF_RING_COMPUTE_MS = 4000
+
 export interface GridOptions {
   readonly mode?: JobSpec['mode']
   readonly faults?: number
+  readonly members?: MemberOptions
 }
 
 export interface GridScenario {
@@ -60,6 +70,7 @@ export interface GridScenario {
   readonly shape: JobShape
   readonly timing: Timing
   readonly seats: number
+  readonly members: MemberScenario
   /** ms that a share takes at most */
   readonly computeMs: number
   /** ms that an append to the journal takes at most */
@@ -81,10 +92,17 @@ export interface GridScenario {
 }
 
 export function gridScenario(seed: number, dice: Dice, options: GridOptions): GridScenario {
-  const [epochs, blocks, batchBlocks] = dice.pick(SHAPES) ?? SHAPES[0]
-  const mode = options.mode ?? dice.pick(['ring', 'ring', 'auto', 'async'] as const) ?? 'ring'
+  const shape = dice.pick(SHAPES) ?? SHAPES[0]
+  const drawn = options.mode ?? dice.pick(['ring', 'ring', 'auto', 'async', 'local'] as const) ?? 'ring'
+  const seats = dice.between(2, 4)
+  const members = memberScenario(seed, seats, options.members ?? {})
+  const isOffRing = members.linkless !== undefined
+  const mode = isOffRing ? 'ring' : drawn
+  const [epochs, blocks, batchBlocks] = isOffRing ? OFF_RING_SHAPE : shape
   return {
     seed,
+    members,
+    seats,
     shape: {
       seed: dice.below(1000),
       epochs,
@@ -92,12 +110,16 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       batchBlocks,
       mode,
       minVolunteers: dice.between(1, 2),
-      exchange: dice.pick(['ring', 'ring', 'direct'] as const) ?? 'ring',
+      exchange: dice.pick(['ring', 'ring', 'direct', 'auto'] as const) ?? 'ring',
+      ...memberTerms(members, mode),
       ...asyncOf(dice.pick(POLICIES)),
     },
-    timing: { ...TIMING, checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3 },
-    seats: dice.between(2, 4),
-    computeMs: dice.pick([50, 500, 2000]) ?? 500,
+    timing: {
+      ...TIMING,
+      checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3,
+      ...(isOffRing ? OFF_RING_TIMING : {}),
+    },
+    computeMs: isOffRing ? OFF_RING_COMPUTE_MS : (dice.pick([50, 500, 2000]) ?? 500),
     diskMs: dice.pick([0, 20, 200]) ?? 0,
     lostAnswers: dice.pick([0, 0, 0.1]) ?? 0,
     uploadMs: dice.pick([60, 60, 60, SLOW_UPLOAD_MS]) ?? 60,

@@ -2,8 +2,15 @@
 import { createHash } from 'node:crypto'
 import type { Dice } from './dice.ts'
 
-/** Runs `task` with Math.random and crypto.getRandomValues of `dice`, and with digests that are made at once. */
-export async function seeded<T>(dice: Dice, task: () => Promise<T>): Promise<T> {
+/**
+ * Runs `task` with Math.random and crypto.getRandomValues of `dice`. Digests take as long as `beforeDigest`: a thread's
+ * time would not be virtual.
+ */
+export async function seeded<T>(
+  dice: Dice,
+  task: () => Promise<T>,
+  beforeDigest: () => Promise<void> = async () => undefined,
+): Promise<T> {
   const { random } = Math
   const { getRandomValues, subtle } = crypto
   const { digest } = subtle
@@ -12,7 +19,10 @@ export async function seeded<T>(dice: Dice, task: () => Promise<T>): Promise<T> 
     configurable: true,
     value: (values: Uint8Array) => filled(values, dice),
   })
-  Object.defineProperty(subtle, 'digest', { configurable: true, value: digestNow })
+  Object.defineProperty(subtle, 'digest', {
+    configurable: true,
+    value: (_: string, bytes: Uint8Array) => beforeDigest().then(() => digestNow(bytes)),
+  })
   try {
     return await task()
   } finally {
@@ -27,6 +37,6 @@ function filled(values: Uint8Array, dice: Dice): Uint8Array {
   return values
 }
 
-async function digestNow(_: string, bytes: Uint8Array): Promise<ArrayBuffer> {
+async function digestNow(bytes: Uint8Array): Promise<ArrayBuffer> {
   return new Uint8Array(createHash('sha256').update(bytes).digest()).buffer
 }

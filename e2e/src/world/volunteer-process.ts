@@ -15,11 +15,18 @@ import {
   type VersionRef,
   type OnWire,
 } from '@starling-grid/protocol'
-import { createVolunteer, type SendRequest, type ShardCache, type VolunteerHost } from '@starling-grid/volunteer'
+import {
+  createVolunteer,
+  type RelaySocket,
+  type SendRequest,
+  type ShardCache,
+  type VolunteerHost,
+} from '@starling-grid/volunteer'
 import type { StepWitness, Volunteer } from '@starling-grid/volunteer/testing'
 import { type CoordinatorProcess, NAME } from './coordinator-process.ts'
 import { answersNothing } from './defects.ts'
 import { CountingExecutor } from './job.ts'
+import { RelayWire } from './relays.ts'
 import type { VirtualProcess } from './virtual-time.ts'
 import type { WatchedRun } from './watched-run.ts'
 import { ControlWire, type Tap } from './wires.ts'
@@ -86,6 +93,7 @@ export class VolunteerProcess {
   readonly #world: World
   readonly #volunteer: Volunteer
   #wire: ControlWire | undefined
+  readonly #relays = new Set<RelayWire>()
   /** that its newest socket leads to */
   coordinator: CoordinatorProcess | undefined
   /** of its network; undefined before the first WELCOME */
@@ -96,6 +104,8 @@ export class VolunteerProcess {
   /** ms: its computations end then at the earliest; its requests for files fail until then */
   stuckUntil = 0
   cutOffUntil = 0
+  /** ms: its machine is busy with something else until then */
+  slowUntil = 0
 
   constructor(world: World, { seat, cache, temper }: Seat) {
     this.#world = world
@@ -153,6 +163,7 @@ export class VolunteerProcess {
   kill(): void {
     this.clock.kill()
     this.loseSocket()
+    for (const wire of this.#relays) wire.break()
     if (this.member !== undefined) this.#world.air.leave(this.member)
   }
 
@@ -175,7 +186,7 @@ export class VolunteerProcess {
 
   #host(): VolunteerHost {
     const { clock } = this
-    const { dice, scenario } = this.#world
+    const { scenario } = this.#world
     return {
       client: 'node',
       clock,
@@ -191,10 +202,7 @@ export class VolunteerProcess {
           isMute: this.temper === 'unreachable',
         })
       },
-      dialRelay: async () => {
-        await clock.sleep(dice.between(1, MOST_MS))
-        throw new GridError('coordinator-lost', 'nothing is relayed here')
-      },
+      dialRelay: (path, token) => this.#dialRelay(path, token),
       shards: cacheIn(this.cache),
       witness: ({ id }) => this.#witness(this.#world.run(id)),
     }
@@ -207,12 +215,24 @@ export class VolunteerProcess {
     const wire = new ControlWire({
       member: this.clock,
       coordinator: coordinator.clock,
-      dice: this.#world.dice,
+      ...this.#world.lines,
       tap: this.#tap(coordinator),
     })
     this.#wire = wire
     this.coordinator = coordinator
     coordinator.admit(wire.far)
+    return wire.near
+  }
+
+  /** @throws GridError 'coordinator-lost' */
+  async #dialRelay(path: string, token: string): Promise<RelaySocket> {
+    const coordinator = await this.#reach()
+    const { lines, scenario } = this.#world
+    if (this.temper === 'unreachable' || this.seat === scenario.members.linkless)
+      throw new GridError('coordinator-lost', 'this network lets no relayed link through')
+    const wire = new RelayWire({ member: this.clock, coordinator: coordinator.clock, ...lines })
+    this.#relays.add(wire)
+    coordinator.relay(path, token, wire)
     return wire.near
   }
 

@@ -10,9 +10,11 @@ import type { Disk } from './disk.ts'
 import type { Replica } from './history.ts'
 import { genesisOf, type GridJob } from './job.ts'
 import { Ledger } from './ledger.ts'
+import type { GridScenario } from './scenario.ts'
 import type { Violations } from './violations.ts'
 
 export interface Watching {
+  readonly scenario: Pick<GridScenario, 'members'>
   readonly violations: Violations
   readonly counts: Counts
   readonly disk: Disk
@@ -32,7 +34,7 @@ export class WatchedRun {
     this.#world = world
     this.job = job
     this.genesis = genesisOf(job)
-    this.ledger = new Ledger(job, world.violations)
+    this.ledger = new Ledger(job, world)
     const { epochs, mode } = job.spec
     this.chronicle = new Chronicle(
       { blocks: job.blocks, epochs, mode, genesis: this.genesis },

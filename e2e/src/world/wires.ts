@@ -15,29 +15,35 @@ import type { VirtualProcess } from './virtual-time.ts'
 /** ms that bytes take one way */
 const LEAST_MS = 1
 const MOST_MS = 40
-/** bytes a ms of a link between members */
-const LINK_BYTES_PER_MS = 200
 /** ms between looks at whether a member that is dialled answers */
 const LOOK_MS = 300
 
+export interface LineParts {
+  readonly dice: Dice
+  /** ms that anything takes one way at most */
+  readonly latencyMs: number
+}
+
 /** One direction: in order, late, and not at all once it is broken. */
-class Lane {
+export class Lane {
   readonly #to: VirtualProcess
   readonly #dice: Dice
+  readonly #mostMs: number
   #lastAt = 0
   isBroken = false
   /** ms: nothing arrives before */
   heldUntil = 0
 
-  constructor(to: VirtualProcess, dice: Dice) {
+  constructor(to: VirtualProcess, { dice, latencyMs }: LineParts) {
     this.#to = to
     this.#dice = dice
+    this.#mostMs = latencyMs
   }
 
   /** `notBefore`: ms, when what holds it back is over */
   carry(act: () => void, notBefore = 0): void {
     const now = this.#to.now()
-    this.#lastAt = Math.max(this.#lastAt, this.heldUntil, notBefore, now + this.#dice.between(LEAST_MS, MOST_MS))
+    this.#lastAt = Math.max(this.#lastAt, this.heldUntil, notBefore, now + this.#dice.between(LEAST_MS, this.#mostMs))
     this.#to.timer(this.#lastAt - now, () => this.isBroken || act())
   }
 }
@@ -71,10 +77,9 @@ export class CoordinatorEnd extends EventEmitter {
   }
 }
 
-interface WireParts {
+interface WireParts extends LineParts {
   readonly member: VirtualProcess
   readonly coordinator: VirtualProcess
-  readonly dice: Dice
   readonly tap: Tap
 }
 
@@ -97,11 +102,11 @@ export class ControlWire {
   readonly #tap: Tap
   #isOpen = true
 
-  constructor({ member, coordinator, dice, tap }: WireParts) {
+  constructor({ member, coordinator, tap, ...line }: WireParts) {
     this.member = member
     this.#tap = tap
-    this.#up = new Lane(coordinator, dice)
-    this.#down = new Lane(member, dice)
+    this.#up = new Lane(coordinator, line)
+    this.#down = new Lane(member, line)
     this.near = {
       onMessage: undefined,
       onClose: undefined,
@@ -183,16 +188,21 @@ export class ControlWire {
 }
 
 /** Members that reach each other, and pairs that do not. */
+export interface AirParts extends LineParts {
+  /** of a link between members */
+  readonly linkBytesPerMs: number
+}
+
 export class Air {
-  readonly dice: Dice
+  readonly parts: AirParts
   /** may these two open a link now? The coordinator introduces them */
   readonly mayTalk: (a: MemberId, b: MemberId) => boolean
   readonly #networks = new Map<MemberId, AirNetwork>()
   /** pair of members → ms until which nothing passes */
   readonly #cuts = new Map<string, number>()
 
-  constructor(dice: Dice, mayTalk: (a: MemberId, b: MemberId) => boolean) {
-    this.dice = dice
+  constructor(parts: AirParts, mayTalk: (a: MemberId, b: MemberId) => boolean) {
+    this.parts = parts
     this.mayTalk = mayTalk
   }
 
@@ -271,7 +281,7 @@ class AirNetwork implements PeerNetwork {
     const deadline = process.now() + linkOpenMs
     for (; process.now() < deadline; await process.sleep(LOOK_MS, signal)) {
       signal.throwIfAborted()
-      await process.sleep(2 * air.dice.between(LEAST_MS, MOST_MS), signal)
+      await process.sleep(2 * air.parts.dice.between(LEAST_MS, MOST_MS), signal)
       signal.throwIfAborted()
       const other = air.find(peer)
       if (
@@ -289,8 +299,8 @@ class AirNetwork implements PeerNetwork {
   #link(other: AirNetwork, peer: MemberId): PeerLink {
     const { self, air, process } = this.#parts
     const openAt = (): number => air.openAt(self, peer)
-    const there = new AirChannel(process, new Lane(other.process, air.dice), openAt)
-    const back = new AirChannel(other.process, new Lane(process, air.dice), openAt)
+    const there = new AirChannel(process, new Lane(other.process, air.parts), { ...air.parts, openAt })
+    const back = new AirChannel(other.process, new Lane(process, air.parts), { ...air.parts, openAt })
     const [near, far] = [new ChannelLink(peer, there), new ChannelLink(self, back)]
     there.connect(near, far)
     back.connect(far, near)
@@ -334,10 +344,17 @@ class AirChannel implements Channel {
   #freeAt = 0
   bufferedBytes = 0
 
-  constructor(process: VirtualProcess, lane: Lane, openAt: () => number) {
+  readonly #bytesPerMs: number
+
+  constructor(
+    process: VirtualProcess,
+    lane: Lane,
+    { linkBytesPerMs, openAt }: AirParts & { readonly openAt: () => number },
+  ) {
     this.#process = process
     this.#lane = lane
     this.#openAt = openAt
+    this.#bytesPerMs = linkBytesPerMs
   }
 
   connect(near: ChannelLink, far: ChannelLink): void {
@@ -348,7 +365,7 @@ class AirChannel implements Channel {
     const copy = frame.slice()
     const now = this.#process.now()
     this.bufferedBytes += copy.byteLength
-    this.#freeAt = Math.max(this.#freeAt, now) + copy.byteLength / LINK_BYTES_PER_MS
+    this.#freeAt = Math.max(this.#freeAt, now) + copy.byteLength / this.#bytesPerMs
     this.#process.timer(this.#freeAt - now, () => this.#left(copy))
   }
 

@@ -1,6 +1,6 @@
 // START HERE: one seed, one grid of production's own shells on virtual time: coordinators over a data folder, and
 // volunteers, with faults between and in them. The invariants are those of docs/RULES.md.
-import type { JobId, StepRecord } from '@starling-grid/protocol'
+import type { JobId, MemberId, StepRecord } from '@starling-grid/protocol'
 import { CoordinatorProcess } from './coordinator-process.ts'
 import { type Counts, noCounts } from './counts.ts'
 import { Dice } from './dice.ts'
@@ -15,7 +15,7 @@ import { type Violation, Violations } from './violations.ts'
 import { VirtualTime } from './virtual-time.ts'
 import { type Temper, VolunteerProcess } from './volunteer-process.ts'
 import { WatchedRun } from './watched-run.ts'
-import { Air } from './wires.ts'
+import { Air, type LineParts } from './wires.ts'
 
 /** I9: ms that a grid may take after its last fault */
 const CALM_MS = 900_000
@@ -67,7 +67,8 @@ export class World {
     this.scenario = scenario
     this.dice = dice
     this.disk = new Disk(scenario, this.counts)
-    this.air = new Air(dice, (a, b) => this.#coordinators.some((coordinator) => coordinator.mayTalk(a, b)))
+    const { linkBytesPerMs } = scenario.members
+    this.air = new Air({ ...this.lines, linkBytesPerMs }, (a, b) => this.#mayLink(a, b))
     this.observer = new Observer(this)
     this.faults = new Faults(this)
     if (isTold) this.#story = (line) => this.#lines.push(`${(this.time.now / 1000).toFixed(3)} s  ${line()}`)
@@ -129,6 +130,28 @@ export class World {
 
   tell(line: () => string): void {
     this.#story?.(line)
+  }
+
+  // ---- lines ----
+
+  /** of everything between two processes */
+  get lines(): LineParts {
+    return { dice: this.dice, latencyMs: this.scenario.members.latencyMs }
+  }
+
+  /** The coordinator introduces them, and their networks let them reach each other. */
+  #mayLink(a: MemberId, b: MemberId): boolean {
+    const { unlinked, linkless } = this.scenario.members
+    const seats = [a, b].map((id) => this.volunteers.find(({ member }) => member === id)?.seat)
+    if (linkless !== undefined && seats.includes(linkless)) return false
+    if (unlinked.some((pair) => pair.every((seat) => seats.includes(seat)))) return false
+    return this.#coordinators.some((coordinator) => coordinator.mayTalk(a, b))
+  }
+
+  /** What a digest takes of virtual time. */
+  async digestTime(): Promise<void> {
+    const { digestMs } = this.scenario.members
+    if (digestMs > 0) await this.#outside.sleep(this.dice.below(digestMs))
   }
 
   // ---- volunteers ----
@@ -257,9 +280,10 @@ export class World {
 /** The whole life of one grid. `isTold`: with a line for all that happens. */
 export async function simulateGrid(seed: number, options: GridOptions = {}, isTold = false): Promise<GridOutcome> {
   const dice = new Dice(Math.imul(seed, 0x9e3779b1) ^ 0x5eed)
-  return seeded(dice, async () => {
-    const world = new World(gridScenario(seed, dice, options), dice, isTold)
+  const world = new World(gridScenario(seed, dice, options), dice, isTold)
+  const live = async (): Promise<GridOutcome> => {
     await world.live()
     return world.outcome()
-  })
+  }
+  return seeded(dice, live, () => world.digestTime())
 }

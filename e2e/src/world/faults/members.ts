@@ -55,6 +55,13 @@ export const MEMBER_FAULTS = {
         victim.stuckUntil = world.time.now + duration(world, STUCK_MS)
       }),
   },
+  'member-slow': {
+    weight: 2,
+    strike: (world) =>
+      withMember(world, (victim) => {
+        victim.slowUntil = world.time.now + duration(world, STUCK_MS)
+      }),
+  },
   'socket-lost': {
     weight: 4,
     strike: (world) =>

@@ -1,0 +1,73 @@
+// What one seed is on the members' side: how gradients travel, which members cannot link, how slow lines and
+// machines are. Drawn apart, so that it changes nothing else of a seed.
+import type { GradientEncoding, JobSpec } from '@starling-grid/protocol'
+import { Dice } from './dice.ts'
+
+export interface MemberScenario {
+  readonly encoding: GradientEncoding
+  /** of local rounds */
+  readonly local: { readonly innerSteps: number; readonly fragments: number }
+  /** pairs of seats that cannot open a link: the coordinator relays their frames (R18) */
+  readonly unlinked: readonly (readonly [number, number])[]
+  /** a seat that opens no link, not even a relayed one: it works off the ring (A1) */
+  readonly linkless: number | undefined
+  /** a member that computes so much slower now and then */
+  readonly slowness: number
+  /** ms that a digest takes at most: between two promises of a process others may be heard */
+  readonly digestMs: number
+  /** ms that a frame or a message takes one way at most */
+  readonly latencyMs: number
+  /** bytes a ms of a link between members */
+  readonly linkBytesPerMs: number
+}
+
+/** What a hunt may ask for. */
+export interface MemberOptions {
+  readonly encoding?: GradientEncoding
+  readonly fragments?: number
+  readonly unlinked?: boolean
+  readonly linkless?: boolean
+  readonly slowness?: number
+  readonly digestMs?: number
+}
+
+/** Of the seeds, how many have it. */
+const ENCODED = 0.3
+const UNLINKED = 0.2
+const LINKLESS = 0.05
+/** A round has as many blocks as inner steps, so that each is a batch of its own. */
+const INNER_STEPS = [3, 5] as const
+
+export function memberScenario(seed: number, seats: number, options: MemberOptions): MemberScenario {
+  const dice = new Dice(Math.imul(seed, 0x85ebca6b) ^ 0x3e3b)
+  const encoding = dice.chance(ENCODED) ? (dice.pick(['f16', 'int8'] as const) ?? 'f16') : 'f32'
+  const fragments = dice.pick([1, 1, 2, 3]) ?? 1
+  const innerSteps = dice.pick(INNER_STEPS) ?? 3
+  const pair = [dice.below(seats), dice.below(seats)] as const
+  const isUnlinked = dice.chance(UNLINKED)
+  const isLinkless = dice.chance(LINKLESS)
+  const slowness = dice.pick([1, 1, 8, 30]) ?? 1
+  const digestMs = dice.pick([0, 0, 5, 60]) ?? 0
+  const latencyMs = dice.pick([40, 40, 300]) ?? 40
+  const linkBytesPerMs = dice.pick([200, 200, 5, 1]) ?? 200
+  return {
+    encoding: options.encoding ?? encoding,
+    local: { innerSteps, fragments: options.fragments ?? fragments },
+    unlinked: (options.unlinked ?? isUnlinked) && pair[0] !== pair[1] ? [pair] : [],
+    linkless: (options.linkless ?? isLinkless) ? seats - 1 : undefined,
+    slowness: options.slowness ?? slowness,
+    digestMs: options.digestMs ?? digestMs,
+    latencyMs,
+    linkBytesPerMs,
+  }
+}
+
+/** The job's fields that this side draws. In a local round each block is a batch of its own. */
+export function memberTerms(
+  { encoding, local }: MemberScenario,
+  mode: JobSpec['mode'],
+): Pick<JobSpec, 'encoding' | 'local'> & { readonly batchBlocks?: number } {
+  const travels = encoding === 'f32' ? {} : { encoding }
+  if (mode !== 'local') return travels
+  return { ...travels, batchBlocks: 1, local: { ...local, outerLr: 1, outerMomentum: 0 } }
+}
