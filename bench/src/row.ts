@@ -1,13 +1,7 @@
 // One line of a benchmark: ours against peers, measured in turns in the same run.
 
-export interface BenchRow {
-  readonly name: string
-  readonly adapter: string
-  /** median */
-  readonly ours: number
-  readonly unit: string
-  readonly min: number
-  readonly max: number
+/** Ours beside each peer, by the peer's name. */
+export interface Comparison {
   readonly peers: Readonly<Record<string, number>>
   /** how many times better ours is: ours ÷ peer, or peer ÷ ours where less is better */
   readonly ratio: Readonly<Record<string, number>>
@@ -24,6 +18,16 @@ export interface BenchRow {
   /** what is not in the comparison, and why */
   readonly missing?: Readonly<Record<string, string>>
   readonly versions?: Readonly<Record<string, string>>
+}
+
+export interface BenchRow extends Comparison {
+  readonly name: string
+  readonly adapter: string
+  /** median */
+  readonly ours: number
+  readonly unit: string
+  readonly min: number
+  readonly max: number
 }
 
 /** What a row is of, before anything is measured. */

@@ -9,18 +9,10 @@ const SECOND_MS = 1000
 /** 2 Gbit/s for an hour */
 const MAX_RELAY_GIGABYTES = 1000
 
-export interface StartOptions {
+/** Where it listens, and how members reach it and each other. */
+export interface NetworkFlags {
   readonly port: number
   readonly host: string
-  readonly dataDir: string
-  readonly takeOver?: boolean
-  readonly job?: string
-  readonly token?: string
-  /** the token stands on the command line, where process lists show it */
-  readonly tokenIsShown: boolean
-  readonly tokenFile?: string
-  readonly dataRoot: string
-  readonly webRoot?: string
   /** port of the door for other machines */
   readonly https?: number
   /** files of its certificate and key */
@@ -35,6 +27,18 @@ export interface StartOptions {
   readonly lan?: boolean
   /** GB */
   readonly relayQuota: number
+}
+
+export interface StartOptions extends NetworkFlags {
+  readonly dataDir: string
+  readonly takeOver?: boolean
+  readonly job?: string
+  readonly token?: string
+  /** the token stands on the command line, where process lists show it */
+  readonly tokenIsShown: boolean
+  readonly tokenFile?: string
+  readonly dataRoot: string
+  readonly webRoot?: string
   readonly timing?: Partial<Timing>
   readonly json?: boolean
 }

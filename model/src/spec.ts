@@ -194,9 +194,8 @@ export interface GptNames {
   readonly final_norm: string
 }
 
-/** A decoder of GPT-2's form. ids (T,) → logits (T, vocab) */
-export interface GptLayer {
-  readonly type: 'gpt'
+/** Sizes of a decoder. */
+export interface GptSizes {
   readonly blocks: number
   readonly heads: number
   readonly channels: number
@@ -204,6 +203,11 @@ export interface GptLayer {
   readonly vocab: number
   /** width of the hidden layer in each block */
   readonly mlp: number
+}
+
+/** A decoder of GPT-2's form. ids (T,) → logits (T, vocab) */
+export interface GptLayer extends GptSizes {
+  readonly type: 'gpt'
   readonly activation: 'gelu' | 'gelu_tanh' | 'relu' | 'silu'
   readonly norm: 'layernorm' | 'rmsnorm'
   readonly eps: number

@@ -22,11 +22,8 @@ export type Phase =
   | 'lost'
   | 'finished'
 
-export interface MemberView {
-  readonly id: MemberId
-  readonly name: string
-  readonly client: 'node' | 'tab'
-  readonly adapter: AdapterDescription | null
+/** What a member does now, and its part in each step. */
+export interface MemberWork {
   /** joining: plans the model; learning: fetches state; training; idle: admitted, waits */
   readonly state: 'joining' | 'learning' | 'training' | 'idle'
   /** reported by the member itself: "computing", "exchanging", … */
@@ -36,10 +33,12 @@ export interface MemberView {
   readonly rank: number | null
   /** of each step that the ring makes now: the part that is planned for it, 0…1; null outside the ring */
   readonly fraction: number | null
-  /** a tab in the background: half the share, twice the lease */
-  readonly hidden: boolean
   /** ms that a lease lasts that it gets now */
   readonly leaseMs: number
+}
+
+/** What it exchanges with others. */
+export interface MemberTraffic {
   /**
    * its link to the next member of the ring, or in a direct exchange to any behind it, goes through the coordinator
    * (R18)
@@ -47,6 +46,15 @@ export interface MemberView {
   readonly relayed: boolean
   readonly bytesSent: number
   readonly bytesReceived: number
+}
+
+export interface MemberView extends MemberWork, MemberTraffic {
+  readonly id: MemberId
+  readonly name: string
+  readonly client: 'node' | 'tab'
+  readonly adapter: AdapterDescription | null
+  /** a tab in the background: half the share, twice the lease */
+  readonly hidden: boolean
   readonly joinedAt: number
 }
 
@@ -58,7 +66,65 @@ export interface DepartureView {
   readonly expected: boolean
 }
 
-export interface RunView {
+/** How gradients travel now, and why. */
+export interface PhaseView {
+  readonly phase: Phase
+  /** why the phase is what it is, in words */
+  readonly reason: string
+  readonly mode: Mode
+  readonly modeReason: string
+  /**
+   * which way gradients travel in the running ring, why, and predicted ms of a step's exchange either way where both
+   * can be told; null: no ring
+   */
+  readonly exchange: {
+    readonly type: Exchange
+    readonly reason: string
+    readonly costs: { readonly ring: number; readonly direct: number } | null
+  } | null
+  readonly modeEpoch: number
+  readonly generation: number
+}
+
+/** How far the training is. */
+export interface ProgressView {
+  readonly version: VersionRef
+  readonly epoch: number
+  readonly queue: {
+    readonly todo: number
+    readonly pending: number
+    readonly done: number
+    readonly quarantined: number
+  }
+  readonly validationQueue: { readonly todo: number; readonly pending: number; readonly done: number }
+  readonly samplesCommitted: number
+  readonly samplesExpected: number
+  readonly samplesPerSecond: number
+  readonly etaSeconds: number | null
+  readonly startedAt: number
+  readonly finishedAt: number | null
+}
+
+/** Who takes part. */
+export interface MembershipView {
+  /**
+   * whole: all of it; totals: no names, no reasons and no member by itself, for readers without a token of a job that
+   * is not public
+   */
+  readonly detail: 'whole' | 'totals'
+  readonly memberCount: number
+  readonly members: readonly MemberView[]
+  readonly departed: readonly DepartureView[]
+  /**
+   * links whose frames go through the coordinator: open now, bytes carried for this run since the coordinator started,
+   * and lately
+   */
+  readonly relay: { readonly links: number; readonly bytes: number; readonly bytesPerSecond: number }
+  /** refusals by code (protocol errors table) */
+  readonly refusals: Readonly<Record<string, number>>
+}
+
+export interface RunView extends PhaseView, ProgressView, MembershipView {
   readonly job: {
     readonly id: JobId
     readonly name: string
@@ -78,43 +144,6 @@ export interface RunView {
     readonly blockSamples: number
     readonly batchBlocks: number
   }
-  readonly phase: Phase
-  /** why the phase is what it is, in words */
-  readonly reason: string
-  readonly mode: Mode
-  readonly modeReason: string
-  /**
-   * which way gradients travel in the running ring, why, and predicted ms of a step's exchange either way where both
-   * can be told; null: no ring
-   */
-  readonly exchange: {
-    readonly type: Exchange
-    readonly reason: string
-    readonly costs: { readonly ring: number; readonly direct: number } | null
-  } | null
-  readonly modeEpoch: number
-  readonly generation: number
-  readonly version: VersionRef
-  readonly epoch: number
-  readonly queue: {
-    readonly todo: number
-    readonly pending: number
-    readonly done: number
-    readonly quarantined: number
-  }
-  readonly validationQueue: { readonly todo: number; readonly pending: number; readonly done: number }
-  /**
-   * whole: all of it; totals: no names, no reasons and no member by itself, for readers without a token of a job that
-   * is not public
-   */
-  readonly detail: 'whole' | 'totals'
-  readonly memberCount: number
-  readonly members: readonly MemberView[]
-  readonly departed: readonly DepartureView[]
-  readonly samplesCommitted: number
-  readonly samplesExpected: number
-  readonly samplesPerSecond: number
-  readonly etaSeconds: number | null
   /**
    * newest durable version; `agreeing` of the `members` of its ring are known to hold exactly these bytes, its uploader
    * included
@@ -128,17 +157,8 @@ export interface RunView {
         readonly members: number
       })
     | null
-  /**
-   * links whose frames go through the coordinator: open now, bytes carried for this run since the coordinator started,
-   * and lately
-   */
-  readonly relay: { readonly links: number; readonly bytes: number; readonly bytesPerSecond: number }
-  /** refusals by code (protocol errors table) */
-  readonly refusals: Readonly<Record<string, number>>
   /** committed steps that the coordinator computed again since it started */
   readonly audit: AuditView
-  readonly startedAt: number
-  readonly finishedAt: number | null
   /** path of the exported model, or null before the first checkpoint */
   readonly exportPath: string | null
 }

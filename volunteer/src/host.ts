@@ -32,14 +32,37 @@ export interface StepWitness {
   adopted(version: VersionRef, state: () => Uint8Array): void
 }
 
-export interface VolunteerHost {
+/** How the coordinator and, through it, other members are reached. */
+export interface CoordinatorAccess {
+  /** http(s) origin of the coordinator, without a slash at the end */
+  readonly coordinatorUrl: string
+  /** absent: with fetch */
+  readonly sendRequest?: SendRequest
+  /** @throws GridError 'coordinator-lost' when it cannot be reached */
+  dialCoordinator(path: string): Promise<CoordinatorSocket>
+  openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>
+  /** `token`: of the session. @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
+  dialRelay(path: string, token: string): Promise<RelaySocket>
+}
+
+/** What the owner of this machine allows, and what is kept of it. */
+export interface OwnersTerms {
+  /** hosts of STUN and TURN servers that its owner allows, beside the coordinator's own; absent: none */
+  readonly allowedIce?: readonly string[]
+  /** what its owner allows; absent: DEFAULT_LIMITS */
+  readonly limits?: OwnLimits
+  /** addresses are shown to no other volunteer: every link goes through the coordinator */
+  readonly relaysOnly?: boolean
+  /** jobs that are declined; absent: forgotten at the end */
+  readonly declined?: KeptText
+  /** bytes sent in the present hour; absent: forgotten at the end */
+  readonly uploaded?: KeptText
+}
+
+export interface VolunteerHost extends CoordinatorAccess, OwnersTerms {
   readonly client: 'node' | 'tab'
   /** of all that this volunteer waits for and measures */
   readonly clock: Clock
-  /** http(s) origin of the coordinator, without a slash at the end */
-  readonly coordinatorUrl: string
-  /** hosts of STUN and TURN servers that its owner allows, beside the coordinator's own; absent: none */
-  readonly allowedIce?: readonly string[]
   /**
    * The key that its lasting id is made of; the same at every call.
    * @throws GridError 'no-key'
@@ -50,22 +73,7 @@ export interface VolunteerHost {
    * @throws GridError 'no-adapter', 'adapter-limit', 'no-f16', 'own-limit'
    */
   createExecutor(spec: ModelSpec, blockSamples: number, bounds?: ExecutorBounds): Promise<Executor>
-  /** absent: with fetch */
-  readonly sendRequest?: SendRequest
-  /** @throws GridError 'coordinator-lost' when it cannot be reached */
-  dialCoordinator(path: string): Promise<CoordinatorSocket>
-  openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>
-  /** `token`: of the session. @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
-  dialRelay(path: string, token: string): Promise<RelaySocket>
   readonly shards: ShardCache
-  /** what its owner allows; absent: DEFAULT_LIMITS */
-  readonly limits?: OwnLimits
-  /** addresses are shown to no other volunteer: every link goes through the coordinator */
-  readonly relaysOnly?: boolean
-  /** jobs that are declined; absent: forgotten at the end */
-  readonly declined?: KeptText
-  /** bytes sent in the present hour; absent: forgotten at the end */
-  readonly uploaded?: KeptText
   /** absent: nothing is kept for an audit */
   witness?(terms: JobTerms): StepWitness
   /** A tab in the background: its browser may slow it down. Absent: never. */
@@ -84,8 +92,20 @@ export type VolunteerPhase =
   | 'stopped'
   | 'failed'
 
+/** Of its own part in the training. */
+export interface VolunteerProgress {
+  /** own speed over the last steps, compute only */
+  readonly samplesPerSecond: number
+  /** samples of mine that are in committed versions */
+  readonly samplesCommitted: number
+  /** newest version that I hold */
+  readonly version: number
+  /** mean loss of the last step */
+  readonly loss: number | null
+}
+
 /** What the volunteer shows to its owner, on the page and on the terminal. */
-export interface VolunteerStatus {
+export interface VolunteerStatus extends VolunteerProgress {
   readonly phase: VolunteerPhase
   /** one sentence, for people */
   readonly detail: string
@@ -95,14 +115,6 @@ export interface VolunteerStatus {
   readonly ring: { readonly rank: number; readonly size: number } | null
   /** links to neighbours whose frames go through the coordinator, because no direct one opens */
   readonly relayedLinks: number
-  /** own speed over the last steps, compute only */
-  readonly samplesPerSecond: number
-  /** samples of mine that are in committed versions */
-  readonly samplesCommitted: number
-  /** newest version that I hold */
-  readonly version: number
-  /** mean loss of the last step */
-  readonly loss: number | null
   readonly bytesSent: number
   readonly bytesReceived: number
   /** why it failed or stopped */

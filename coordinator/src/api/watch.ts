@@ -47,17 +47,7 @@ const MAX_WORD_BYTES = 4096
 const DIALS_PER_MINUTE = 600
 
 /** How far one page has been told. */
-interface Watcher {
-  readonly socket: WebSocket
-  readonly address: string
-  owner: boolean
-  /** ms: when it came, when it last answered a ping, when it was last pinged */
-  readonly openedAt: number
-  aliveAt: number
-  pingedAt: number
-  /** it found no place among strangers: it is told nothing before it says that it is the owner's */
-  readonly unproven: boolean
-  spoke: boolean
+interface ToldSoFar {
   run: RunHost | undefined
   /** true: the next message is a snapshot */
   fresh: boolean
@@ -70,6 +60,20 @@ interface Watcher {
   rewinds: number
   /** the last view as text: unchanged ones are not sent again */
   view: string
+}
+
+/** A page that watches. */
+interface Watcher extends ToldSoFar {
+  readonly socket: WebSocket
+  readonly address: string
+  owner: boolean
+  /** ms: when it came, when it last answered a ping, when it was last pinged */
+  readonly openedAt: number
+  aliveAt: number
+  pingedAt: number
+  /** it found no place among strangers: it is told nothing before it says that it is the owner's */
+  readonly unproven: boolean
+  spoke: boolean
 }
 
 export interface WatchService {

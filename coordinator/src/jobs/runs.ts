@@ -17,7 +17,18 @@ import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
 import { importJob, readJob } from './jobs.ts'
 
-export interface RunsParts {
+/** What the owner of all runs tells of them. */
+export interface RunsEvents {
+  readonly onTrouble: (text: string) => void
+  /** another coordinator owns a run now, and so the folder */
+  readonly onDeposed: (error: unknown) => void
+  /** another run is the current one now, or none is */
+  readonly onCurrent: (run: RunHost | undefined) => void
+  /** the end of a run is durable */
+  readonly onEnded: (run: RunHost) => void
+}
+
+export interface RunsParts extends RunsEvents {
   readonly clock: CoordinatorClock
   readonly store: StateStore
   readonly blobs: BlobStore
@@ -29,13 +40,6 @@ export interface RunsParts {
   readonly timing: Timing
   /** as for RunHost */
   readonly follow?: NonNullable<RunParts['follow']>
-  readonly onTrouble: (text: string) => void
-  /** another coordinator owns a run now, and so the folder */
-  readonly onDeposed: (error: unknown) => void
-  /** another run is the current one now, or none is */
-  readonly onCurrent: (run: RunHost | undefined) => void
-  /** the end of a run is durable */
-  readonly onEnded: (run: RunHost) => void
 }
 
 /** Jobs being imported at once: each holds its whole dataset in memory. */

@@ -82,13 +82,8 @@ const CONTENT_SECURITY_POLICY = {
   'frame-ancestors': ["'none'"],
 }
 
-export interface CoordinatorOptions {
-  /** holds the journal and the blobs */
-  readonly dataDir: string
-  /** folder that jobs may read datasets from; the working directory by default */
-  readonly dataRoot?: string
-  /** of job control */
-  readonly token: string
+/** Where it listens, and how members reach it and each other. */
+export interface NetworkOptions {
   readonly host?: string
   /** 0: any free one */
   readonly port?: number
@@ -99,13 +94,22 @@ export interface CoordinatorOptions {
   /** addresses or networks of proxies in front of it, whose X-Forwarded-For says who asks */
   readonly trustedProxies?: readonly string[]
   readonly connections?: Partial<ConnectionLimits>
-  /** folder of the built pages */
-  readonly webRoot?: string
   readonly ice?: IceOptions
   /** volunteers hear each other's private addresses, also those that come from elsewhere */
   readonly lan?: boolean
   /** GB that the relay carries in an hour for one member, and four times as many for one address; absent: 40 */
   readonly relayQuota?: number
+}
+
+export interface CoordinatorOptions extends NetworkOptions {
+  /** holds the journal and the blobs */
+  readonly dataDir: string
+  /** folder that jobs may read datasets from; the working directory by default */
+  readonly dataRoot?: string
+  /** of job control */
+  readonly token: string
+  /** folder of the built pages */
+  readonly webRoot?: string
   readonly timing?: Partial<Timing>
   /** absent: of this process */
   readonly clock?: CoordinatorClock

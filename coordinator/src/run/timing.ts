@@ -1,8 +1,8 @@
 // The times and counts of a run, each with its reason. Tests shorten them; the rules do not change.
 import { LINK_OPEN_MS } from '@starling-grid/protocol'
 
-/** Milliseconds and counts that decisions depend on; the defaults below have their reasons. */
-export interface Timing {
+/** From a disturbance to the next generation. */
+export interface BallotTiming {
   /** to wait for STATE answers before deciding without the missing ones (R5) */
   readonly stateMs: number
   /** after a coordinator's restart: to wait for the members of the last generation */
@@ -15,14 +15,33 @@ export interface Timing {
   readonly formMs: number
   /** for a newcomer to CONFIRM when all that worked in a ring before have: then the others go on without it */
   readonly newcomerMs: number
+  /** between the last change of membership and the ballot that admits newcomers */
+  readonly admitMs: number
+  readonly ballotsPerMinute: number
+  /**
+   * that the second attempt in a row which failed waits before the next; twice as long with each one more, up to the
+   * longest
+   */
+  readonly retryMs: number
+  readonly retryMaxMs: number
+}
+
+/** Of a generation that runs, and of who holds it up. */
+export interface GenerationTiming {
   /**
    * without a commit, and three times what the step is expected to take: members are asked who holds it up (stalls.ts)
    */
   readonly contributeMs: number
   /** without a commit although steps are planned: new ballot */
   readonly stallMs: number
-  /** between the last change of membership and the ballot that admits newcomers */
-  readonly admitMs: number
+  /** a member blamed by two others stays out of the ring this long; twice as long each time it happens again */
+  readonly excludeMs: number
+  /** after which a failure of a link counts half (R18) */
+  readonly linkMemoryMs: number
+}
+
+/** Of what becomes durable. */
+export interface CheckpointTiming {
   /** committed steps between checkpoints, and the time after which one is due anyway */
   readonly checkpointSteps: number
   readonly checkpointMs: number
@@ -32,28 +51,24 @@ export interface Timing {
   readonly uploadMs: number
   /** for a run to write its head before its volunteers go to another job */
   readonly parkMs: number
+}
+
+/** Of the parameter server, and the way to it and back. */
+export interface AsyncTiming {
   readonly leaseMinMs: number
   readonly leaseMaxMs: number
   /** calm needed in async mode before the ring is tried again; doubles with each fallback */
   readonly quietMs: number
   readonly quietMaxMs: number
   readonly abortsBeforeFallback: number
-  readonly ballotsPerMinute: number
-  /**
-   * that the second attempt in a row which failed waits before the next; twice as long with each one more, up to the
-   * longest
-   */
-  readonly retryMs: number
-  readonly retryMaxMs: number
-  /** a member blamed by two others stays out of the ring this long; twice as long each time it happens again */
-  readonly excludeMs: number
-  /** after which a failure of a link counts half (R18) */
-  readonly linkMemoryMs: number
   /** versions that an async push may be behind (A2) */
   readonly stalenessBound: number
   /** for a thread of the parameter server to answer */
   readonly threadAnswerMs: number
 }
+
+/** Milliseconds and counts that decisions depend on; the defaults below have their reasons. */
+export interface Timing extends BallotTiming, GenerationTiming, CheckpointTiming, AsyncTiming {}
 
 export const DEFAULT_TIMING: Timing = {
   stateMs: 2000, // T_state of R5: one lost message and its socket's round trip

@@ -22,7 +22,13 @@ import { backoffMs } from '../retry.ts'
 import { rowsOfBatch } from './pull-rows.ts'
 import { giveBack } from './validation.ts'
 
-export interface AsyncParts {
+export interface AsyncEvents {
+  onActivity(activity: 'computing' | 'exchanging', detail: string): void
+  onPushed(samples: number, loss: number): void
+  onFatal(error: unknown): void
+}
+
+export interface AsyncParts extends AsyncEvents {
   readonly self: MemberId
   readonly clock: Clock
   readonly compute: Compute
@@ -36,9 +42,6 @@ export interface AsyncParts {
   pull(version: VersionRef, rows?: RowsByName): Promise<NamedParameters>
   push(push: Push, gradient: Uint8Array): Promise<PushReply>
   send(message: ToCoordinator): void
-  onActivity(activity: 'computing' | 'exchanging', detail: string): void
-  onPushed(samples: number, loss: number): void
-  onFatal(error: unknown): void
 }
 
 /** ms before work is asked for again after a pull or push failed */

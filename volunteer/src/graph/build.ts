@@ -13,7 +13,16 @@ import { TensorFactory, type Tensor } from './tensor.ts'
 /** 'evaluation' is forward without what only training does */
 export type GraphPart = 'forward' | 'evaluation' | 'loss' | 'backward'
 
-export interface Graph {
+/** Kernel calls in the order of computation. */
+export interface GraphCalls {
+  readonly forward: readonly KernelCall<Tensor>[]
+  /** forward without what only training does; the same list where nothing differs */
+  readonly evaluation: readonly KernelCall<Tensor>[]
+  readonly loss: readonly KernelCall<Tensor>[]
+  readonly backward: readonly KernelCall<Tensor>[]
+}
+
+export interface Graph extends GraphCalls {
   readonly spec: ModelSpec
   readonly input: Tensor
   /** the model's input is token ids, which must be below this; undefined: numbers */
@@ -23,11 +32,6 @@ export interface Graph {
   readonly output: Tensor
   readonly parameters: readonly ParameterEntry[]
   readonly parameterCount: number
-  readonly forward: readonly KernelCall<Tensor>[]
-  /** forward without what only training does; the same list where nothing differs */
-  readonly evaluation: readonly KernelCall<Tensor>[]
-  readonly loss: readonly KernelCall<Tensor>[]
-  readonly backward: readonly KernelCall<Tensor>[]
   /** what the loss reads and writes; undefined in a graph whose output gradient is given */
   readonly lossTensors: { readonly target: Tensor; readonly loss: Tensor; readonly correct: Tensor } | undefined
   /** ∂/∂output, given from outside when there is no loss */
