@@ -88,6 +88,23 @@ test('one side dials, the other waits for it, and frames go both ways in order',
   b.set.close()
 })
 
+test('a link is none, awaited, direct or relayed, and none again when it is lost', async () => {
+  const grid = new MemoryGrid()
+  const relay = new ChannelLink(far, { bufferedBytes: 0, write: () => undefined, close: () => undefined }, true)
+  const [a, b] = [join(grid, near, () => Promise.resolve(relay)), join(grid, far)]
+  assert.equal(b.set.stateOf(near), 'none')
+  const arrival = b.set.ensure(near, 'await', never)
+  assert.equal(b.set.stateOf(near), 'awaited')
+  await Promise.all([a.set.ensure(far, 'dial', never), arrival])
+  assert.deepEqual([a.set.stateOf(far), b.set.stateOf(near)], ['direct', 'direct'])
+  await a.set.ensure(far, 'relay', never)
+  assert.equal(a.set.stateOf(far), 'relayed')
+  b.set.giveUp('a test')
+  assert.equal(b.set.stateOf(near), 'none')
+  a.set.close()
+  b.set.close()
+})
+
 test('links that were awaited and never came leave nothing behind, neither in the set nor on the signal', async () => {
   const grid = new MemoryGrid()
   const a = join(grid, near, noRelay, 5)

@@ -46,6 +46,19 @@ interface Open {
   heardAt: number
 }
 
+/** What is known of a member; forgotten when nothing of it is left. */
+interface Peer {
+  /** its frames take the relay, whatever else is open */
+  isRelayed: boolean
+  /** the newest last; two members may dial each other at once */
+  readonly open: Open[]
+  /** of those that wait for a link that it opens */
+  readonly arrivals: Set<() => void>
+}
+
+/** awaited: the other member is to dial; direct, relayed: frames have a link of that kind to take */
+export type LinkState = 'none' | 'awaited' | 'direct' | 'relayed'
+
 export interface LinkTimes {
   readonly clock: Clock
   /** ms for a link to open; absent: LINK_OPEN_MS */
@@ -57,11 +70,7 @@ export class LinkSet {
   readonly #openRelay: (member: MemberId, signal: AbortSignal) => Promise<PeerLink>
   readonly #events: LinkSetEvents
   readonly #linkOpenMs: number
-  readonly #open = new Map<MemberId, Open[]>()
-  /** members whose frames take the relay, whatever else is open */
-  readonly #relayed = new Set<MemberId>()
-  /** who waits for a link that a member opens */
-  readonly #arrivals = new Map<MemberId, Set<() => void>>()
+  readonly #peers = new Map<MemberId, Peer>()
   readonly #clock: Clock
   readonly #stopBeat: CancelTimer
   readonly #refusals = new Map<string, LinkRefusal>()
@@ -85,18 +94,24 @@ export class LinkSet {
     this.#stopBeat = clock.every(HEARTBEAT_MS, () => this.#heartbeat())
   }
 
+  stateOf(member: MemberId): LinkState {
+    const route = this.#route(member)
+    if (route !== undefined) return route.link.relayed ? 'relayed' : 'direct'
+    return (this.#peers.get(member)?.arrivals.size ?? 0) > 0 ? 'awaited' : 'none'
+  }
+
   /** Frames to this member have a link to take. */
   has(member: MemberId): boolean {
     return this.#route(member) !== undefined
   }
 
   hasDirect(member: MemberId): boolean {
-    return this.#open.get(member)?.some(({ link }) => !link.relayed) ?? false
+    return this.#peers.get(member)?.open.some(({ link }) => !link.relayed) ?? false
   }
 
   /** Links in use that the coordinator relays. */
   get relayedLinks(): number {
-    return [...this.#relayed].filter((member) => this.has(member)).length
+    return this.#count('relayed')
   }
 
   /** ms that a frame takes to the slowest of these members, one way; undefined: not measured yet. */
@@ -107,7 +122,7 @@ export class LinkSet {
 
   get bytesSent(): number {
     let bytes = this.#bytesSentBefore
-    for (const links of this.#open.values()) for (const { queue } of links) bytes += queue.bytesSent
+    for (const { queue } of this.#links) bytes += queue.bytesSent
     return bytes
   }
 
@@ -116,8 +131,9 @@ export class LinkSet {
    * @throws GridError 'link-timeout', or the signal's reason
    */
   async ensure(member: MemberId, way: LinkRoute, signal: AbortSignal): Promise<void> {
-    if (way === 'relay') this.#relayed.add(member)
-    else this.#relayed.delete(member)
+    this.#changed(member, (peer) => {
+      peer.isRelayed = way === 'relay'
+    })
     if (this.has(member)) return
     if (way === 'await') return this.#arrival(member, signal)
     this.#add(await (way === 'relay' ? this.#openRelay(member, signal) : this.#network.dial(member, signal)))
@@ -157,51 +173,67 @@ export class LinkSet {
 
   /** Drops what is still queued: its generation is over (R3). */
   clear(): void {
-    for (const links of this.#open.values()) for (const { queue } of links) queue.clear()
+    for (const { queue } of this.#links) queue.clear()
   }
 
   /** All links are lost, as after a silence: each is opened anew when it is needed. */
   giveUp(why: string): void {
-    for (const links of [...this.#open.values()])
-      for (const open of [...links]) this.#drop(open, 'silent', new GridError('link-lost', why))
+    for (const open of this.#links) this.#drop(open, 'silent', new GridError('link-lost', why))
   }
 
   close(): void {
     this.#stopBeat()
     this.#network.expect([])
     this.#network.onLink = undefined
-    for (const links of this.#open.values()) for (const { link } of [...links]) link.close('leaving')
+    for (const { link } of this.#links) link.close('leaving')
   }
 
   /** The newest link of the way that frames to this member take. */
   #route(member: MemberId): Open | undefined {
-    return this.#open.get(member)?.findLast(({ link }) => link.relayed === this.#relayed.has(member))
+    const peer = this.#peers.get(member)
+    return peer?.open.findLast(({ link }) => link.relayed === peer.isRelayed)
+  }
+
+  /** All that are open, as of now. */
+  get #links(): Open[] {
+    return [...this.#peers.values()].flatMap(({ open }) => open)
+  }
+
+  #count(state: LinkState): number {
+    return [...this.#peers.keys()].filter((member) => this.stateOf(member) === state).length
+  }
+
+  #changed(member: MemberId, change: (peer: Peer) => void): void {
+    const peer = this.#peers.get(member) ?? { isRelayed: false, open: [], arrivals: new Set() }
+    change(peer)
+    if (peer.isRelayed || peer.open.length + peer.arrivals.size > 0) this.#peers.set(member, peer)
+    else this.#peers.delete(member)
   }
 
   #add(link: PeerLink): void {
-    const links = this.#open.get(link.peer) ?? []
-    if (this.#open.size >= MAX_LINKS && links.length === 0) return link.close('too many links')
+    const linked = [...this.#peers.values()].filter(({ open }) => open.length > 0)
+    const known = this.#peers.get(link.peer)
+    if (linked.length >= MAX_LINKS && (known?.open.length ?? 0) === 0) return link.close('too many links')
     const open: Open = {
       link,
       queue: new FrameQueue(link, this.#clock, () => this.#othersBusy(link)),
       latency: new LinkLatency(),
       heardAt: this.#clock.now(),
     }
-    links.push(open)
-    this.#open.set(link.peer, links)
+    this.#changed(link.peer, (peer) => void peer.open.push(open))
     link.onClose = (reason) => this.#remove(open, 'closed', new GridError('link-lost', reason))
     link.onFrame = (bytes) => this.#received(open, bytes)
     if (link.relayed) return
-    for (const arrived of [...(this.#arrivals.get(link.peer) ?? [])]) arrived()
+    for (const arrived of [...(known?.arrivals ?? [])]) arrived()
   }
 
   /** members whose links are waited for: shown to be bounded */
   get awaited(): number {
-    return this.#arrivals.size
+    return this.#count('awaited')
   }
 
   #othersBusy(than: PeerLink): boolean {
-    return [...this.#open.values()].some((links) => links.some(({ link, queue }) => link !== than && queue.busy))
+    return this.#links.some(({ link, queue }) => link !== than && queue.busy)
   }
 
   #received(open: Open, bytes: Uint8Array): void {
@@ -233,13 +265,12 @@ export class LinkSet {
   /** A spare link may go without a word; with the one in use, frames may be lost. */
   #remove(open: Open, why: LinkTrouble | 'refused', error: GridError): void {
     const member = open.link.peer
-    const links = this.#open.get(member)
+    const links = this.#peers.get(member)?.open
     const at = links?.indexOf(open) ?? -1
     if (links === undefined || at < 0) return
     const inUse = this.#route(member) === open
     this.#bytesSentBefore += open.queue.bytesSent
-    links.splice(at, 1)
-    if (links.length === 0) this.#open.delete(member)
+    this.#changed(member, (peer) => void peer.open.splice(at, 1))
     if (inUse || links.length === 0) this.#events.onLost(member, why, error)
   }
 
@@ -251,25 +282,21 @@ export class LinkSet {
     const now = this.#clock.now()
     const slept = now - this.#beatAt - HEARTBEAT_MS
     this.#beatAt = now
-    for (const links of [...this.#open.values()])
-      for (const open of [...links]) {
-        if (slept > HEARTBEAT_MS) open.heardAt += slept
-        if (now - open.heardAt > SILENCE_MS)
-          this.#drop(open, 'silent', new GridError('link-lost', `silent for ${SILENCE_MS / 1000} s`))
-        else open.queue.add(open.latency.beat(now))
-      }
+    for (const open of this.#links) {
+      if (slept > HEARTBEAT_MS) open.heardAt += slept
+      if (now - open.heardAt > SILENCE_MS)
+        this.#drop(open, 'silent', new GridError('link-lost', `silent for ${SILENCE_MS / 1000} s`))
+      else open.queue.add(open.latency.beat(now))
+    }
   }
 
   /** Ends with the link, the time or the signal, and leaves nothing behind. */
   #arrival(member: MemberId, signal: AbortSignal): Promise<void> {
-    const waiting = this.#arrivals.get(member) ?? new Set()
-    this.#arrivals.set(member, waiting)
     return new Promise((resolve, reject) => {
       const settle = (act: () => void): void => {
         cancelTimer()
         signal.removeEventListener('abort', onAbort)
-        waiting.delete(onLink)
-        if (waiting.size === 0 && this.#arrivals.get(member) === waiting) this.#arrivals.delete(member)
+        this.#changed(member, ({ arrivals }) => void arrivals.delete(onLink))
         act()
       }
       const onLink = (): void => settle(resolve)
@@ -280,7 +307,7 @@ export class LinkSet {
       )
       const cancelTimer = this.#clock.timer(this.#linkOpenMs, () => settle(() => reject(late)))
       signal.addEventListener('abort', onAbort, { once: true })
-      waiting.add(onLink)
+      this.#changed(member, ({ arrivals }) => void arrivals.add(onLink))
     })
   }
 }
