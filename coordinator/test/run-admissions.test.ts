@@ -53,7 +53,7 @@ test('a mute newcomer costs a ring no step: no ballot opens for what it did not 
   const desk = ringOfTwo()
   joinFrom(desk, 'mute', 'x')
   assert.equal(train(desk, 60_000), 60)
-  assert.deepEqual([desk.state.generation, desk.state.health.failedAdmissions], [1, []])
+  assert.deepEqual([desk.state.generation, desk.state.admissions.failed], [1, []])
 })
 
 test('mute newcomers of many networks, one every four seconds, cost no step and delay no other ballot', () => {

@@ -2,7 +2,7 @@
 // (A2), what a crash costs (A4).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { DEFAULT_ASYNC, own } from '@starling-grid/coordinator/run'
+import { applyEntry, DEFAULT_ASYNC, own } from '@starling-grid/coordinator/run'
 import { type BlockId, epochOrder, memberId, type MessageTo, trainingBlock } from '@starling-grid/protocol'
 import { ask, asyncDesk, blocksOf, type Grant, push } from './async-desk.ts'
 import { Desk, hashOf } from './run-desk.ts'
@@ -372,7 +372,7 @@ test('a run pauses with a named reason, and is not finished, when most of an epo
   const [grant] = grants
   assert.ok(grant)
   push(desk, 'a', grant)
-  desk.state.quarantined.add(trainingBlock(1, 0))
+  applyEntry(desk.state, { type: 'quarantine', block: trainingBlock(1, 0) }, 0)
   desk.wait(1000)
   assert.match(desk.state.phaseReason, /paused: most blocks of epoch 2 are set aside/)
   assert.equal(desk.state.finished, undefined)

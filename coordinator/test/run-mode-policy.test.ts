@@ -11,7 +11,6 @@ function health(changed: Partial<GenerationHealth> = {}): GenerationHealth {
     consecutiveAborts: 0,
     ballots: [],
     linkFailures: [],
-    failedAdmissions: [],
     aborts: [],
     disturbedAt: 0,
     fallbacks: 0,

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type BlockId, memberId, type Push, type VersionRef } from '@starling-grid/protocol'
-import type { PushNorms } from '../src/run/async/push-norms.ts'
+import type { PushNorms } from '../src/parameter-server/norm-clip.ts'
 import { Desk, hashOf } from './run-desk.ts'
 
 /** A ring of two with slow steps; the third member gave up twice and is out of it. */

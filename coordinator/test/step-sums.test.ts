@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { digest, extend, genesis, jobId, type MemberId, memberId, type StepRecord } from '@starling-grid/protocol'
 import { StepSums } from '../src/audit/step-sums.ts'
 import { processClock } from '../src/clock.ts'
-import type { SumStep } from '../src/run/ballot/derived-state.ts'
+import type { SumStep } from '../src/run/state.ts'
 
 const LENGTH = 3
 const [A, B] = [memberId('a'), memberId('b')]

@@ -3,7 +3,7 @@
 import { describeError, type MemberId, PLAN_WINDOW, type Sha256 } from '@starling-grid/protocol'
 import type { CoordinatorClock } from '../clock.ts'
 import type { Job } from '../jobs/jobs.ts'
-import type { Derived, SumStep } from '../run/ballot/derived-state.ts'
+import type { Derived, SumStep } from '../run/state.ts'
 import type { Checkpoint, Effect } from '../run/state.ts'
 import type { FollowTask } from './recompute.ts'
 import type { StepSums } from './step-sums.ts'

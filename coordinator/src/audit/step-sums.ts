@@ -4,7 +4,7 @@
 import { webcrypto } from 'node:crypto'
 import { hex, type MemberId, type MessageTo, PLAN_WINDOW, type VersionId } from '@starling-grid/protocol'
 import type { CoordinatorClock } from '../clock.ts'
-import type { SumStep } from '../run/ballot/derived-state.ts'
+import type { SumStep } from '../run/state.ts'
 
 /** Bytes of all sums of one question: half of what members keep of them. */
 export const MOST_SUM_BYTES = 32 * 1024 * 1024

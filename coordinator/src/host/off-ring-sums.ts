@@ -2,8 +2,8 @@
 // member was given. When this process goes, so do they, and their blocks, which are in no record, are done again.
 import type { ParameterLayout, PushedGradient } from '@starling-grid/model'
 import { addPush, type PushWeights } from '../parameter-server/add-push.ts'
+import type { PushNorms } from '../parameter-server/norm-clip.ts'
 import { blockSquares, normOf } from '../parameter-server/ranges.ts'
-import type { PushNorms } from '../run/async/push-norms.ts'
 
 export class OffRingSums {
   readonly #layout: Pick<ParameterLayout, 'total' | 'trained'>

@@ -22,7 +22,7 @@ import { derivedText } from '../run/ballot/derived-state.ts'
 import { createRunState } from '../run/create.ts'
 import { writtenRun } from '../run/history/snapshot.ts'
 import { summary, validationBlocks } from '../run/history/validation.ts'
-import { applyEntry } from '../run/journal-replay.ts'
+import { applyEntry, forgetPast } from '../run/journal-replay.ts'
 import type { JournalEntry, RunConfig, RunState } from '../run/state.ts'
 import { Curve } from './curve.ts'
 
@@ -112,9 +112,7 @@ export class RunHistory implements Past {
     this.#steps.replace([])
     this.#validations.replace([])
     this.events.length = 0
-    const { chain, validated } = this.state
-    chain.forgetBefore(chain.head.v)
-    validated.clear()
+    forgetPast(this.state)
   }
 
   /** Version of the last validation; 0 before the first. */

@@ -5,7 +5,7 @@ import { fenceAfter } from '../journal/fence.ts'
 import { snapshotPlace } from '../journal/record-rows.ts'
 import type { JournalRow, StateStore } from '../journal/state-store.ts'
 import { snapshotDue } from '../run/history/snapshot-due.ts'
-import { WrittenRunSchema } from '../run/history/snapshot.ts'
+import { WrittenRunSchema } from '../run/history/written-run.ts'
 import type { RunHistory } from './run-history.ts'
 
 export interface RunJournalParts {

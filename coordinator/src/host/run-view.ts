@@ -11,6 +11,7 @@ import {
   samplesIn,
 } from '@starling-grid/protocol'
 import type { Job } from '../jobs/jobs.ts'
+import { modeReason } from '../run/ballot/ballot.ts'
 import { validationBlocks } from '../run/history/validation.ts'
 import { leaseMs } from '../run/queue/lease-table.ts'
 import { currentEpoch } from '../run/queue/scheduler.ts'
@@ -93,7 +94,7 @@ export function runView(parts: ViewParts): RunView {
     phase: phaseOf(parts),
     reason: trouble ?? state.phaseReason,
     mode: state.mode,
-    modeReason: state.modeReason,
+    modeReason: modeReason(state),
     modeEpoch: state.modeEpoch,
     exchange: state.phase.type === 'ring' ? state.phase.exchange : null,
     generation: state.generation,

@@ -1,5 +1,11 @@
 // A bound on how far one push can move the parameters: the running median of the norms that were accepted before it.
 
+/** ‖mean gradient‖ of a push, and ‖mean statistics‖ (running means and variances, which no optimizer touches). */
+export interface PushNorms {
+  readonly gradient: number
+  readonly statistics: number
+}
+
 /** Norms remembered: some minutes of pushes, so that the bound follows the training. */
 const REMEMBERED = 101
 /** Norms needed before the median says anything. */

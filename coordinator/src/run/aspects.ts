@@ -16,6 +16,7 @@ import { completion } from './history/completion.ts'
 import { damagedCheckpoint } from './history/damaged-checkpoint.ts'
 import { validation } from './history/validation.ts'
 import { pause, quarantine } from './queue/quarantine.ts'
+import { admissions } from './ring/admissions.ts'
 import { learners } from './ring/learners.ts'
 import { membership } from './ring/membership.ts'
 import { newcomers } from './ring/newcomer.ts'
@@ -46,6 +47,7 @@ const ROWS = [
   learners,
   proofs,
   newcomers,
+  admissions,
   pushNorms,
   validation,
   completion,

@@ -38,7 +38,6 @@ export function createRunState(config: RunConfig): RunState {
       consecutiveAborts: 0,
       ballots: [],
       linkFailures: [],
-      failedAdmissions: [],
       aborts: [],
       disturbedAt: 0,
       fallbacks: 0,

@@ -2,7 +2,7 @@
 import { type BlockId, PLAN_WINDOW, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { KEPT_CHECKPOINTS, RINGS_KEPT, VALIDATED_KEPT } from './history/kept.ts'
 import { readRun } from './history/snapshot.ts'
-import type { Checkpoint, JournalEntry, RunConfig, RunState, ValidationResult } from './state.ts'
+import type { Checkpoint, JournalEntry, Recorded, Recording, RunConfig, ValidationResult } from './recorded.ts'
 
 /** Checkpoints that are remembered: as many again as are kept, so that the bytes of the older ones can be deleted. */
 const CHECKPOINTS_REMEMBERED = 2 * KEPT_CHECKPOINTS
@@ -12,7 +12,7 @@ export function seedCheckpoint(config: RunConfig): Checkpoint {
   return { version: config.genesis, blob: undefined, bytes: 0, witnessed: true, agreeing: 0, members: 0, at: 0 }
 }
 
-export function newestCheckpoint(state: RunState): Checkpoint {
+export function newestCheckpoint(state: Recording): Checkpoint {
   return state.checkpoints.at(-1) ?? seedCheckpoint(state.config)
 }
 
@@ -20,7 +20,8 @@ export function newestCheckpoint(state: RunState): Checkpoint {
  * The durable part of a state changes here and nowhere else.
  * @throws GridError 'journal-damaged' for a snapshot that cannot be read
  */
-export function applyEntry(state: RunState, entry: JournalEntry, at: number): void {
+export function applyEntry(recording: Recording, entry: JournalEntry, at: number): void {
+  const state = recorded(recording)
   switch (entry.type) {
     case 'fence':
       state.fence = entry.fence
@@ -73,19 +74,32 @@ export function applyEntry(state: RunState, entry: JournalEntry, at: number): vo
   }
 }
 
+/** The one place that may write it. */
+function recorded(recording: Recording): Recorded {
+  return recording as Recorded
+}
+
 /** Of a run that is over, durably: nothing goes back any more. The last record says which epoch it ended in. */
-export function forgetChain({ chain }: RunState): void {
+export function forgetChain(recording: Recording): void {
+  const { chain } = recorded(recording)
   chain.forgetBefore(chain.head.v - 1)
 }
 
+/** Of a state that was kept for what people are shown of it: only its totals stay. */
+export function forgetPast(recording: Recording): void {
+  const { chain, validated } = recorded(recording)
+  chain.forgetBefore(chain.head.v)
+  validated.clear()
+}
+
 /** Claims of their steps are believed no more (R4). */
-function forgetGenerations(state: RunState, upTo: number): void {
+function forgetGenerations(state: Recorded, upTo: number): void {
   state.rings.clear()
   state.lostGenerations = undefined
   state.forgottenGeneration = upTo
 }
 
-function start(state: RunState, { generation, members, records }: Extract<JournalEntry, { type: 'start' }>): void {
+function start(state: Recorded, { generation, members, records }: Extract<JournalEntry, { type: 'start' }>): void {
   state.rings.set(generation, members)
   for (const old of state.rings.keys()) if (state.rings.size > RINGS_KEPT) state.rings.delete(old)
   commit(state, records)
@@ -93,7 +107,7 @@ function start(state: RunState, { generation, members, records }: Extract<Journa
 
 /** A rewind goes to one of those that stay, or to version 0: records before them are asked for by nothing. */
 function checkpoint(
-  state: RunState,
+  state: Recorded,
   { version, blob, bytes, witnessed, agreeing, members, remembered }: Extract<JournalEntry, { type: 'checkpoint' }>,
   at: number,
 ): void {
@@ -106,32 +120,32 @@ function checkpoint(
   if (oldest !== undefined) chain.forgetBefore(Math.min(oldest.version.v, chain.head.v - PLAN_WINDOW))
 }
 
-function rewind(state: RunState, { to, final, generation = 0 }: Extract<JournalEntry, { type: 'rewind' }>): void {
+function rewind(state: Recorded, { to, final, generation = 0 }: Extract<JournalEntry, { type: 'rewind' }>): void {
   const gone = state.chain.truncate(to)
   state.abandoned = final ? [] : gone
   if (final) forgetGenerations(state, generation)
   while (newestCheckpoint(state).version.v > to.v) state.checkpoints.pop()
 }
 
-function commit(state: RunState, records: readonly StepRecord[]): void {
+function commit(state: Recorded, records: readonly StepRecord[]): void {
   if (records.length > 0) state.abandoned = []
   state.chain.append(records)
 }
 
 /** Version 0 needs no bytes: it is made from the seed. */
-function forgetCheckpoint({ checkpoints }: RunState, { id }: VersionRef): void {
+function forgetCheckpoint({ checkpoints }: Recorded, { id }: VersionRef): void {
   const at = checkpoints.findIndex(({ version, blob }) => version.id === id && blob !== undefined)
   if (at >= 0) checkpoints.splice(at, 1)
 }
 
 const NO_RESULTS: ReadonlyMap<BlockId, ValidationResult> = new Map()
 
-export function resultsOf(state: RunState, id: string): ReadonlyMap<BlockId, ValidationResult> {
+export function resultsOf(state: Recording, id: string): ReadonlyMap<BlockId, ValidationResult> {
   return state.validated.get(id) ?? NO_RESULTS
 }
 
 function addResult(
-  state: RunState,
+  state: Recorded,
   { version, block, samples, targets, correct, lossSum, confirmed }: Extract<JournalEntry, { type: 'validated' }>,
 ): void {
   const results = state.validated.get(version.id) ?? new Map<BlockId, ValidationResult>()

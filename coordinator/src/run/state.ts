@@ -1,114 +1,27 @@
+// The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place. It
+// does no I/O, reads no clock and draws no randomness, so the same state, event and time always give the same decision.
 import type {
   AdapterDescription,
   BlockId,
   Claim,
   Consumed,
-  JobId,
   MemberId,
   MessageFrom,
-  Mode,
   Push,
   Sha256,
   StepRecord,
   ToVolunteer,
   VersionRef,
   ErrorCode,
-  Exchange,
   RunEvent,
 } from '@starling-grid/protocol'
 import type { PushWeights } from '../parameter-server/add-push.ts'
-import type { AsyncPolicy } from './async/async-policy.ts'
-import type { PushNorms } from './async/push-norms.ts'
-import type { Derived, SumStep } from './ballot/derived-state.ts'
-// The state of one run, its events and its effects. The reducer (run.ts) owns the state and changes it in place. It
-// does no I/O, reads no clock and draws no randomness, so the same state, event and time always give the same decision.
-import type { DamagedCheckpoint } from './history/damaged-checkpoint.ts'
-import type { WrittenRun } from './history/snapshot.ts'
+import type { PushNorms } from '../parameter-server/norm-clip.ts'
 import type { ExchangeChoice } from './policy/exchange-choice.ts'
 import type { GenerationHealth } from './policy/generation-health.ts'
-import type { ChainIndex } from './queue/chain-index.ts'
-import type { Timing } from './timing.ts'
+import type { Checkpoint, Derived, JournalEntry, Recording, SumStep } from './recorded.ts'
 
-export interface RunConfig {
-  readonly job: JobId
-  readonly genesis: VersionRef
-  readonly seed: number
-  /** training and validation blocks per epoch */
-  readonly blocks: number
-  readonly validationBlocks: number
-  readonly batchBlocks: number
-  /** samples of a whole block */
-  readonly blockSamples: number
-  readonly epochs: number
-  readonly maxSteps: number | undefined
-  readonly validateEvery: number
-  readonly minVolunteers: number
-  /** H: global batches in one local round */
-  readonly roundSteps: number
-  readonly mode: 'auto' | Mode
-  /** which way gradients take in a ring, and the bytes of one as it travels */
-  readonly exchange: { readonly asked: 'auto' | Exchange; readonly bytes: number }
-  /** bytes of a whole state as it is uploaded, about */
-  readonly versionBytes: number
-  readonly async: AsyncPolicy
-  readonly timing: Timing
-}
-
-/** What must survive a restart. Replaying the entries in order rebuilds the durable state (docs/RULES.md). */
-export type JournalEntry =
-  | { readonly type: 'fence'; readonly fence: number }
-  /** `after`: generations between the two may have run under rows that a restored journal does not have */
-  | { readonly type: 'ballot'; readonly generation: number; readonly after?: number }
-  | {
-      readonly type: 'start'
-      readonly generation: number
-      readonly members: readonly MemberId[]
-      readonly records: readonly StepRecord[]
-    }
-  | { readonly type: 'commit'; readonly records: readonly StepRecord[] }
-  | {
-      readonly type: 'checkpoint'
-      readonly version: VersionRef
-      readonly blob: Sha256
-      readonly bytes: number
-      readonly witnessed: boolean
-      readonly agreeing: number
-      readonly members: number
-      readonly remembered?: Sha256
-    }
-  /**
-   * `final`: members disagreed about what is cut off, so that it cannot come back with them, of no generation up to
-   * `generation`
-   */
-  | { readonly type: 'rewind'; readonly to: VersionRef; readonly final?: true; readonly generation?: number }
-  | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
-  | { readonly type: 'lease'; readonly reserved: number }
-  | { readonly type: 'quarantine'; readonly block: BlockId }
-  /** their shard is whole again */
-  | { readonly type: 'restored'; readonly blocks: readonly BlockId[] }
-  /** a checkpoint that cannot be read, or that is not the state of its version: it is none any more */
-  | { readonly type: 'checkpoint-damaged'; readonly version: VersionRef }
-  /** members said different states of a version: what the coordinator derived, or why votes decided; for people */
-  | ({ readonly type: 'derived'; readonly version: VersionRef } & Derived)
-  | {
-      readonly type: 'validated'
-      readonly version: VersionRef
-      readonly block: BlockId
-      readonly samples: number
-      readonly targets: number
-      readonly correct: number
-      readonly lossSum: number
-      /** two members measured the same; absent in journals from before that was asked */
-      readonly confirmed?: boolean
-    }
-  /** the owner ended the run early: it has this many epochs now */
-  | { readonly type: 'epochs'; readonly epochs: number }
-  | { readonly type: 'finished'; readonly reason: string }
-  /**
-   * what all entries before made, so that they can go. `run`: the durable state (snapshot.ts); `shown`: what people are
-   * shown of the past (run-history.ts). Both are checked when they are read
-   */
-  | { readonly type: 'snapshot'; readonly run: WrittenRun; readonly shown: unknown }
+export type { Checkpoint, Derived, JournalEntry, RunConfig, SumStep, ValidationResult } from './recorded.ts'
 
 export interface MemberInfo {
   readonly id: MemberId
@@ -160,21 +73,6 @@ export interface Member extends MemberInfo {
   noSayUntil: number
 }
 
-export interface Checkpoint {
-  readonly version: VersionRef
-  /** undefined for version 0, which the seed makes */
-  readonly blob: Sha256 | undefined
-  readonly bytes: number
-  /** blob of what the parameter server that wrote it remembers of pushes */
-  readonly remembered?: Sha256
-  /** a member other than its uploader vouches for it (R15) */
-  readonly witnessed: boolean
-  /** members of the ring of `members` that reported these bytes, the uploader included */
-  readonly agreeing: number
-  readonly members: number
-  readonly at: number
-}
-
 /** A version that one member was asked to upload: it stays asked until it is a checkpoint or out of time (R15). */
 export interface CheckpointAsked {
   readonly v: number
@@ -207,15 +105,6 @@ export interface Lease {
   readonly leaseEpoch: number
   readonly grantedAt: number
   readonly deadline: number
-}
-
-export interface ValidationResult {
-  readonly samples: number
-  readonly targets: number
-  readonly correct: number
-  readonly lossSum: number
-  /** two members measured the same */
-  readonly confirmed: boolean
 }
 
 /** The members of one ring in their order. */
@@ -329,34 +218,7 @@ export function own<K extends keyof Slices>(state: RunState, slice: K): Slices[K
   return (state as unknown as Slices)[slice]
 }
 
-export interface RunState extends Shown {
-  /** replaced as a whole, when the owner ends the run early */
-  config: RunConfig
-  // ---- durable: rebuilt from the journal ----
-  fence: number
-  generation: number
-  readonly chain: ChainIndex
-  readonly checkpoints: Checkpoint[]
-  mode: Mode
-  modeEpoch: number
-  modeReason: string
-  /** numbers of leases up to here may be in use (R16) */
-  leasesReserved: number
-  readonly quarantined: Set<BlockId>
-  /** how often blocks came back from there */
-  restorations: number
-  /** version id → finished validation results by block */
-  readonly validated: Map<string, Map<BlockId, ValidationResult>>
-  finished: string | undefined
-  /** the branch that the last rewind cut off: a member that returns with it can bring it back (R6) */
-  abandoned: readonly StepRecord[]
-  /** members of the last generations that started: a restart waits for them, and their claims bound each other (R5) */
-  readonly rings: Map<number, readonly MemberId[]>
-  /** numbers of generations that ran under rows which this journal lost (restored.ts) */
-  lostGenerations: { readonly from: number; readonly to: number } | undefined
-  /** steps of generations up to here that are not on the chain cannot come back (`final` rewinds) */
-  forgottenGeneration: number
-  // ---- volatile ----
+export interface RunState extends Recording, Shown {
   /** number of the last lease; after a restart the last reserved one */
   leaseEpoch: number
   phase: RunPhase
@@ -372,6 +234,14 @@ export interface RunState extends Shown {
   readonly health: GenerationHealth
   /** what members of the last ring said to hold beyond the committed chain, until the next ring starts (R5) */
   heldBefore: ReadonlyMap<number, { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> }>
+}
+
+export interface DamagedCheckpoint {
+  readonly version: VersionRef
+  /** which file, and what is wrong with it */
+  readonly problem: string
+  /** the parameter server was to start from it; or a person or a volunteer asked for it */
+  readonly neededBy: 'server' | 'reader'
 }
 
 export type RunInput =

@@ -1,6 +1,7 @@
 // Async mode: leases of training blocks, and which pushes are taken (A2–A4).
 import type { BlockId, ErrorCode, MemberId, MessageFrom, Push } from '@starling-grid/protocol'
 import type { PushWeights } from '../../parameter-server/add-push.ts'
+import type { PushNorms } from '../../parameter-server/norm-clip.ts'
 import { proved } from '../ballot/proofs.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, succeeded, failed, ranOut, TRY_GAP_MS } from '../queue/quarantine.ts'
@@ -10,7 +11,7 @@ import type { Member, RunInput, RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
-import { type PushNorms, weighed } from './push-norms.ts'
+import { weighed } from './push-norms.ts'
 
 /** Refused pushes in a row after which a member gets no work for a while, and after which its session ends. */
 const REFUSED_FOR_A_REST = 3

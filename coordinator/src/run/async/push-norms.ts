@@ -2,7 +2,7 @@
 // Each push is weighed on its own, before it joins a sum. Pure numbers; independent of gradients.
 import type { MemberId } from '@starling-grid/protocol'
 import type { PushWeights } from '../../parameter-server/add-push.ts'
-import { clipFactor } from '../../parameter-server/norm-clip.ts'
+import { clipFactor, type PushNorms } from '../../parameter-server/norm-clip.ts'
 import { own } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 
@@ -20,12 +20,6 @@ export const PUSH_BOUND = 4
 const REMEMBERED = 33
 /** Members whose norms must be known, where as many push: with one alone, a liar would be compared with itself. */
 const WITNESSES = 2
-
-/** ‖mean gradient‖ of a push, and ‖mean statistics‖ (running means and variances, which no optimizer touches). */
-export interface PushNorms {
-  readonly gradient: number
-  readonly statistics: number
-}
 
 /** member → norms of its pushes, the newest last; what was clipped counts as its bound */
 export type KnownNorms = Map<MemberId, PushNorms[]>

@@ -17,7 +17,7 @@ import { nextMode } from '../policy/mode-policy.ts'
 import { claimed, REPLAYED } from '../ring/learners.ts'
 import { exclude, ringCandidates, weightsOf } from '../ring/membership.ts'
 import { nextSteps } from '../ring/plan.ts'
-import type { FormPhase, GenerationMembers, RunPhase, RunState } from '../state.ts'
+import { type FormPhase, type GenerationMembers, own, type RunPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { differed, lastWitnessed, latecomer, namesOf } from './agreement.ts'
 import { ballotWait } from './ballot-pace.ts'
@@ -29,7 +29,15 @@ import { isProven } from './proofs.ts'
 import { AHEAD, keepModesApart, mayGoAbove, nextNumbers, vouchedFor } from './restored.ts'
 import { rewind } from './rewind.ts'
 
+declare module '../state.ts' {
+  interface Slices {
+    /** why the next mode is async mode, while that is not entered yet */
+    fallBack: { reason: string; modeEpoch: number }
+  }
+}
+
 export const ballot = {
+  initial: () => ({ fallBack: { reason: '', modeEpoch: -1 } }),
   on: { 'state-derived': reconsiderConfirm },
   hear: { state: onState, confirm: onConfirm },
   tick: ballotTick,
@@ -53,6 +61,11 @@ function ballotTick(transition: Transition): void {
     transition.enqueue({ type: 'ballot', reason: 'volunteers are ready', trouble: false })
 }
 
+/** Why the run is in its mode, or soon will be in another. */
+export function modeReason({ fallBack, modeEpoch, modeReason: recorded }: RunState): string {
+  return fallBack.modeEpoch === modeEpoch ? fallBack.reason : recorded
+}
+
 /** The next ballot; after a trouble perhaps one that leads to the parameter server (R17). */
 export function callBallot(transition: Transition, reason: string, trouble: boolean): void {
   const { state, now } = transition
@@ -60,7 +73,8 @@ export function callBallot(transition: Transition, reason: string, trouble: bool
   if (trouble) state.health.consecutiveAborts++
   const next = nextMode(now, state.health, state.mode, state.config)
   const goal = state.mode === 'async' || next.mode === 'async' ? 'async' : 'ring'
-  if (goal === 'async' && state.mode !== 'async') state.modeReason = next.reason
+  if (goal === 'async' && state.mode !== 'async')
+    Object.assign(own(state, 'fallBack'), { reason: next.reason, modeEpoch: state.modeEpoch })
   openBallot(transition, goal, { reason })
 }
 

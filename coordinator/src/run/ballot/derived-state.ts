@@ -10,7 +10,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import { seedCheckpoint } from '../journal-replay.ts'
-import { type Checkpoint, own, type RunInput, type RunState } from '../state.ts'
+import { type Checkpoint, type Derived, own, type RunInput, type RunState, type SumStep } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { type Agreement, agreementOf, agreementWith } from './majority.ts'
 
@@ -35,15 +35,6 @@ export const derivedStates = {
 const REMEMBERED = 8
 /** ms after which votes decide although the shell, which has a shorter limit, did not answer */
 const ANSWER_MS = 150_000
-
-/** A committed step, or one that a ballot is about to commit, and what it leads to. */
-export interface SumStep {
-  readonly record: StepRecord
-  readonly version: VersionRef
-}
-
-/** The digest of a version's state; or why it was not derived. */
-export type Derived = { readonly digest: Sha256 } | { readonly why: string }
 
 export interface DoubtedState {
   readonly version: VersionRef

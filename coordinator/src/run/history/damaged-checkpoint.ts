@@ -1,18 +1,10 @@
 // A kept version that cannot be read any more: the older ones serve in its place, down to version 0, which is made from
 // the seed. A member that holds the damaged version, or a later one, still brings it back (R6).
-import type { VersionRef } from '@starling-grid/protocol'
 import { newestCheckpoint } from '../journal-replay.ts'
+import type { DamagedCheckpoint } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 
 export const damagedCheckpoint = { on: { 'checkpoint-damaged': onCheckpointDamaged } } satisfies Aspect
-
-export interface DamagedCheckpoint {
-  readonly version: VersionRef
-  /** which file, and what is wrong with it */
-  readonly problem: string
-  /** the parameter server was to start from it; or a person or a volunteer asked for it */
-  readonly neededBy: 'server' | 'reader'
-}
 
 function onCheckpointDamaged(transition: Transition, { version, problem, neededBy }: DamagedCheckpoint): void {
   const { state } = transition

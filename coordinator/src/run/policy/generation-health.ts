@@ -2,7 +2,6 @@
 // out anew.
 import type { Exchange, MemberId } from '@starling-grid/protocol'
 import type { LinkFailure } from '../links/link-health.ts'
-import type { FailedAdmission } from '../ring/admissions.ts'
 import type { MeasuredExchanges } from './exchange-choice.ts'
 import type { StepPace } from './exchange-cost.ts'
 import type { ExchangeTimes } from './ring-size.ts'
@@ -17,8 +16,6 @@ export interface GenerationHealth {
   linkFailures: readonly LinkFailure[]
   /** (accuser, accused, time), since the last committed step; without those about members that were gone indeed */
   aborts: { readonly by: MemberId; readonly blamed: MemberId | null; readonly at: number }[]
-  /** newcomers that stopped a ring and did not confirm (admissions.ts) */
-  failedAdmissions: readonly FailedAdmission[]
   /** last join, departure or abort */
   disturbedAt: number
   /** fallbacks to async with no long time of a working ring between them */

@@ -12,6 +12,9 @@ export interface WrittenChain {
   readonly done: readonly DoneEpoch[]
 }
 
+/** As others than applyEntry see it. */
+export type Chain = Readonly<Omit<ChainIndex, 'append' | 'truncate' | 'forgetBefore' | 'read'>>
+
 export class ChainIndex {
   readonly genesis: VersionRef
   /** what follows `#versions[0]`, the oldest version that is remembered */

@@ -1,10 +1,24 @@
 // Newcomers that stopped a ring and then did not confirm: how soon another of the same network may, and how many in a
 // minute.
 import type { MemberId } from '@starling-grid/protocol'
-import type { Member, RunState } from '../state.ts'
+import { type Member, own, type RunState } from '../state.ts'
+import type { Aspect } from '../transition.ts'
+
+declare module '../state.ts' {
+  interface Slices {
+    admissions: Admissions
+  }
+}
+
+export interface Admissions {
+  /** newcomers that stopped a ring and did not confirm */
+  failed: readonly FailedAdmission[]
+}
+
+export const admissions = { initial: () => ({ admissions: { failed: [] } }) } satisfies Aspect
 
 /** A newcomer that was in a FORM and did not reach its version in time. */
-export interface FailedAdmission {
+interface FailedAdmission {
   /** its network, or its own id where that is not known */
   readonly network: string
   /** ms */
@@ -20,21 +34,22 @@ const MOST_IN_A_MINUTE = 3
 /** Failures that are kept. */
 const MOST_KEPT = 256
 
-export function noteFailedAdmission({ health, members }: RunState, id: MemberId, now: number): void {
-  const kept = health.failedAdmissions.filter(({ at }) => now - at < REMEMBERED_MS).slice(-(MOST_KEPT - 1))
-  health.failedAdmissions = [...kept, { network: members.get(id)?.network ?? id, at: now }]
+export function noteFailedAdmission(state: RunState, id: MemberId, now: number): void {
+  const { admissions, members } = state
+  const kept = admissions.failed.filter(({ at }) => now - at < REMEMBERED_MS).slice(-(MOST_KEPT - 1))
+  own(state, 'admissions').failed = [...kept, { network: members.get(id)?.network ?? id, at: now }]
 }
 
 /** Has it worked in a ring before, or may it stop one to be admitted? */
 export function mayBeAdmitted(
-  { health }: RunState,
+  { admissions }: RunState,
   { id, network = id, stepsHeld }: Pick<Member, 'id' | 'network' | 'stepsHeld'>,
   now: number,
 ): boolean {
   if (stepsHeld > 0) return true
-  const recent = health.failedAdmissions.filter(({ at }) => now - at < REMEMBERED_MS)
+  const recent = admissions.failed.filter(({ at }) => now - at < REMEMBERED_MS)
   if (recent.filter(({ at }) => now - at < WAIT_MS).length >= MOST_IN_A_MINUTE) return false
-  const own = recent.filter((failure) => failure.network === network)
-  const last = own.at(-1)
-  return last === undefined || now - last.at >= WAIT_MS * 2 ** (own.length - 1)
+  const ofNetwork = recent.filter((failure) => failure.network === network)
+  const last = ofNetwork.at(-1)
+  return last === undefined || now - last.at >= WAIT_MS * 2 ** (ofNetwork.length - 1)
 }

@@ -14,7 +14,7 @@ import {
   wouldBeNeighbours,
 } from '../ballot/proofs.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
-import type { ChainIndex } from '../queue/chain-index.ts'
+import type { Chain } from '../queue/chain-index.ts'
 import { type DeepReadonly, type Member, own, type RingPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { known, type Learner, newcomer } from './newcomer.ts'
@@ -110,12 +110,12 @@ export function beginLearning(transition: Transition, member: Member, holds: Ver
 }
 
 /** On the chain, and so little behind that the steps since cost less than a copy. */
-function ifNear(chain: ChainIndex, held: VersionRef | undefined): VersionRef | undefined {
+function ifNear(chain: Chain, held: VersionRef | undefined): VersionRef | undefined {
   const onChain = ifOnChain(chain, held)
   return onChain !== undefined && chain.head.v - onChain.v <= REPLAYED ? onChain : undefined
 }
 
-function ifOnChain(chain: ChainIndex, held: VersionRef | undefined): VersionRef | undefined {
+function ifOnChain(chain: Chain, held: VersionRef | undefined): VersionRef | undefined {
   return held !== undefined && held.v > 0 && chain.has(held) ? held : undefined
 }
 

@@ -4,10 +4,11 @@
 // stays the one writer (I8).
 import { type BlockId, type ErrorCode, MAX_STEP_BLOCKS, type MemberId, type MessageFrom } from '@starling-grid/protocol'
 import type { PushWeights } from '../../parameter-server/add-push.ts'
+import type { PushNorms } from '../../parameter-server/norm-clip.ts'
 import { addToSum, emptySum, isTaken } from '../async/accumulator.ts'
 import { dampingOf } from '../async/async-policy.ts'
 import { acceptPush, isOffRing, measure } from '../async/leases.ts'
-import { PUSH_BOUND, type PushNorms, weighed } from '../async/push-norms.ts'
+import { PUSH_BOUND, weighed } from '../async/push-norms.ts'
 import { askCheckpoint, nextCheckpointVersion } from '../history/checkpoints.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { lease, leaseMs } from '../queue/lease-table.ts'

@@ -1,0 +1,73 @@
+// How the durable state of a run is written in a snapshot.
+import {
+  BlockIdSchema,
+  Count,
+  FiniteNumber,
+  type MemberId,
+  Sha256Schema,
+  StepRecordSchema,
+  strict,
+  VersionIdSchema,
+  VersionRefSchema,
+} from '@starling-grid/protocol'
+import * as Type from 'typebox'
+import type { Static } from 'typebox'
+import { KEPT_CHECKPOINTS, RINGS_KEPT, VALIDATED_KEPT } from './kept.ts'
+
+/** Raised when older programs would misread a snapshot. */
+export const SNAPSHOT_FORM = 1
+
+const Text = Type.String({ maxLength: 10_000 })
+/** Of members; the simulation and tests name theirs as they like. */
+const MemberName = Type.Unsafe<MemberId>(Type.String({ maxLength: 64 }))
+const ModeSchema = Type.Union([Type.Literal('ring'), Type.Literal('local'), Type.Literal('async')])
+
+const CheckpointSchema = strict({
+  version: VersionRefSchema,
+  blob: Type.Optional(Sha256Schema),
+  bytes: Count,
+  remembered: Type.Optional(Sha256Schema),
+  witnessed: Type.Boolean(),
+  agreeing: Count,
+  members: Count,
+  at: FiniteNumber,
+})
+
+const ResultSchema = strict({
+  samples: Count,
+  targets: Count,
+  correct: Count,
+  lossSum: FiniteNumber,
+  confirmed: Type.Boolean(),
+})
+
+export const WrittenRunSchema = strict({
+  form: Type.Literal(SNAPSHOT_FORM),
+  fence: Count,
+  generation: Count,
+  chain: strict({
+    base: VersionRefSchema,
+    records: Type.Array(StepRecordSchema),
+    head: VersionRefSchema,
+    done: Type.Array(strict({ epoch: Count, bits: Type.Optional(Type.String()) })),
+  }),
+  checkpoints: Type.Array(CheckpointSchema, { maxItems: 2 * KEPT_CHECKPOINTS + 1 }),
+  mode: ModeSchema,
+  modeEpoch: Count,
+  modeReason: Text,
+  leasesReserved: Count,
+  quarantined: Type.Array(BlockIdSchema),
+  restorations: Count,
+  validated: Type.Array(
+    strict({ id: VersionIdSchema, results: Type.Array(Type.Tuple([BlockIdSchema, ResultSchema])) }),
+    { maxItems: VALIDATED_KEPT },
+  ),
+  epochs: Count,
+  finished: Type.Union([Text, Type.Null()]),
+  abandoned: Type.Array(StepRecordSchema),
+  lostGenerations: Type.Union([strict({ from: Count, to: Type.Integer() }), Type.Null()]),
+  forgottenGeneration: Count,
+  rings: Type.Array(strict({ generation: Count, members: Type.Array(MemberName) }), { maxItems: RINGS_KEPT }),
+})
+
+export type WrittenRun = Static<typeof WrittenRunSchema>

@@ -1,0 +1,179 @@
+// What must survive a restart: a run's settings, the entries of its journal, and the state that they make. applyEntry
+// (journal-replay.ts) alone writes it, live and on replay; all others see it as `Recording`.
+import type {
+  BlockId,
+  Exchange,
+  JobId,
+  MemberId,
+  Mode,
+  Sha256,
+  StepRecord,
+  VersionRef,
+} from '@starling-grid/protocol'
+import type { AsyncPolicy } from './async/async-policy.ts'
+import type { WrittenRun } from './history/written-run.ts'
+import type { Chain, ChainIndex } from './queue/chain-index.ts'
+import type { Timing } from './timing.ts'
+
+export interface RunConfig {
+  readonly job: JobId
+  readonly genesis: VersionRef
+  readonly seed: number
+  /** training and validation blocks per epoch */
+  readonly blocks: number
+  readonly validationBlocks: number
+  readonly batchBlocks: number
+  /** samples of a whole block */
+  readonly blockSamples: number
+  readonly epochs: number
+  readonly maxSteps: number | undefined
+  readonly validateEvery: number
+  readonly minVolunteers: number
+  /** H: global batches in one local round */
+  readonly roundSteps: number
+  readonly mode: 'auto' | Mode
+  /** which way gradients take in a ring, and the bytes of one as it travels */
+  readonly exchange: { readonly asked: 'auto' | Exchange; readonly bytes: number }
+  /** bytes of a whole state as it is uploaded, about */
+  readonly versionBytes: number
+  readonly async: AsyncPolicy
+  readonly timing: Timing
+}
+
+/** What must survive a restart. Replaying the entries in order rebuilds the durable state (docs/RULES.md). */
+export type JournalEntry =
+  | { readonly type: 'fence'; readonly fence: number }
+  /** `after`: generations between the two may have run under rows that a restored journal does not have */
+  | { readonly type: 'ballot'; readonly generation: number; readonly after?: number }
+  | {
+      readonly type: 'start'
+      readonly generation: number
+      readonly members: readonly MemberId[]
+      readonly records: readonly StepRecord[]
+    }
+  | { readonly type: 'commit'; readonly records: readonly StepRecord[] }
+  | {
+      readonly type: 'checkpoint'
+      readonly version: VersionRef
+      readonly blob: Sha256
+      readonly bytes: number
+      readonly witnessed: boolean
+      readonly agreeing: number
+      readonly members: number
+      readonly remembered?: Sha256
+    }
+  /**
+   * `final`: members disagreed about what is cut off, so that it cannot come back with them, of no generation up to
+   * `generation`
+   */
+  | { readonly type: 'rewind'; readonly to: VersionRef; readonly final?: true; readonly generation?: number }
+  | { readonly type: 'mode'; readonly mode: Mode; readonly modeEpoch: number; readonly reason: string }
+  | { readonly type: 'lease'; readonly reserved: number }
+  | { readonly type: 'quarantine'; readonly block: BlockId }
+  /** their shard is whole again */
+  | { readonly type: 'restored'; readonly blocks: readonly BlockId[] }
+  /** a checkpoint that cannot be read, or that is not the state of its version: it is none any more */
+  | { readonly type: 'checkpoint-damaged'; readonly version: VersionRef }
+  /** members said different states of a version: what the coordinator derived, or why votes decided; for people */
+  | ({ readonly type: 'derived'; readonly version: VersionRef } & Derived)
+  | {
+      readonly type: 'validated'
+      readonly version: VersionRef
+      readonly block: BlockId
+      readonly samples: number
+      readonly targets: number
+      readonly correct: number
+      readonly lossSum: number
+      /** two members measured the same; absent in journals from before that was asked */
+      readonly confirmed?: boolean
+    }
+  /** the owner ended the run early: it has this many epochs now */
+  | { readonly type: 'epochs'; readonly epochs: number }
+  | { readonly type: 'finished'; readonly reason: string }
+  /**
+   * what all entries before made, so that they can go. `run`: the durable state (snapshot.ts); `shown`: what people are
+   * shown of the past (run-history.ts). Both are checked when they are read
+   */
+  | { readonly type: 'snapshot'; readonly run: WrittenRun; readonly shown: unknown }
+
+export interface Checkpoint {
+  readonly version: VersionRef
+  /** undefined for version 0, which the seed makes */
+  readonly blob: Sha256 | undefined
+  readonly bytes: number
+  /** blob of what the parameter server that wrote it remembers of pushes */
+  readonly remembered?: Sha256
+  /** a member other than its uploader vouches for it (R15) */
+  readonly witnessed: boolean
+  /** members of the ring of `members` that reported these bytes, the uploader included */
+  readonly agreeing: number
+  readonly members: number
+  readonly at: number
+}
+
+export interface ValidationResult {
+  readonly samples: number
+  readonly targets: number
+  readonly correct: number
+  readonly lossSum: number
+  /** two members measured the same */
+  readonly confirmed: boolean
+}
+
+/** A committed step, or one that a ballot is about to commit, and what it leads to. */
+export interface SumStep {
+  readonly record: StepRecord
+  readonly version: VersionRef
+}
+
+/** The digest of a version's state; or why it was not derived. */
+export type Derived = { readonly digest: Sha256 } | { readonly why: string }
+
+interface RecordedWork {
+  /** replaced as a whole, when the owner ends the run early */
+  config: RunConfig
+  readonly chain: ChainIndex
+  readonly checkpoints: Checkpoint[]
+  finished: string | undefined
+  /** the branch that the last rewind cut off: a member that returns with it can bring it back (R6) */
+  abandoned: readonly StepRecord[]
+  readonly quarantined: Set<BlockId>
+  /** how often blocks came back from there */
+  restorations: number
+  /** version id → finished validation results by block */
+  readonly validated: Map<string, Map<BlockId, ValidationResult>>
+}
+
+interface RecordedNumbers {
+  fence: number
+  generation: number
+  mode: Mode
+  modeEpoch: number
+  modeReason: string
+  /** numbers of leases up to here may be in use (R16) */
+  leasesReserved: number
+}
+
+interface RecordedGenerations {
+  /** members of the last generations that started: a restart waits for them, and their claims bound each other (R5) */
+  readonly rings: Map<number, readonly MemberId[]>
+  /** numbers of generations that ran under rows which this journal lost (restored.ts) */
+  lostGenerations: { readonly from: number; readonly to: number } | undefined
+  /** steps of generations up to here that are not on the chain cannot come back (`final` rewinds) */
+  forgottenGeneration: number
+}
+
+/** For applyEntry alone. */
+export interface Recorded extends RecordedWork, RecordedNumbers, RecordedGenerations {}
+
+/** Durable state, as it is read. */
+export type Recording = { readonly [K in keyof Recorded]: K extends 'chain' ? Chain : Read<Recorded[K]> }
+
+type Read<T> =
+  T extends Map<infer K, infer V>
+    ? ReadonlyMap<K, Read<V>>
+    : T extends Set<infer V>
+      ? ReadonlySet<V>
+      : T extends readonly (infer E)[]
+        ? readonly E[]
+        : T
