@@ -1,15 +1,6 @@
 // What must survive a restart: a run's settings, the entries of its journal, and the state that they make. applyEntry
 // (journal-replay.ts) alone writes it, live and on replay; all others see it as `Recording`.
-import type {
-  BlockId,
-  Exchange,
-  JobId,
-  MemberId,
-  Mode,
-  Sha256,
-  StepRecord,
-  VersionRef,
-} from '@starling-grid/protocol'
+import type { BlockId, Exchange, JobId, MemberId, Mode, Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { AsyncPolicy } from './async/async-policy.ts'
 import type { WrittenRun } from './history/written-run.ts'
 import type { Chain, ChainIndex } from './queue/chain-index.ts'

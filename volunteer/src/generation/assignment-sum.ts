@@ -6,7 +6,7 @@ import type { Compute, Computed } from '../compute.ts'
 import type { FloatRange } from '../floats.ts'
 import type { GradientLease } from '../gradient-buffers.ts'
 import type { Batch, BatchSums, EarlyRanges } from '../graph/executor.ts'
-import type { OffRingShare } from '../member/assignment.ts'
+import type { OffRingShare } from '../member/member-state.ts'
 
 export interface AssignmentResult {
   readonly blocks: readonly BlockId[]

@@ -4,7 +4,7 @@
 // in no version. In jobs with fragments the difference leaves piece by piece (fragment-stream.ts), and the private copy
 // lives on, too.
 import { meanOfStep, nextVersion, type UpdateRule, type VersionContent } from '@starling-grid/model'
-import { type BlockId, type Consumed, SerialQueue, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { type BlockId, SerialQueue, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { createOptimizerState } from '@starling-grid/shaders'
 import { onAbort } from '../abort.ts'
 import type { Compute } from '../compute.ts'
@@ -14,7 +14,7 @@ import type { GradientLease } from '../gradient-buffers.ts'
 import type { BatchSums } from '../graph/executor.ts'
 import { FragmentStream, weightedDifference } from './fragment-stream.ts'
 import { fragmentsOf } from './local-fragments.ts'
-import { RoundWork, type RoundWorkParts } from './round-work.ts'
+import { type InnerSteps, type RoundOrder, type RoundResult, RoundWork, type RoundWorkParts } from './round-work.ts'
 
 export interface LocalRoundParts {
   /** of the inner steps */
@@ -28,27 +28,6 @@ export interface LocalRoundParts {
   readonly stream?: FragmentStream | undefined
   /** of blocks that are not learned from yet: the weight of a fragment that leaves before them */
   targetsOf(blocks: readonly BlockId[]): Promise<number>
-}
-
-export interface RoundOrder {
-  /** the version that the round starts from, and its parameters */
-  readonly base: VersionRef
-  readonly parameters: Float32Array
-  readonly blocks: readonly BlockId[]
-  /** raised when the generation ends, and the rest of the round with it */
-  readonly signal: AbortSignal
-  /** what the private copy has learned from now: told at the next ballot */
-  onLearned(consumed: Consumed): void
-  /**
-   * A fragment of `contribution` stays as it is from now on; absent: who contributes it waits for the end of the round.
-   */
-  onFragment?(fragment: number): void
-}
-
-export interface RoundResult {
-  readonly samples: number
-  readonly sums: BatchSums
-  readonly finite: boolean
 }
 
 /** Blocks that the private copy has learned from since `base`, and what they summed to. */
@@ -70,7 +49,7 @@ export function openLocalRounds(parts: Omit<LocalRoundParts, 'stream'>, fragment
   })
 }
 
-export class LocalRounds {
+export class LocalRounds implements InnerSteps {
   readonly #parts: LocalRoundParts
   readonly #inner: VersionContent
   readonly #mean: Float32Array

@@ -1,16 +1,45 @@
 // A member at its part of one local round, as the protocol sees it: which blocks it learns from (R12), what it says of
 // them (A7), and when fragments of its assignment may leave (R9). What is learned is local-round.ts.
-import type { BlockId } from '@starling-grid/protocol'
+import type { BlockId, Consumed, VersionRef } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
+import type { BatchSums } from '../graph/executor.ts'
 import { mayContributeEarly, nextBlocks, type StepId } from '../member/assignment.ts'
 import type { MemberCore, MemberInput } from '../member/member-state.ts'
 import type { LocalVersion } from '../recovery/local-version.ts'
-import type { LocalRounds, RoundResult } from './local-round.ts'
+import type { FragmentStream } from './fragment-stream.ts'
+
+export interface RoundOrder {
+  /** the version that the round starts from, and its parameters */
+  readonly base: VersionRef
+  readonly parameters: Float32Array
+  readonly blocks: readonly BlockId[]
+  /** raised when the generation ends, and the rest of the round with it */
+  readonly signal: AbortSignal
+  /** what the private copy has learned from now: told at the next ballot */
+  onLearned(consumed: Consumed): void
+  /**
+   * A fragment of `contribution` stays as it is from now on; absent: who contributes it waits for the end of the round.
+   */
+  onFragment?(fragment: number): void
+}
+
+export interface RoundResult {
+  readonly samples: number
+  readonly sums: BatchSums
+  readonly finite: boolean
+}
+
+/** The rounds of one member (local-round.ts). */
+export interface InnerSteps {
+  /** ranges of the assignment that leave one by one; undefined: it leaves whole */
+  readonly fragments: FragmentStream['fragments'] | undefined
+  run(order: RoundOrder): Promise<RoundResult | undefined>
+}
 
 export interface RoundWorkParts {
   readonly core: Readonly<MemberCore>
   readonly held: LocalVersion
-  readonly rounds: LocalRounds
+  readonly rounds: InnerSteps
   /** of the generation */
   readonly signal: AbortSignal
   tell(input: MemberInput): void

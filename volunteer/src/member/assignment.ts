@@ -11,30 +11,7 @@ import {
   assignmentsOfStep,
   type ToCoordinator,
 } from '@starling-grid/protocol'
-import type { MemberCore, MemberGeneration } from './member-state.ts'
-
-/** The step that is being computed or reduced. */
-export interface Flight {
-  readonly step: number
-  stage: 'computing' | 'reducing'
-  /** blocks of this member's assignment that are not begun */
-  todo: BlockId[]
-  /** begun or done, in that order */
-  begun: BlockId[]
-  /** nothing joins or leaves the assignment any more */
-  sealed: boolean
-  /** what off-ring members computed goes with this assignment (A1) */
-  offRing: OffRingShare | undefined
-  /** ms that a block takes here, as last measured */
-  blockMs: number
-  /**
-   * rounds of moves that this member waits for, and those that are over: a late `hold` of one of these has no effect
-   */
-  readonly held: Set<number>
-  readonly over: Set<number>
-  /** round → what was given up in it: a repeated release is answered again */
-  readonly released: Map<number, readonly BlockId[]>
-}
+import type { Flight, MemberCore, MemberGeneration, OffRingShare } from './member-state.ts'
 
 export function newFlight(step: number, assignment: readonly BlockId[]): Flight {
   return {
@@ -49,14 +26,6 @@ export function newFlight(step: number, assignment: readonly BlockId[]): Flight 
     over: new Set(),
     released: new Map(),
   }
-}
-
-/** Σ gradients of off-ring members, given to the member of rank `rank`. here: it has them; done: they are in a step */
-export interface OffRingShare extends Pick<
-  MessageTo<'off-ring'>,
-  'id' | 'rank' | 'blocks' | 'samples' | 'targets' | 'lossSum' | 'correct'
-> {
-  stage: 'known' | 'here' | 'done'
 }
 
 /** What R9 and R12 ask of a member. */

@@ -5,17 +5,6 @@ import { extend, fold, type MessageTo, sameVersion, type VersionRef } from '@sta
 import { settle, startFrom } from './committed.ts'
 import type { MemberCore, MemberEffect } from './member-state.ts'
 
-/** The committed version that is fetched, and the records since that are not applied yet. */
-export interface Learning {
-  readonly fence: number
-  readonly generation: number
-  readonly version: VersionRef
-  records: MessageTo<'follow'>['records']
-  sources: MessageTo<'follow'>['sources']
-  /** the version that is being fetched now */
-  fetching: VersionRef | undefined
-}
-
 export function onPrefetch(core: MemberCore, order: MessageTo<'prefetch'>): MemberEffect[] {
   const { fence, generation, version, sources, coordinatorHolds } = order
   const { learning } = core

@@ -16,8 +16,48 @@ import type {
   ToCoordinator,
   VersionRef,
 } from '@starling-grid/protocol'
-import type { Flight, OffRingShare } from './assignment.ts'
-import type { Learning } from './learner.ts'
+
+/** The step that is being computed or reduced. */
+export interface Flight {
+  readonly step: number
+  stage: 'computing' | 'reducing'
+  /** blocks of this member's assignment that are not begun */
+  todo: BlockId[]
+  /** begun or done, in that order */
+  begun: BlockId[]
+  /** nothing joins or leaves the assignment any more */
+  sealed: boolean
+  /** what off-ring members computed goes with this assignment (A1) */
+  offRing: OffRingShare | undefined
+  /** ms that a block takes here, as last measured */
+  blockMs: number
+  /**
+   * rounds of moves that this member waits for, and those that are over: a late `hold` of one of these has no effect
+   */
+  readonly held: Set<number>
+  readonly over: Set<number>
+  /** round → what was given up in it: a repeated release is answered again */
+  readonly released: Map<number, readonly BlockId[]>
+}
+
+/** Σ gradients of off-ring members, given to the member of rank `rank`. here: it has them; done: they are in a step */
+export interface OffRingShare extends Pick<
+  MessageTo<'off-ring'>,
+  'id' | 'rank' | 'blocks' | 'samples' | 'targets' | 'lossSum' | 'correct'
+> {
+  stage: 'known' | 'here' | 'done'
+}
+
+/** The committed version that is fetched, and the records since that are not applied yet. */
+export interface Learning {
+  readonly fence: number
+  readonly generation: number
+  readonly version: VersionRef
+  records: MessageTo<'follow'>['records']
+  sources: MessageTo<'follow'>['sources']
+  /** the version that is being fetched now */
+  fetching: VersionRef | undefined
+}
 
 /** One ballot from FORM on. */
 export interface MemberGeneration {

@@ -28,7 +28,6 @@ import {
   onOffRing,
   onMoved,
   wrongAssignment,
-  type Flight,
   onBegin,
   onSeal,
   type StepId,
@@ -36,7 +35,7 @@ import {
 import { settle } from './committed.ts'
 import { adopt, catchUp, confirmIfReady, fetchWhole, onForm } from './forming.ts'
 import { copyDue, onFollow, onLearnerReduced, onPrefetch, onLearnerState, learningFailed, prove } from './learner.ts'
-import type { MemberCore, MemberEffect, MemberInput, MemberGeneration, ControlMessage } from './member-state.ts'
+import type { ControlMessage, Flight, MemberCore, MemberEffect, MemberGeneration, MemberInput } from './member-state.ts'
 
 export function createMember(id: MemberId, genesis: VersionRef, replayMost = 1): MemberCore {
   return {
