@@ -85,7 +85,8 @@ export class Ledger extends History {
    * learned, and say less.
    */
   #isOfRound({ blocks }: StepRecord, sum: Float32Array): boolean {
-    if ((this.job.spec.local?.fragments ?? 1) > 1 || this.#tolerance > 0) return true
+    const { local, batchBlocks } = this.job.spec
+    if ((local?.fragments ?? 1) > 1 || batchBlocks > 1 || this.#tolerance > 0) return true
     const named = new Set<number>(blocks.map(blockIndex))
     const values = [...sum].map((value) => Math.round(value))
     const many = new Map<number, number>()

@@ -126,7 +126,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
     transferMs: dice.pick([60, 60, 3000]) ?? 60,
     gapMs: dice.pick([0, 20, 300]) ?? 0,
     warm: dice.chance(0.5),
-    defect: dice.pick(SOME_DEFECTS),
+    defect: isOffRing ? undefined : dice.pick(SOME_DEFECTS), // two such members of two would be too many
     faults: options.faults ?? faultsOf(dice),
     faultEveryMs: dice.pick([1000, 3000]) ?? 1000,
   }
