@@ -1,5 +1,6 @@
 // The parts of a coordinator without its server, for a simulation that drives them: what ships is what it proves.
 export { Access } from './api/access.ts'
+export type { FollowTask } from './audit/recompute.ts'
 export { registerBodies } from './api/bodies.ts'
 export { registerErrors } from './api/errors.ts'
 export { registerMemberRoutes } from './api/member-routes.ts'

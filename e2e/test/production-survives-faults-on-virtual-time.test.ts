@@ -33,6 +33,18 @@ test('under kills, cut sockets and links, failing disks and takeovers each epoch
     assert.ok(total[reached] > 0, `no seed reached: ${reached}`)
 })
 
+test('threat 43: two liars of three pass no false state, whatever is late', async () => {
+  const total = noCounts()
+  const members = { encoding: 'f32', linkless: false } as const // the ledger knows what such states hold
+  for (let seed = 1; seed <= 10; seed++) {
+    const mode = seed % 3 === 0 ? 'auto' : 'ring'
+    const outcome = await simulateGrid(seed, { mode, members, faults: 0, accomplices: 2 })
+    assert.equal(outcome.violation, undefined, explain(outcome))
+    addCounts(total, outcome.counts)
+  }
+  assert.ok(total.derivedStates >= 10, `${total.derivedStates} states were derived`)
+})
+
 test('a seed gives the same journal, row for row, every time', async () => {
   for (const seed of [1, 2, 17]) {
     const [one, again] = [await simulateGrid(seed), await simulateGrid(seed)]

@@ -27,6 +27,7 @@ export type { PeerLink, PeerNetwork, SignallingAccess } from './link/peer-link.t
 export { openPeerJsNetwork, type PeerJsPlatform } from './link/peerjs-network.ts'
 export type { RelaySocket } from './link/relay-link.ts'
 export { DEFAULT_BLOCK_FLOPS, DEFAULT_LIMITS, type OwnLimits } from './own-limits.ts'
+export { followSums, versionFrom } from './recovery/followed-version.ts'
 export { LocalVersion } from './recovery/local-version.ts'
 export { StepAudit, type StepVerdict } from './recovery/step-audit.ts'
 export { createVolunteer } from './volunteer.ts'

@@ -3,6 +3,7 @@
 import type { Timing } from '@starling-grid/coordinator/run'
 import {
   Access,
+  type FollowTask,
   KeptFiles,
   registerBodies,
   registerErrors,
@@ -11,7 +12,8 @@ import {
   Sessions,
   ShardProcesses,
 } from '@starling-grid/coordinator/shell'
-import { type ErrorCode, GridError, type MemberId, ROUTES } from '@starling-grid/protocol'
+import { digest, type ErrorCode, GridError, type MemberId, ROUTES, type Sha256 } from '@starling-grid/protocol'
+import { followSums, versionFrom } from '@starling-grid/volunteer'
 import type { Asked } from '@starling-grid/volunteer/testing'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Dice } from './dice.ts'
@@ -22,6 +24,11 @@ import type { CoordinatorEnd } from './wires.ts'
 
 /** host and port under which members know it */
 export const NAME = 'grid.test'
+
+/** What the coordinator's thread does, in this one: virtual time waits for no thread. */
+async function derived({ terms, from, state, records, sums }: FollowTask): Promise<Sha256> {
+  return digest(followSums(versionFrom(terms, from, state), records, sums).encode())
+}
 
 export interface CoordinatorParts {
   readonly time: VirtualTime
@@ -75,6 +82,7 @@ export class CoordinatorProcess implements DiskUser {
       audience: this.#sessions,
       shardProcesses: new ShardProcesses({ clock }),
       timing,
+      follow: derived,
       onTrouble,
       onDeposed: () => this.displaced(),
       onCurrent: (run) => run !== undefined && this.#sessions.announce(run.job.terms),

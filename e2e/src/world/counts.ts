@@ -35,6 +35,8 @@ const COUNTED = [
   'uploads',
   /** a coordinator began with a run in async mode */
   'serverRestarts',
+  /** members said different states, and the coordinator derived the true one */
+  'derivedStates',
   /** further jobs that owners submitted */
   'jobs',
 ] as const

@@ -202,7 +202,8 @@ export class Observer {
 
   #told(to: VolunteerProcess, { code, message }: { readonly code: ErrorCode; readonly message: string }): void {
     const isExcused = this.wasRestored || !to.isHonest
-    if (code === 'digest-mismatch') this.#world.violations.report('I2', `${to.name} is told: ${message}`)
+    if (code === 'digest-mismatch' && to.temper !== 'accomplice')
+      this.#world.violations.report('I2', `${to.name} is told: ${message}`)
     else if (NEVER.has(code) && !isExcused)
       this.#world.violations.report('refusal', `${to.name} is told ${code}: ${message}`)
   }
@@ -300,6 +301,7 @@ export class Observer {
 
   /** Before it takes effect. */
   written(run: WatchedRun, { entry, at }: JournalRow): void {
+    if (entry.type === 'derived' && 'digest' in entry) this.#world.counts.derivedStates++
     if (entry.type === 'start') {
       for (const id of entry.members) this.#worked.add(`${run.job.stored.id} ${id}`)
       this.#checkConfirmed(run, entry)

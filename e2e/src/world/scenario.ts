@@ -63,6 +63,8 @@ export interface GridOptions {
   readonly mode?: JobSpec['mode']
   readonly faults?: number
   readonly members?: MemberOptions
+  /** of three members, how many say the same false states */
+  readonly accomplices?: number
 }
 
 export interface GridScenario {
@@ -71,6 +73,7 @@ export interface GridScenario {
   readonly timing: Timing
   readonly seats: number
   readonly members: MemberScenario
+  readonly accomplices: number
   /** ms that a share takes at most */
   readonly computeMs: number
   /** ms that an append to the journal takes at most */
@@ -99,7 +102,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
   const isOffRing = members.linkless !== undefined
   const mode = isOffRing ? 'ring' : drawn
   const [epochs, blocks, batchBlocks] = isOffRing ? OFF_RING_SHAPE : shape
-  return {
+  const scenario = {
     seed,
     members,
     seats,
@@ -129,7 +132,14 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
     defect: isOffRing ? undefined : dice.pick(SOME_DEFECTS), // two such members of two would be too many
     faults: options.faults ?? faultsOf(dice),
     faultEveryMs: dice.pick([1000, 3000]) ?? 1000,
+    accomplices: 0,
   }
+  return options.accomplices === undefined ? scenario : ofThree(scenario, options.accomplices)
+}
+
+/** One ring of three, without a defect of its own. */
+function ofThree(scenario: GridScenario, accomplices: number): GridScenario {
+  return { ...scenario, seats: 3, accomplices, defect: undefined, shape: { ...scenario.shape, minVolunteers: 3 } }
 }
 
 function asyncOf(async: JobSpec['async']): Pick<JobSpec, 'async'> {

@@ -25,6 +25,7 @@ import {
 import type { StepWitness, Volunteer } from '@starling-grid/volunteer/testing'
 import { type CoordinatorProcess, NAME } from './coordinator-process.ts'
 import { answersNothing } from './defects.ts'
+import { falseUpload, falseWords } from './false-state.ts'
 import { CountingExecutor } from './job.ts'
 import { RelayWire } from './relays.ts'
 import type { VirtualProcess } from './virtual-time.ts'
@@ -74,9 +75,9 @@ function publicBytes(key: KeyObject): Uint8Array<ArrayBuffer> {
 
 /**
  * mute: it answers ballots and nothing else; wrong: it holds another state than it says; unreachable: it opens no link;
- * liar: it comes back with a step that it made up
+ * liar: it comes back with a step that it made up; accomplice: it says another state than it holds, as others do with it
  */
-export type Temper = 'honest' | 'mute' | 'wrong' | 'unreachable' | 'liar'
+export type Temper = 'honest' | 'mute' | 'wrong' | 'unreachable' | 'liar' | 'accomplice'
 
 export interface Seat {
   readonly seat: number
@@ -244,6 +245,8 @@ export class VolunteerProcess {
       said: (text) => {
         const message = JSON.parse(text) as OnWire<ToCoordinator>
         const leaving = observer.said(this, message)
+        const lie = this.temper === 'accomplice' && leaving && falseWords(this.#world, leaving)
+        if (lie) return encode(lie)
         return leaving === message ? text : leaving && encode(leaving)
       },
     }
@@ -271,7 +274,8 @@ export class VolunteerProcess {
       time.now < Math.max(this.cutOffUntil, this.#world.noNetworkUntil)
     )
       throw new GridError('coordinator-lost', 'the request was lost')
-    const answer = await coordinator.request(path, asked)
+    const lie = isUpload && this.temper === 'accomplice' ? falseUpload(this.#world, path) : undefined
+    const answer = await coordinator.request(path, lie ? { ...asked, body: lie } : asked)
     this.#world.observer.answered(this, asked.method ?? 'GET', path, answer)
     await this.clock.sleep(dice.between(1, isUpload ? MOST_MS : scenario.transferMs))
     asked.signal.throwIfAborted()

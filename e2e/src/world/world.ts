@@ -86,7 +86,7 @@ export class World {
     await this.#prepare(this.scenario.shape)
     this.startCoordinator()
     for (let seat = 0; seat < this.scenario.seats; seat++)
-      this.#outside.timer(this.dice.between(0, 4000), () => this.arrive(seat))
+      this.#outside.timer(this.dice.between(0, 4000), () => this.arrive(seat, this.#temperOf(seat)))
     this.faults.begin()
     this.time.afterEach = () => this.observer.look()
     await this.time.run(() => this.isOver, this.faults.longestMs + CALM_MS)
@@ -158,6 +158,10 @@ export class World {
 
   get volunteers(): readonly VolunteerProcess[] {
     return [...this.#volunteers.values()].filter(({ isAlive }) => isAlive)
+  }
+
+  #temperOf(seat: number): Temper {
+    return seat < this.scenario.accomplices ? 'accomplice' : 'honest'
   }
 
   /** Also of those that are gone. */
