@@ -30,7 +30,7 @@ test('a GPU opens, computes and closes, and the process ends by itself', { skip 
 test('an adapter that is not there is refused with the names of those that are', { skip }, async () => {
   await assert.rejects(
     openGpu({ adapter: 'Voodoo 2' }),
-    (error) => isGridError(error) && error.code === 'no-adapter' && /Voodoo 2.*offers \S/.test(error.message),
+    (error) => isGridError(error) && error.code === 'no-adapter' && /Voodoo 2.*got \S/.test(error.message),
   )
 })
 

@@ -3,7 +3,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mlp } from '@starling-grid/model'
-import { digest, extend, genesis, jobId, sha256Name, type StepRecord, trainingBlock } from '@starling-grid/protocol'
+import {
+  digest,
+  extend,
+  genesis,
+  jobId,
+  sha256Name,
+  type StepRecord,
+  trainingBlock,
+  SUMS_KEPT,
+} from '@starling-grid/protocol'
 import { LocalVersion } from '@starling-grid/volunteer'
 
 const spec = mlp({ input: [4], hidden: [3], classes: 2 })
@@ -54,13 +63,14 @@ test('a newcomer that adopts the bytes goes on exactly as the member that sent t
 test('the reduced gradients of the last steps are kept, and replaying them makes the same bytes', () => {
   const [member, other] = [held(), held()]
   const versions = [first]
-  for (let v = 1; v <= 70; v++) {
+  const last = SUMS_KEPT + 6
+  for (let v = 1; v <= last; v++) {
     versions.push(extend(versions.at(-1) ?? first, record(v)))
     member.apply(record(v), versions[v] ?? first, gradient(member, v))
-    if (v <= 67) other.apply(record(v), versions[v] ?? first, gradient(other, v))
+    if (v <= last - 3) other.apply(record(v), versions[v] ?? first, gradient(other, v))
   }
-  assert.equal(member.reduced(versions[6] ?? first), undefined, 'the 64 newest')
-  for (const v of [68, 69, 70])
+  assert.equal(member.reduced(versions[6] ?? first), undefined, 'the newest alone')
+  for (const v of [last - 2, last - 1, last])
     other.apply(record(v), versions[v] ?? first, member.reduced(versions[v] ?? first) ?? new Float32Array())
   assert.equal(digest(other.encode()), digest(member.encode()))
 })
