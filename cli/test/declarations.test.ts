@@ -6,27 +6,33 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const FOLDERS = [
-  ...[
-    'protocol',
-    'shaders',
-    'model',
-    'volunteer',
-    'coordinator',
-    'client-node',
-    'client-web',
-    'cli',
-    'e2e',
-    'bench',
-  ].map((name) => `${name}/src`),
-  'volunteer/testing',
-  'bench/peers',
+const PACKAGES = [
+  'protocol',
+  'shaders',
+  'model',
+  'volunteer',
+  'coordinator',
+  'client-node',
+  'client-web',
+  'cli',
+  'e2e',
+  'bench',
 ]
-const SOURCES = FOLDERS.flatMap((folder) =>
-  readdirSync(join(ROOT, folder), { recursive: true }).map((name) => join(folder, String(name))),
-)
-  .filter((file) => /(?<!\.d)\.tsx?$/.test(file) && !file.includes('node_modules'))
-  .map((file) => ({ file, text: readFileSync(join(ROOT, file), 'utf8') }))
+const FILES = [...PACKAGES, 'examples']
+  .flatMap((folder) => filesUnder(folder))
+  .filter((file) => /(?<!\.d)\.tsx?$/.test(file))
+const SOURCES = FILES.filter((file) => !/(^|\/)test\//.test(file)).map((file) => ({
+  file,
+  text: readFileSync(join(ROOT, file), 'utf8'),
+}))
+
+function filesUnder(folder: string): string[] {
+  return readdirSync(join(ROOT, folder), { withFileTypes: true }).flatMap((entry) => {
+    const path = `${folder}/${entry.name}`
+    if (!entry.isDirectory()) return [path]
+    return entry.name === 'node_modules' || entry.name === 'dist' || entry.name.startsWith('.') ? [] : filesUnder(path)
+  })
+}
 
 test('a private member of a class is a #name, which JavaScript keeps private; constructors have no such form', () => {
   const keyword = /^\s+private\s(?!constructor\().*/gm
@@ -36,17 +42,36 @@ test('a private member of a class is a #name, which JavaScript keeps private; co
   )
 })
 
-/** Names that other packages may take from a volunteer; what tests take comes from its `testing`, `member` and `collectives`. */
+/**
+ * Names that other packages may take from a volunteer; tests take more from its `testing`, `member` and `collectives`.
+ */
 const MOST_OF_VOLUNTEER = 60
 
-test('the public face of the volunteer package is a list of at most 60 names', () => {
-  const face = readFileSync(join(ROOT, 'volunteer/src/index.ts'), 'utf8')
+/** Names of a package's public face, which lists each. */
+function faceOf(name: string): string[] {
+  const face = readFileSync(join(ROOT, name, 'src/index.ts'), 'utf8')
   assert.doesNotMatch(face, /export \*/)
-  const names = [...face.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(([, list = '']) =>
-    list.match(/\w+(?=,|\s*$)/g),
+  return [...face.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(
+    ([, list = '']) => list.match(/\w+(?=,|\s*$)/g) ?? [],
   )
+}
+
+test('the public face of the volunteer package is a list of at most 60 names', () => {
+  const names = faceOf('volunteer')
   assert.ok(names.includes('createVolunteer'))
   assert.ok(names.length <= MOST_OF_VOLUNTEER, `${names.length} names`)
+})
+
+test('a package exports nothing that no other package names', () => {
+  const wordsOf = FILES.map((file) => ({ file, words: new Set(readFileSync(join(ROOT, file), 'utf8').match(/\w+/g)) }))
+  for (const name of ['protocol', 'shaders', 'model', 'volunteer', 'coordinator', 'cli']) {
+    const others = wordsOf.filter(({ file }) => !file.startsWith(`${name}/`))
+    assert.deepEqual(
+      faceOf(name).filter((word) => !others.some(({ words }) => words.has(word))),
+      [],
+      name,
+    )
+  }
 })
 
 /** Repeats the shells of production until the world has taken over its seeds. */

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after } from 'node:test'
-import { type Coordinator, type CoordinatorOptions, createCoordinator } from '@starling-grid/coordinator'
+import { type Coordinator, createCoordinator } from '@starling-grid/coordinator'
 import {
   allRecords,
   type JobSpec,
@@ -14,6 +14,7 @@ import {
   type WatchMessage,
 } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
+import type { CoordinatorOptions } from '../src/net/server.ts'
 import { FakeVolunteer, type FakeOptions } from './fake-volunteer.ts'
 
 export const TOKEN = 'the-owner-token-of-tests'

@@ -1,19 +1,54 @@
 // Public face of the model package.
-export * from './spec.ts'
-export * from './limits.ts'
-export { parseModelSpec } from './parse.ts'
 export { layerShapes, type PlacedLayer } from './expand.ts'
-export type { InitialValues, ParameterKind, ParameterSpec } from './layers/rule.ts'
-export * from './param-layout.ts'
+export {
+  embeddingTables,
+  type GradientForm,
+  gradientForm,
+  inputTables,
+  isSparse,
+  type PushedGradient,
+  readGradient,
+  readRowNumbers,
+  type RowsByName,
+  sparseParts,
+  writeGradient,
+  writeRowNumbers,
+  writeRows,
+} from './gradient-body.ts'
+export { modelHash } from './hash.ts'
+export { initialParameters } from './init.ts'
+export { parseOptimizerSpec } from './optimizer.ts'
+export {
+  activationBytesPerSample,
+  outputShape,
+  parameterCount,
+  type ParameterEntry,
+  type ParameterLayout,
+  parameterLayout,
+  targetsPerSample,
+} from './param-layout.ts'
+export { parseModelSpec } from './parse.ts'
+export { randomWords } from './random.ts'
+export type { GptLayer, Loss, ModelSpec, OperatorLayer } from './spec.ts'
 export { takesTokens, tokenVocabulary } from './tokens.ts'
-export * from './init.ts'
-export * from './random.ts'
-export * from './hash.ts'
-export * from './gradient-body.ts'
-export * from './zoo/mlp.ts'
-export * from './zoo/lenet5.ts'
-export * from './zoo/resnet.ts'
-export * from './zoo/gpt.ts'
-export * from './optimizer.ts'
-export * from './version-state.ts'
-export { meanOfStep, nextVersion, outerOptimizer, type UpdateKind, type UpdateRule } from './update.ts'
+export { meanOfStep, nextVersion, outerOptimizer, type UpdateRule } from './update.ts'
+export {
+  decodeVersionState,
+  emptyStates,
+  encodeVersionState,
+  exportBytes,
+  type ExportHeader,
+  exportModel,
+  initialVersionState,
+  maxVersionBytes,
+  parameterParts,
+  readParameters,
+  type VersionContent,
+  type VersionForm,
+  versionParts,
+  type VersionState,
+} from './version-state.ts'
+export { gpt } from './zoo/gpt.ts'
+export { lenet5 } from './zoo/lenet5.ts'
+export { mlp } from './zoo/mlp.ts'
+export { resnet } from './zoo/resnet.ts'

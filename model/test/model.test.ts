@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
 import {
-  flopsPerSample,
   initialParameters,
   lenet5,
   mlp,
@@ -16,6 +15,7 @@ import {
   resnet,
 } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
+import { flopsPerSample } from '../src/param-layout.ts'
 
 function assertInvalid(json: unknown, pattern: RegExp): void {
   assert.throws(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
-import { optimizerTensors, parseOptimizerSpec, randomWords, restoreOptimizer } from '@starling-grid/model'
+import { parseOptimizerSpec, randomWords } from '@starling-grid/model'
 import { GridError, readSafetensors, writeSafetensors } from '@starling-grid/protocol'
 import {
   applyUpdate,
@@ -11,6 +11,7 @@ import {
   meanGradient,
   type OptimizerSpec,
 } from '@starling-grid/shaders'
+import { optimizerTensors, restoreOptimizer } from '../src/optimizer.ts'
 
 const COUNT = 1000
 const UPDATES = 20

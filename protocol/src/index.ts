@@ -1,27 +1,191 @@
 // Public face of the protocol package.
-export * from './errors.ts'
-export * from './frame.ts'
-export * from './identity.ts'
-export * from './ids.ts'
-export * from './limits.ts'
+export type { AdapterDescription } from './adapter.ts'
+export {
+  digest,
+  extend,
+  fold,
+  genesis,
+  recordId,
+  sameVersion,
+  type StepRecord,
+  StepRecordSchema,
+  type VersionRef,
+  VersionRefSchema,
+} from './chain.ts'
+export { type CancelTimer, type Clock, sleepOn, systemClock } from './clock.ts'
+export { decodeToCoordinator, decodeToVolunteer, encode } from './codec.ts'
+export {
+  type BlockRange,
+  BlockRanges,
+  blockRanges,
+  type DatasetManifest,
+  DatasetManifestSchema,
+  elementsOf,
+  rangeOf,
+  requirePossible,
+  samplesIn,
+  type ShardRef,
+} from './dataset.ts'
+export { describeError, ERROR_CODES, type ErrorCode, GridError, isGridError } from './errors.ts'
+export {
+  checksum,
+  type Frame,
+  FRAME_HEADER_BYTES,
+  FRAME_TYPES,
+  FramePacker,
+  type FrameType,
+  packFrame,
+  unpackFrame,
+} from './frame.ts'
+export {
+  helloText,
+  type Incarnation,
+  incarnationOf,
+  newIncarnation,
+  NONCE_BYTES,
+  type Signer,
+  volunteerIdOf,
+} from './identity.ts'
+export {
+  type BlockId,
+  blockIndex,
+  epochOf,
+  hex,
+  type JobId,
+  jobId,
+  type MemberId,
+  memberId,
+  newMemberId,
+  type Sha256,
+  sha256Name,
+  trainingBlock,
+  validationBlock,
+  type VersionId,
+  versionId,
+  type VolunteerId,
+} from './ids.ts'
+export {
+  type AsyncSettings,
+  type Exchange,
+  type GradientEncoding,
+  type JobSpec,
+  type JobTerms,
+  JobTermsSchema,
+  type LocalSettings,
+  type Mode,
+  OptimizerSchema,
+  parseJobSpec,
+  type Precision,
+} from './job.ts'
+export {
+  FETCH_CHUNK_BYTES,
+  FRAME_PAYLOAD_BYTES,
+  HEARTBEAT_MS,
+  HIGH_WATER_BYTES,
+  LINK_OPEN_MS,
+  LOW_WATER_BYTES,
+  MAX_BLOCKS,
+  MAX_DIRECT_MEMBERS,
+  MAX_FRAME_PAYLOAD_BYTES,
+  MAX_ICE_SERVERS,
+  MAX_LINK_OPEN_MS,
+  MAX_MANIFEST_BYTES,
+  MAX_MESSAGE_BYTES,
+  MAX_NAME_LENGTH,
+  MAX_PARAMETERS,
+  MAX_REFUSALS,
+  MAX_RING_MEMBERS,
+  MAX_SHARD_BYTES,
+  MAX_STEP_BLOCKS,
+  MAX_VOCABULARY_LENGTH,
+  MAX_VOLUNTEERS,
+  MIN_LINK_OPEN_MS,
+  PLAN_WINDOW,
+  PROTOCOL_VERSION,
+  SILENCE_MS,
+  SUMS_KEPT,
+} from './limits.ts'
+export { type LinkEnd, type LinkIdentity, linkProof, requireLinkProof } from './link-proof.ts'
 export { isLocalV4 } from './local-address.ts'
-export * from './link-proof.ts'
-export * from './safetensors.ts'
-export * from './salted-digest.ts'
-export * from './adapter.ts'
-export * from './clock.ts'
-export * from './serial-queue.ts'
-export * from './chain.ts'
-export * from './codec.ts'
-export * from './dataset.ts'
-export * from './job.ts'
-export * from './messages.ts'
-export * from './order.ts'
-export * from './plain-text.ts'
-export * from './records.ts'
-export * from './relay.ts'
-export * from './routes.ts'
-export * from './schema.ts'
-export * from './session-socket.ts'
-export * from './watch.ts'
-export * from './windows.ts'
+export {
+  type AssignmentMove,
+  type BlameReason,
+  type Claim,
+  ClaimSchema,
+  type Consumed,
+  FetchRefusalSchema,
+  type FetchRequest,
+  FetchSchema,
+  isErrorCode,
+  isLinkTrouble,
+  type LeaseToken,
+  type LinkTrouble,
+  type Manifest,
+  ManifestSchema,
+  type MessageFrom,
+  type MessageTo,
+  named,
+  type OnWire,
+  type PlanStep,
+  type Push,
+  PushSchema,
+  type SparsePart,
+  SparsePartsSchema,
+  type ToCoordinator,
+  type ToVolunteer,
+} from './messages.ts'
+export { assignmentsAfter, assignmentsOfStep, epochOrder, isPartition, random32, splitBlocks } from './order.ts'
+export { plainText } from './plain-text.ts'
+export { allRecords, MAX_RECORDS, type RecordsPage } from './records.ts'
+export { MAX_RELAY_MESSAGE_BYTES, MIN_RELAY_MESSAGE_BYTES, relayPath } from './relay.ts'
+export {
+  CLOSE_AWAY,
+  CLOSE_BROKEN,
+  CLOSE_DROPPED,
+  CLOSE_FULL,
+  CLOSE_INTERNAL,
+  CLOSE_POLICY,
+  CLOSE_REPLACED,
+  pathTo,
+  PUSH_HEADER,
+  ROUTES,
+  ROWS_HEADER,
+} from './routes.ts'
+export {
+  float32Values,
+  floatTensor,
+  int32Values,
+  readSafetensors,
+  safetensorsBytes,
+  safetensorsParts,
+  type StoredTensor,
+  type TensorForm,
+  writeSafetensors,
+} from './safetensors.ts'
+export { chunksOfState, saltedDigest } from './salted-digest.ts'
+export {
+  BlockIdSchema,
+  Count,
+  FiniteNumber,
+  MemberIdSchema,
+  parse,
+  parseJson,
+  Sha256Schema,
+  strict,
+  VersionIdSchema,
+} from './schema.ts'
+export { SerialQueue } from './serial-queue.ts'
+export { SESSION_PROTOCOL, sessionProtocols, tokenIn, withoutToken } from './session-socket.ts'
+export {
+  type AuditView,
+  type DepartureView,
+  type MemberView,
+  type Phase,
+  type RunEvent,
+  type RunView,
+  type StepPoint,
+  type ValidationPoint,
+  type WatchMessage,
+  WatchTokenSchema,
+} from './watch.ts'
+export { trainingWindows, validationWindows, windowPlaces } from './windows.ts'

@@ -14,9 +14,7 @@ import {
   isErrorCode,
   ManifestSchema,
   MAX_FRAME_PAYLOAD_BYTES,
-  MAX_JSON_DEPTH,
   MAX_MESSAGE_BYTES,
-  measureJson,
   packFrame,
   parse,
   parseJobSpec,
@@ -24,12 +22,12 @@ import {
   PushSchema,
   random32,
   readSafetensors,
-  TO_COORDINATOR,
-  TO_VOLUNTEER,
   unpackFrame,
   writeSafetensors,
 } from '@starling-grid/protocol'
 import { Check } from 'typebox/schema'
+import { TO_COORDINATOR, TO_VOLUNTEER } from '../src/messages.ts'
+import { MAX_JSON_DEPTH, measureJson } from '../src/schema.ts'
 import { BlockIdSchema } from '../src/schema.ts'
 import { type Schema, Stranger } from './hostile-values.ts'
 

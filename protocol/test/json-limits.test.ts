@@ -1,7 +1,8 @@
 // What a text from the network may cost before it is a value.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { isGridError, MAX_JSON_DEPTH, MAX_JSON_VALUES, measureJson, parseJson } from '../src/index.ts'
+import { isGridError, parseJson } from '@starling-grid/protocol'
+import { MAX_JSON_DEPTH, MAX_JSON_VALUES, measureJson } from '../src/schema.ts'
 
 const BYTES = 512 * 1024
 

@@ -5,12 +5,12 @@ import {
   type BlockId,
   epochOrder,
   isPartition,
-  nextBlocks,
   assignmentsAfter,
   assignmentsOfStep,
   splitBlocks,
   trainingBlock,
 } from '@starling-grid/protocol'
+import { nextBlocks } from '../src/order.ts'
 
 const blocksOf = (...indexes: readonly number[]): BlockId[] => indexes.map((index) => trainingBlock(0, index))
 const SEVEN = blocksOf(3, 1, 6, 0, 5, 2, 4)

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { trainingWindows, validationWindows, windowPlaces, type TextShard } from '@starling-grid/protocol'
+import { trainingWindows, validationWindows, windowPlaces } from '@starling-grid/protocol'
+import type { TextShard } from '../src/windows.ts'
 
 const SHARD: TextShard = { tokens: 10_007, context: 16, samples: 624 }
 const all = { start: 0, samples: SHARD.samples }

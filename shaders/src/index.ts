@@ -1,13 +1,46 @@
 // Public face of the shaders package.
-export * from './shapes.ts'
-export * from './optimizer.ts'
-export { sumOfSquares, clipGlobalNorm, meanGradient } from './reference/sum-of-squares.ts'
-export * from './kernels.ts'
-export { REFERENCE_KERNELS, runReference } from './reference/index.ts'
-export * from './kernel-urls.ts'
-export * from './recipe.ts'
-export * from './variants.ts'
-export * from './kernel-specs.ts'
-export { ENCODE_BLOCK, ENCODE_TABLE_WORDS, encodePasses, type EncodeDims } from './recipes/encode.ts'
-export { rewriteStorage, type StorageAccess } from './storage-access.ts'
+export { type Candidate, candidatesFor } from './kernel-specs.ts'
+export { KERNEL_URLS, type KernelFile } from './kernel-urls.ts'
+export type {
+  Activation,
+  AttentionDims,
+  ChannelNormDims,
+  ConcatDims,
+  Conv2dDims,
+  EmbeddingDims,
+  GlobalAvgPoolDims,
+  KernelCall,
+  KernelCallOf,
+  KernelName,
+  LinearDims,
+  Pool2dDims,
+  RowDims,
+  RowNormDims,
+} from './kernels.ts'
+export {
+  applyUpdate,
+  createOptimizerState,
+  type DecayGroup,
+  learningRate,
+  type LearningRateSchedule,
+  type OptimizerSpec,
+  type OptimizerState,
+  slotNames,
+} from './optimizer.ts'
+export { type Binding, filesOf, type Pass } from './recipe.ts'
+export { ENCODE_BLOCK, ENCODE_TABLE_WORDS, encodePasses } from './recipes/encode.ts'
+export { runReference } from './reference/index.ts'
+export { clipGlobalNorm, meanGradient, sumOfSquares } from './reference/sum-of-squares.ts'
+export {
+  conv2dShape,
+  elementCount,
+  flattenShape,
+  imageSizes,
+  lastSize,
+  linearShape,
+  type Pool2dAttrs,
+  pool2dShape,
+  type Shape,
+} from './shapes.ts'
+export { type AdapterTraits, type KernelFamily, PLAIN_TRAITS } from './variants.ts'
 export { bindingBytes, boundBindings, passSource, workgroupGrid } from './wgsl.ts'

@@ -1,7 +1,9 @@
 // Kernels written for f32 that run with values stored as f16, and results that carry the loss scale.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { array, bindingBytes, passSource, rewriteStorage, type Pass } from '@starling-grid/shaders'
+import { bindingBytes, passSource, type Pass } from '@starling-grid/shaders'
+import { array } from '../src/recipe.ts'
+import { rewriteStorage } from '../src/storage-access.ts'
 
 const half = { half: true, grouped: false, scaled: false }
 const grouped = { ...half, grouped: true }

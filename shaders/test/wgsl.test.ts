@@ -3,19 +3,17 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import {
-  array,
   bindingBytes,
   candidatesFor,
   filesOf,
   KERNEL_URLS,
-  matrix,
-  optional,
   passSource,
   PLAIN_TRAITS,
   workgroupGrid,
   type KernelCall,
   type Pass,
 } from '@starling-grid/shaders'
+import { array, matrix, optional } from '../src/recipe.ts'
 
 const pool = { channels: 3, height: 7, width: 9, outHeight: 3, outWidth: 4, kernel: 3, stride: 2, padding: 0 }
 const conv = { ...pool, out: 6, groups: 3 }
