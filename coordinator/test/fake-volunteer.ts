@@ -56,6 +56,8 @@ export interface FakeOptions {
   readonly self?: FakeSelf
   /** ms per step */
   readonly stepMs?: number
+  /** what a step of the ring waits for besides */
+  readonly beforeStep?: (step: number) => Promise<unknown> | undefined
   /** ms per upload, which training does not wait for */
   readonly uploadMs?: number
   /** false: says hello and nothing more by itself */
@@ -441,6 +443,7 @@ export class FakeVolunteer {
       const blocks = this.#plan.get(step)
       if (blocks === undefined || step > this.#until) return
       await new Promise((resolve) => setTimeout(resolve, this.#options.stepMs ?? 2))
+      await this.#options.beforeStep?.(step)
       if (transition !== this.#transition || this.held === undefined || this.socket.readyState !== WebSocket.OPEN)
         return
       const samples = blocks.reduce((sum, block) => sum + this.#range(block, 'train').samples, 0)

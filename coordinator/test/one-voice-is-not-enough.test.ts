@@ -5,7 +5,18 @@ import { test } from 'node:test'
 import { encodeVersionState, readParameters, type ParameterLayout } from '@starling-grid/model'
 import { digest, pathTo, ROUTES, type ToCoordinator } from '@starling-grid/protocol'
 import type { FakeOptions, FakeVolunteer } from './fake-volunteer.ts'
-import { OWNER, QUICK, recordsOf, runOf, smallJob, startCoordinator, submit, volunteer, watch } from './fixture.ts'
+import {
+  OWNER,
+  QUICK,
+  recordsOf,
+  runOf,
+  smallJob,
+  startCoordinator,
+  submit,
+  until,
+  volunteer,
+  watch,
+} from './fixture.ts'
 
 const BLOCKS = 36
 const LIE = digest(new TextEncoder().encode('a lie'))
@@ -151,33 +162,40 @@ test('where no member serves the sums, the page says that votes decide', async (
   )
 })
 
-/** Step that liars give the ring up in, before its end. */
-const GIVEN_UP = 6
-
-/** Gives the ring up instead of holding a step of it. */
-function givingUp(lies: FakeOptions): FakeOptions {
-  const about = { step: GIVEN_UP, blamed: null, why: 'own', links: [], code: 'link-lost', message: 'x' } as const
-  return {
-    ...lies,
-    works: false,
-    change: (message, liar) => {
-      if (message.type !== 'held' || message.record.v !== GIVEN_UP) return (lies.change ?? honestly)(message, liar)
-      const { fence, generation } = message
-      return { type: 'abort', fence, generation, ...about, links: [] }
-    },
-  }
-}
-
-const honestly = (message: ToCoordinator): ToCoordinator => message
-
-/** Liars give the ring up, and answer ballots before the others. */
+/** A liar gives up the ring when all hold the same version, and liars answer ballots before the others. */
 async function forgedHandover(lies: FakeOptions, honestMembers: number) {
-  const { url } = await startCoordinator({ timing: { ...QUICK, abortsBeforeFallback: 1, quietMs: 1e9 } })
+  const { url, runs } = await startCoordinator({ timing: { ...QUICK, abortsBeforeFallback: 1, quietMs: 1e9 } })
   const { id } = await submit(url, smallJob({ mode: 'auto', minVolunteers: 3, epochs: 1 }))
+  const run = runs.find(id) ?? assert.fail()
+  /** The coordinator waits for a liar's answer. */
+  const isAwaited = (generation: number): boolean => {
+    const { phase } = run.state
+    if (phase.type !== 'freeze' || run.state.generation !== generation) return false
+    return liars.some((one) => phase.expected.has(one.id) && !phase.claims.has(one.id))
+  }
+  const afterLiars = async (message: Extract<ToCoordinator, { type: 'state' }>, fake: FakeVolunteer) => {
+    while (isAwaited(message.generation)) await new Promise((resolve) => setTimeout(resolve, 1))
+    fake.say(message)
+  }
   const late = (message: ToCoordinator, fake: FakeVolunteer): ToCoordinator | undefined =>
-    message.type === 'state' ? void setTimeout(() => fake.say(message), 50) : message
-  const honest = Array.from({ length: honestMembers }, () => volunteer(url, { change: late }))
-  const liars = Array.from({ length: 3 - honestMembers }, () => volunteer(url, { name: 'liar', ...givingUp(lies) }))
+    message.type === 'state' ? void afterLiars(message, fake) : message
+  // all of them hold the version that is handed over
+  let open = (): void => undefined
+  const opened = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  const beforeStep = (step: number): Promise<void> | undefined => (step > TRUE_UNTIL + 1 ? opened : undefined)
+  const honest = Array.from({ length: honestMembers }, () => volunteer(url, { change: late, beforeStep }))
+  const liars = Array.from({ length: 3 - honestMembers }, () =>
+    volunteer(url, { name: 'liar', works: false, beforeStep, ...lies }),
+  )
+  const [liar = assert.fail()] = liars
+  const { fence, generation } = await liar.heard('start')
+  await until(url, 'some steps', ({ version }) => version.v > TRUE_UNTIL)
+  const about = { step: 3, blamed: null, links: [], code: 'link-lost', message: 'x' } satisfies Partial<ToCoordinator>
+  liar.say({ type: 'abort', fence, generation, why: 'own', ...about })
+  await liar.heard('freeze', (freeze) => freeze.generation > generation)
+  open()
   await Promise.all(honest.map((fake) => fake.heard('finished')))
   await assertTrained(url, id, 1)
   assert.deepEqual(
