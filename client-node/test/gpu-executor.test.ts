@@ -193,6 +193,33 @@ test(`${STEADY_STEPS} steps create nothing on the device and keep the number of 
   assert.equal(runner.liveBuffers, 0)
 })
 
+test('parameters that are loaded while a run waits for its turn reach the next run alone', { skip }, async () => {
+  const { device } = theGpu()
+  const runner = await createGpuRunner({ device, graph: buildGraph(AWKWARD_MODEL), readText, maxMicroBatch: 4 })
+  const { graph } = runner
+  const { target, loss } = graph.lossTensors ?? assert.fail()
+  const { x, y } = awkwardBatch(4)
+  const write = [
+    [graph.input, x],
+    [target, y],
+  ] as const
+  const losses = async (): Promise<number[]> =>
+    (await runner.run({ samples: 4, write, parts: ['forward', 'loss'], read: [loss] })).flatMap((read) => [...read])
+  const other = initialParameters(AWKWARD_MODEL, 2)
+  runner.loadParameters(other)
+  const ofOther = await losses()
+  runner.loadParameters(initialParameters(AWKWARD_MODEL, 1))
+  const alone = await losses()
+  assert.notDeepEqual(ofOther, alone)
+  const waiting = losses()
+  runner.loadParameters(other)
+  other.fill(0) // the caller's memory is its own again
+  const next = losses()
+  assert.deepEqual(await waiting, alone)
+  assert.deepEqual(await next, ofOther)
+  runner.destroy()
+})
+
 test('a lost device is said to be lost', { skip }, async () => {
   const lost = await openGpu()
   const spec = lenet5()
