@@ -4,12 +4,12 @@ import { describe, test } from 'node:test'
 import { memberId } from '@starling-grid/protocol'
 import {
   asInRing,
-  bytesPerMsOf,
   chooseExchange,
   exchangeTimes,
   type ExchangeFigures,
   measuredNow,
 } from '../src/run/policy/exchange-choice.ts'
+import { bytesPerMsOf } from '../src/run/policy/exchange-model.ts'
 import { Desk, type DeskOptions } from './run-desk.ts'
 
 const MB = 1_000_000
@@ -32,12 +32,10 @@ describe('the cost of an exchange', () => {
   test('tells the throughput of links from either way', () => {
     for (const exchange of ['ring', 'direct'] as const) {
       const exchangeMs = (exchange === 'ring' ? 14 : 2) * 20 + ((2 * 7) / 8) * (MB / 2500)
-      assert.ok(
-        near(bytesPerMsOf(exchange, { members: 8, exchangeMs, computeMs: 0 }, { bytes: MB, latencyMs: 20 }), 2500),
-      )
+      assert.ok(near(bytesPerMsOf(exchange, { members: 8, exchangeMs }, { bytes: MB, latencyMs: 20 }), 2500))
     }
     assert.equal(
-      bytesPerMsOf('ring', { members: 8, exchangeMs: 100, computeMs: 0 }, { bytes: MB, latencyMs: 20 }),
+      bytesPerMsOf('ring', { members: 8, exchangeMs: 100 }, { bytes: MB, latencyMs: 20 }),
       Number.POSITIVE_INFINITY,
       'no slower than its latency',
     )

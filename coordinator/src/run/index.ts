@@ -2,6 +2,7 @@
 export * from './async/async-policy.ts'
 export * from './queue/chain-index.ts'
 export * from './policy/exchange-choice.ts'
+export * from './policy/exchange-model.ts'
 export * from './create.ts'
 export * from './journal-replay.ts'
 export * from './links/link-health.ts'

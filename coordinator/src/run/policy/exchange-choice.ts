@@ -3,6 +3,7 @@
 // direct exchange two, and more links.
 import { type Exchange, MAX_DIRECT_MEMBERS } from '@starling-grid/protocol'
 import type { StepPace } from './exchange-cost.ts'
+import { bytesPerMsOf, exchangeMs, type Exchanged, hops } from './exchange-model.ts'
 
 /** What a step was measured to take, once the running generation had settled. */
 export interface MeasuredExchange {
@@ -59,21 +60,6 @@ export const CONNECT_MS = 2000
  */
 export const GENERATION_MS = 30_000
 
-/** What members exchange over, and what of it. */
-export interface Exchanged {
-  readonly members: number
-  readonly bytes: number
-  readonly latencyMs: number
-  readonly bytesPerMs: number
-}
-
-/**
- * T = 2(N−1)·α + 2(N−1)/N·|G|/B around the ring, and 2α + 2(N−1)/N·|G|/B as a direct exchange, once all links are open.
- */
-export function exchangeMs(exchange: Exchange, { members: n, bytes, latencyMs, bytesPerMs }: Exchanged): number {
-  return hops(exchange, n) * latencyMs + (((2 * (n - 1)) / n) * bytes) / bytesPerMs
-}
-
 /** A step's exchange either way, with its part of what connecting costs. */
 export function exchangeTimes(exchanged: Exchanged, computeMs: number): ExchangeCosts {
   const direct = exchangeMs('direct', exchanged)
@@ -108,20 +94,6 @@ export function measuredNow(
 export function asInRing(pace: StepPace, { members, exchange }: ExchangingMembers, latencyMs = 0): StepPace {
   const more = exchange.type === 'ring' ? 0 : hops('ring', members.length) - hops('direct', members.length)
   return { ...pace, recordMs: pace.recordMs + more * latencyMs }
-}
-
-function hops(exchange: Exchange, members: number): number {
-  return exchange === 'ring' ? 2 * (members - 1) : 2
-}
-
-/** What was measured of a step, less its latencies, is what the bytes took. */
-export function bytesPerMsOf(
-  exchange: Exchange,
-  { members: n, exchangeMs: measuredMs }: MeasuredExchange,
-  { bytes, latencyMs }: { readonly bytes: number; readonly latencyMs: number },
-): number {
-  const carry = measuredMs - hops(exchange, n) * latencyMs
-  return carry <= 0 ? Number.POSITIVE_INFINITY : (((2 * (n - 1)) / n) * bytes) / carry
 }
 
 /** The way of the next generation, by what the job asks for or by predicted cost. `current`: of the last one. */
