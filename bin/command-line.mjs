@@ -20,6 +20,7 @@ const COMMANDS = {
   explain: forUsers('show how a model would run here, kernel by kernel: explain MODEL'),
   parity: forUsers('show that 1, 2 and 4 volunteers train the same network'),
   chaos: forDevelopers('train while things break: chaos SCENARIO'),
+  simulate: forDevelopers('train in simulated grids under random faults: simulate [--seeds N | --seed N]'),
   mutants: forDevelopers('break one line at a time and list what the tests do not notice: mutants [AREA]'),
   bench: { does: 'measure against other libraries: bench SUITE', file: '../bench/src/main.ts' },
   test: {

@@ -7,7 +7,7 @@ const COUNTED = [
   'lateReturns',
   /** a member answered a ballot that it had answered before */
   'equalBallots',
-  /** whole states that members took over; states that the coordinator served; steps that followed without a ring (R7) */
+  /** whole states that members took over, and that the coordinator served; steps applied outside of a ring (R7) */
   'stateFetches',
   'coordinatorFetches',
   'catchUps',

@@ -130,6 +130,7 @@ export class CountingExecutor implements Executor {
       const block = x[i * SAMPLE_BYTES] ?? 0
       into[block] = (into[block] ?? 0) + (this.#world.faults.isPoisoned(block) ? Number.NaN : 1)
     }
+    this.#world.onMoment?.(this.#volunteer, { at: 'computed' })
     return { lossSum: samples, targets: samples, correct: 0 }
   }
 

@@ -167,7 +167,9 @@ export class Observer {
         break
       default:
     }
+    world.onMoment?.(by, { at: 'says', what: message.type })
     world.faults.onSaid(by, message.type)
+    if (world.onMoment !== undefined) world.later(0, () => world.onMoment?.(by, { at: 'said', what: message.type }))
     return by.temper === 'wrong' && message.type === 'proof' ? { ...message, digest: WRONG } : message
   }
 
@@ -225,11 +227,13 @@ export class Observer {
     if (!isRunning) counts.catchUps++
     if (isRunning && !by.isConnected && record.v === deeds.plannedTo) counts.plansExhausted++
     if (isRunning) this.#checkBarrier(by, run, record)
+    this.#world.onMoment?.(by, { at: 'applied' })
   }
 
   adopted(by: VolunteerProcess, run: WatchedRun, version: VersionRef): void {
     this.#world.counts.stateFetches++
     this.#world.tell(() => `${by.name} adopts version ${version.v} of ${run.job.stored.id}`)
+    this.#world.onMoment?.(by, { at: 'adopted' })
   }
 
   /** I2: nobody finishes a step before all members of its generation hold the one before (R9). */

@@ -5,6 +5,7 @@ import { type Defect, DEFECTS } from './defects.ts'
 import type { Dice } from './dice.ts'
 import type { JobShape } from './job.ts'
 import { type MemberOptions, type MemberScenario, memberScenario, memberTerms } from './members.ts'
+import type { World } from './world.ts'
 
 /** Shorter than in production, in its proportions; silences of sockets and links are production's. */
 const TIMING: Timing = {
@@ -58,8 +59,14 @@ const SOME_DEFECTS = [...DEFECTS, ...new Array<undefined>(7 * DEFECTS.length)]
 const OFF_RING_SHAPE = [1, 60, 2] as const
 const OFF_RING_TIMING: Partial<Timing> = { excludeMs: 120_000, stalenessBound: 8 }
 const OFF_RING_COMPUTE_MS = 4000
+/** A play in the place of chance: another scenario for the seed, and what happens in it. */
+export interface Play {
+  scenario(drawn: GridScenario): GridScenario
+  direct(world: World): void
+}
 
 export interface GridOptions {
+  readonly play?: Play
   readonly mode?: JobSpec['mode']
   readonly faults?: number
   readonly members?: MemberOptions
@@ -92,6 +99,18 @@ export interface GridScenario {
   readonly faults: number
   /** ms between faults, about */
   readonly faultEveryMs: number
+}
+
+/** Nothing goes wrong by itself: for plays, which say what does. */
+export const CALM: Partial<GridScenario> = {
+  faults: 0,
+  defect: undefined,
+  diskMs: 0,
+  gapMs: 0,
+  uploadMs: 60,
+  transferMs: 60,
+  lostAnswers: 0,
+  warm: false,
 }
 
 export function gridScenario(seed: number, dice: Dice, options: GridOptions): GridScenario {

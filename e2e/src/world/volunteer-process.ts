@@ -252,7 +252,10 @@ export class VolunteerProcess {
     }
   }
 
-  /** The newest coordinator; now and then one that was replaced and does not know it yet. @throws GridError 'coordinator-lost' */
+  /**
+   * The newest coordinator; now and then one that was replaced and does not know it yet.
+   * @throws GridError 'coordinator-lost'
+   */
   async #reach(): Promise<CoordinatorProcess> {
     const { dice } = this.#world
     await this.clock.sleep(dice.between(1, MOST_MS))

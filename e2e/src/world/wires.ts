@@ -195,6 +195,8 @@ export interface AirParts extends LineParts {
 
 export class Air {
   readonly parts: AirParts
+  /** told of every frame, when it leaves its sender and when it has reached its receiver */
+  onFrame: (self: MemberId, at: 'sends' | 'gets', frame: Uint8Array) => void = () => undefined
   /** may these two open a link now? The coordinator introduces them */
   readonly mayTalk: (a: MemberId, b: MemberId) => boolean
   readonly #networks = new Map<MemberId, AirNetwork>()
@@ -299,8 +301,22 @@ class AirNetwork implements PeerNetwork {
   #link(other: AirNetwork, peer: MemberId): PeerLink {
     const { self, air, process } = this.#parts
     const openAt = (): number => air.openAt(self, peer)
-    const there = new AirChannel(process, new Lane(other.process, air.parts), { ...air.parts, openAt })
-    const back = new AirChannel(other.process, new Lane(process, air.parts), { ...air.parts, openAt })
+    const there = new AirChannel({
+      process,
+      lane: new Lane(other.process, air.parts),
+      openAt,
+      air,
+      from: self,
+      to: peer,
+    })
+    const back = new AirChannel({
+      process: other.process,
+      lane: new Lane(process, air.parts),
+      openAt,
+      air,
+      from: peer,
+      to: self,
+    })
     const [near, far] = [new ChannelLink(peer, there), new ChannelLink(self, back)]
     there.connect(near, far)
     back.connect(far, near)
@@ -334,27 +350,26 @@ class AirNetwork implements PeerNetwork {
   }
 }
 
+interface ChannelParts {
+  /** of the sender */
+  readonly process: VirtualProcess
+  readonly lane: Lane
+  readonly openAt: () => number
+  readonly air: Air
+  readonly from: MemberId
+  readonly to: MemberId
+}
+
 class AirChannel implements Channel {
-  readonly #process: VirtualProcess
-  readonly #lane: Lane
-  readonly #openAt: () => number
+  readonly #parts: ChannelParts
   #ends: { readonly near: ChannelLink; readonly far: ChannelLink } | undefined
   #isClosed = false
   /** ms: when the last byte has left */
   #freeAt = 0
   bufferedBytes = 0
 
-  readonly #bytesPerMs: number
-
-  constructor(
-    process: VirtualProcess,
-    lane: Lane,
-    { linkBytesPerMs, openAt }: AirParts & { readonly openAt: () => number },
-  ) {
-    this.#process = process
-    this.#lane = lane
-    this.#openAt = openAt
-    this.#bytesPerMs = linkBytesPerMs
+  constructor(parts: ChannelParts) {
+    this.#parts = parts
   }
 
   connect(near: ChannelLink, far: ChannelLink): void {
@@ -362,22 +377,29 @@ class AirChannel implements Channel {
   }
 
   write(frame: Uint8Array<ArrayBuffer>): void {
+    const { process, air, from } = this.#parts
     const copy = frame.slice()
-    const now = this.#process.now()
+    const now = process.now()
     this.bufferedBytes += copy.byteLength
-    this.#freeAt = Math.max(this.#freeAt, now) + copy.byteLength / this.#bytesPerMs
-    this.#process.timer(this.#freeAt - now, () => this.#left(copy))
+    this.#freeAt = Math.max(this.#freeAt, now) + copy.byteLength / air.parts.linkBytesPerMs
+    process.timer(this.#freeAt - now, () => this.#left(copy))
+    air.onFrame(from, 'sends', copy)
   }
 
   #left(frame: Uint8Array): void {
     this.bufferedBytes -= frame.byteLength
-    this.#lane.carry(() => this.#ends?.far.received(frame), this.#openAt())
+    const { lane, openAt, air, to } = this.#parts
+    lane.carry(() => {
+      this.#ends?.far.received(frame)
+      air.onFrame(to, 'gets', frame)
+    }, openAt())
     if (this.bufferedBytes <= LOW_WATER_BYTES) this.#ends?.near.drained()
   }
 
   close(reason: string): void {
     if (this.#isClosed) return
     this.#isClosed = true
-    this.#lane.carry(() => this.#ends?.far.close(`closed by the other side: ${reason}`), this.#openAt())
+    const { lane, openAt } = this.#parts
+    lane.carry(() => this.#ends?.far.close(`closed by the other side: ${reason}`), openAt())
   }
 }

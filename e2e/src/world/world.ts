@@ -1,12 +1,13 @@
 // START HERE: one seed, one grid of production's own shells on virtual time: coordinators over a data folder, and
 // volunteers, with faults between and in them. The invariants are those of docs/RULES.md.
-import type { JobId, MemberId, StepRecord } from '@starling-grid/protocol'
+import { type JobId, type MemberId, type StepRecord, unpackFrame } from '@starling-grid/protocol'
 import { CoordinatorProcess } from './coordinator-process.ts'
 import { type Counts, noCounts } from './counts.ts'
 import { Dice } from './dice.ts'
 import { Disk } from './disk.ts'
 import { type Fault, Faults } from './faults/faults.ts'
 import { gridJob, type JobShape } from './job.ts'
+import type { Moment } from './moments.ts'
 import { Observer } from './observer.ts'
 import { checkReplay } from './replay.ts'
 import { gridScenario, type GridScenario, type GridOptions } from './scenario.ts'
@@ -62,6 +63,8 @@ export class World {
   readonly #lines: string[] = []
   /** ms: no socket opens before */
   noNetworkUntil = 0
+  /** told of what volunteers do, so that tests can strike then */
+  onMoment: ((volunteer: VolunteerProcess, moment: Moment) => void) | undefined
 
   constructor(scenario: GridScenario, dice: Dice, isTold = false) {
     this.scenario = scenario
@@ -69,6 +72,7 @@ export class World {
     this.disk = new Disk(scenario, this.counts)
     const { linkBytesPerMs } = scenario.members
     this.air = new Air({ ...this.lines, linkBytesPerMs }, (a, b) => this.#mayLink(a, b))
+    this.air.onFrame = (self, at, frame) => this.#frame(self, at, frame)
     this.observer = new Observer(this)
     this.faults = new Faults(this)
     if (isTold) this.#story = (line) => this.#lines.push(`${(this.time.now / 1000).toFixed(3)} s  ${line()}`)
@@ -191,6 +195,13 @@ export class World {
     this.later(this.dice.between(LOOK_MS, RESTART_MS), () => this.arriveInPlaceOf(volunteer))
   }
 
+  #frame(self: MemberId, at: 'sends' | 'gets', frame: Uint8Array): void {
+    if (this.onMoment === undefined) return
+    const volunteer = this.volunteers.find(({ member }) => member === self)
+    const { type, hop } = unpackFrame(frame)
+    if (volunteer !== undefined) this.onMoment(volunteer, { at, type, hop })
+  }
+
   // ---- coordinators ----
 
   /** The newest. */
@@ -284,7 +295,9 @@ export class World {
 /** The whole life of one grid. `isTold`: with a line for all that happens. */
 export async function simulateGrid(seed: number, options: GridOptions = {}, isTold = false): Promise<GridOutcome> {
   const dice = new Dice(Math.imul(seed, 0x9e3779b1) ^ 0x5eed)
-  const world = new World(gridScenario(seed, dice, options), dice, isTold)
+  const drawn = gridScenario(seed, dice, options)
+  const world = new World(options.play?.scenario(drawn) ?? drawn, dice, isTold)
+  options.play?.direct(world)
   const live = async (): Promise<GridOutcome> => {
     await world.live()
     return world.outcome()
