@@ -1,6 +1,6 @@
 // Files of a data folder that are damaged while a run goes on: named, left out, and the run goes on without them.
 import assert from 'node:assert/strict'
-import { truncate } from 'node:fs/promises'
+import { rm, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { trainingBlock } from '@starling-grid/protocol'
@@ -28,4 +28,18 @@ test("a shard that lost a byte on the coordinator's disk is found, and its block
   fakes[0]?.send({ type: 'unreadable', blocks: [trainingBlock(900, all - 1)], code: 'shard-corrupt', message: 'test' })
   const { version } = await until(url, 'blocks to be set aside', (run) => run.queue.quarantined === blocks)
   await until(url, 'more steps', (run) => run.version.v > version.v + 3 || run.reason.startsWith('paused: most blocks'))
+})
+
+test('a checkpoint whose file is gone is given up when a member asks for it, so that an older one serves', async () => {
+  const dataDir = await temporaryFolder()
+  const { url, runs } = await startCoordinator({ dataDir })
+  const { id } = await submit(url, smallJob({ epochs: 1000, blockSamples: 64 }))
+  const [fake] = [volunteer(url, { stepMs: 200 }), volunteer(url, { stepMs: 200 })]
+  await until(url, 'a checkpoint', (run) => run.checkpoint !== null)
+  const { state } = runs.find(id) ?? assert.fail()
+  const newest = state.checkpoints.at(-1) ?? assert.fail()
+  await rm(join(dataDir, 'blobs', newest.blob ?? assert.fail('it has a file')))
+  const answer = await fake.request(`/api/jobs/${id}/versions/${newest.version.id}`)
+  assert.notEqual(answer.status, 200)
+  assert.ok(!state.checkpoints.some(({ version }) => version.id === newest.version.id), 'it is no checkpoint any more')
 })

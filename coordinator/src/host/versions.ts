@@ -96,7 +96,8 @@ export class Versions {
     const checkpoint = state.checkpoints.findLast(({ version }) => version.id === id)
     if (checkpoint === undefined) return undefined
     const { blob } = checkpoint
-    if (blob !== undefined) return this.#reading(checkpoint, () => blobs.read(blob))
+    if (blob !== undefined)
+      return this.#reading(checkpoint, async () => (await blobs.read(blob)) ?? this.#tidied(checkpoint))
     return files.file(`${job.id} seed`, id, () =>
       encoded({ type: 'seed', form: job.form, version: checkpoint.version, seed: job.spec.seed }),
     )
@@ -141,10 +142,12 @@ export class Versions {
   async bytesOf({ blob, version }: Checkpoint): Promise<Uint8Array> {
     const bytes = blob === undefined ? undefined : await this.#parts.blobs.get(blob)
     if (bytes !== undefined) return bytes
-    throw new GridError(
-      'version-corrupt',
-      `expected checkpoint ${version.v} in the data folder, got no blob ${blob}; restore it from a backup`,
-    )
+    throw gone({ blob, version })
+  }
+
+  /** Of older checkpoints the bytes are not kept. @throws GridError 'version-corrupt' of one whose bytes should be there */
+  #tidied(checkpoint: Checkpoint): undefined {
+    if (this.#parts.state.checkpoints.slice(-KEPT_CHECKPOINTS).includes(checkpoint)) throw gone(checkpoint)
   }
 
   /** Says of a checkpoint whose bytes are wrong that it is damaged. A disk that fails for a while damages none. */
@@ -246,6 +249,13 @@ export class Versions {
     const tidied = checkpoint?.blob !== undefined && !(await blobs.has(checkpoint.blob))
     return checkpoint === undefined || tidied ? undefined : this.#reading(checkpoint, () => this.load(checkpoint))
   }
+}
+
+function gone({ blob, version }: Pick<Checkpoint, 'blob' | 'version'>): GridError {
+  return new GridError(
+    'version-corrupt',
+    `expected checkpoint ${version.v} in the data folder, got no blob ${blob}; restore it from a backup`,
+  )
 }
 
 /** The bytes of a blob are not what was written, or are gone. */

@@ -268,7 +268,8 @@ export class VolunteerProcess {
   #sendRequest: SendRequest = async (url, asked) => {
     const { dice, scenario, counts, time } = this.#world
     const path = url.slice(`http://${NAME}`.length)
-    const coordinator = await this.#reach()
+    const newest = await this.#reach()
+    const coordinator = this.coordinator?.isOpen === true ? this.coordinator : newest // at the address of its socket
     const isUpload = asked.method === 'PUT'
     if (isUpload) await this.clock.sleep(dice.between(0, scenario.uploadMs))
     asked.signal.throwIfAborted()

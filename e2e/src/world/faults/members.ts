@@ -25,7 +25,8 @@ const MOMENTS = [
   'ready',
   'prefetched',
 ] as const satisfies ToCoordinator['type'][]
-const ODD: readonly Temper[] = ['mute', 'wrong', 'unreachable']
+/** One that opens no link needs relays, which this world does not have. */
+const ODD: readonly Temper[] = ['mute', 'wrong']
 
 export const MEMBER_FAULTS = {
   'member-killed': {
