@@ -7,7 +7,9 @@ export const LATER = {
   'a-damaged-shard-costs-no-volunteer':
     'damaged-files.test.ts has what a look at the disk finds, run-quarantine.test.ts what follows',
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',
-  'simulation-misses-each-rule': 'simulation.test.ts runs a thousand seeds with all rules on',
+  'simulation-misses-each-rule':
+    'production-survives-faults-on-virtual-time.test.ts runs a thousand seeds with all rules on',
+  simulation: 'production-survives-faults-on-virtual-time.test.ts runs a thousand seeds of what ships',
   'golden-adapters': 'golden.test.ts compares with PyTorch on one adapter',
   'a-member-that-hangs-is-left-out':
     'run-stalls.test.ts has who is named; a-member-dies-anywhere-in-a-step.test.ts a real ring',
@@ -18,7 +20,8 @@ export const LATER = {
   resnet: 'golden.test.ts has its operators, model.test.ts its parameters',
   collectives: 'communicator.test.ts has every collective over links in memory',
   'peer-links': 'browser-meets-node.test.ts trains over real links between a tab and a process',
-  'ring-death-matrix': 'simulation.test.ts and a-member-dies-anywhere-in-a-step.test.ts kill members in every phase',
+  'ring-death-matrix':
+    'production-survives-faults-on-virtual-time.test.ts and a-member-dies-anywhere-in-a-step.test.ts kill members',
   'trains-with-a-direct-exchange':
     'chooses-the-direct-exchange-over-long-lines.test.ts trains in one, direct-reduce.test.ts has its sums',
   'trains-with-encoded-gradients': 'ring-encodings.test.ts has what members hold and what the loss does',
@@ -41,8 +44,8 @@ export const LATER = {
     'run-rebalance.test.ts and assignment.test.ts have which blocks move between which members',
   'a-volunteer-leaves-between-steps': 'a-closing-tab-leaves-gracefully.test.ts leaves a real ring',
   'a-restored-backup-goes-on':
-    'run-restored.test.ts has the numbers and claims, simulation.test.ts whole runs after it, ' +
-    'member.test.ts the answers',
+    'run-restored.test.ts has the numbers and claims, production-survives-faults-on-virtual-time.test.ts runs ' +
+    'after it, member.test.ts the answers',
   'a-hung-thread-is-given-up':
     'parameter-server.test.ts gives such a thread up, async-server.test.ts goes on after a server that failed',
   'one-voice-is-not-enough':
@@ -55,6 +58,7 @@ export const LATER = {
 
 /** Files that keep a core or a clock busy for 20 s and more, the longest first: they begin before all others. */
 export const LONGEST_FIRST = [
+  'production-survives-faults-on-virtual-time',
   'kernel-variants',
   'train-goes-on',
   'demo-trains-digits',
@@ -88,7 +92,6 @@ export const LONGEST_FIRST = [
   'ring-death-matrix',
   'learns-a-text',
   'resnet',
-  'simulation',
   'gpu-operators',
   'gpu-sequence',
   'relays-a-pair-that-cannot-link',

@@ -25,7 +25,7 @@ const MOMENTS = [
   'ready',
   'prefetched',
 ] as const satisfies ToCoordinator['type'][]
-/** One that opens no link needs relays, which this world does not have. */
+/** One that opens no link at all is drawn for the whole seed (members.ts). */
 const ODD: readonly Temper[] = ['mute', 'wrong']
 
 export const MEMBER_FAULTS = {
