@@ -8,8 +8,8 @@ export const LATER = {
     'damaged-files.test.ts has what a look at the disk finds, run-quarantine.test.ts what follows',
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',
   'simulation-misses-each-rule':
-    'production-survives-faults-on-virtual-time.test.ts runs a thousand seeds with all rules on',
-  simulation: 'production-survives-faults-on-virtual-time.test.ts runs a thousand seeds of what ships',
+    'production-survives-faults-on-virtual-time.test.ts runs hundreds of seeds with all rules on',
+  simulation: 'production-survives-faults-on-virtual-time.test.ts runs hundreds of seeds of what ships',
   'golden-adapters': 'golden.test.ts compares with PyTorch on one adapter',
   'a-member-that-hangs-is-left-out':
     'run-stalls.test.ts has who is named; a-member-dies-anywhere-in-a-step.test.ts a real ring',

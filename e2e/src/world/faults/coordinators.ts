@@ -59,7 +59,9 @@ export const COORDINATOR_FAULTS = {
   },
 } as const satisfies Record<string, FaultKind>
 
-function anotherJob({ dice, scenario }: World): World['scenario']['shape'] {
+/** In local rounds each block is a batch of its own (members.ts). */
+function anotherJob({ dice, scenario: { shape } }: World): World['scenario']['shape'] {
   const [epochs, blocks, batchBlocks] = dice.pick(SHAPES) ?? SHAPES[0]
-  return { ...scenario.shape, seed: dice.below(1000), epochs, blocks, batchBlocks }
+  const batch = shape.mode === 'local' ? 1 : batchBlocks
+  return { ...shape, seed: dice.below(1000), epochs, blocks, batchBlocks: batch }
 }
