@@ -37,7 +37,6 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
       return void enterRing(transition, { members, relayed: [], exchange: { type: 'ring', reason: 'as before', costs: null }, weights: members.map(() => 1) })
     }`,
     tests: ['coordinator/test/run-ballot'],
-    world: { seed: 12 },
   },
   {
     area: AREA,
@@ -47,7 +46,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'if (known(state, id).proven || stepsHeld > 0) return true',
     to: 'return true',
     tests: ['coordinator/test/run-admissions'],
-    world: { seed: 7, options: { mode: 'ring' } },
+    world: { seed: 4, options: { mode: 'ring' } },
   },
   {
     area: AREA,
@@ -79,7 +78,6 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'if (!onChain) return undefined',
     to: '',
     tests: ['coordinator/test/run-ballot.test'],
-    world: { seed: 17 },
   },
   {
     area: AREA,
@@ -98,7 +96,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'for (const record of gone) for (const block of record.blocks) this.#done.delete(block)',
     to: '',
     tests: ['coordinator/test/chain-index'],
-    world: { seed: 11 },
+    world: { seed: 15 },
   },
   {
     area: AREA,
@@ -139,7 +137,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'if (phase.confirmed.size < phase.members.length) return',
     to: '',
     tests: ['coordinator/test/run-ballot.test'],
-    world: { seed: 4 },
+    world: { seed: 3 },
   },
   {
     area: AREA,
@@ -167,7 +165,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'if (entry.by.size < phase.members.length && !isFollowed) break',
     to: '// the first HELD commits',
     tests: ['coordinator/test/run-ring.test'],
-    world: { seed: 2 },
+    world: { seed: 1 },
   },
   {
     area: AREA,
@@ -190,7 +188,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
   for (const block of ever) given.add(block)
   const last = Math.min(state.chain.head.v + window,`,
     tests: ['coordinator/test/run-ballot'],
-    world: { seed: 7 },
+    world: { seed: 8 },
   },
   {
     area: AREA,
@@ -220,7 +218,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     to: `const free = freeIn(state, { epoch, taken, most })
   return free.length === 0 && epoch + 1 < state.config.epochs ? freeIn(state, { epoch: epoch + 1, taken, most }) : free`,
     tests: ['coordinator/test/run-ring.test'],
-    world: { seed: 3 },
+    world: { seed: 4 },
   },
   {
     area: AREA,
@@ -254,7 +252,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: "transition.tell(({ rewound }) => rewound?.(transition, 'rewind'))",
     to: "transition.journal({ type: 'ballot', generation: 1 })",
     tests: ['coordinator/test/run-ballot'],
-    world: { seed: 4 },
+    world: { seed: 15 },
   },
   {
     area: AREA,
@@ -275,6 +273,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'return isTaken(state, block) || (given?.blocks.includes(block) ?? false)',
     to: 'return isTaken(state, block)',
     tests: ['coordinator/test/run-off-ring'],
+    world: { seed: 6, options: { members: { linkless: true } } },
   },
   {
     area: AREA,
@@ -287,7 +286,6 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
   if (push.modeEpoch !== state.modeEpoch)
     return { verdict`,
     tests: ['coordinator/test/run-async.test'],
-    world: { seed: 18 },
   },
   {
     area: AREA,
@@ -326,5 +324,49 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'if (known !== undefined && known.base.id === base.id && known.blocks.every((block) => blocks.includes(block)))',
     to: 'if (known !== undefined && known.base.id === base.id)',
     tests: ['volunteer/test/local-round'],
+  },
+  {
+    area: AREA,
+    rule: 'R3',
+    breaks: 'R3: a gradient that outlives its assignment counts',
+    file: 'volunteer/src/gradient-buffers.ts',
+    from: `if (!this.#isOver) return result
+    this.#release()
+    return undefined`,
+    to: `if (this.#isOver) this.#release()
+    return result`,
+    tests: ['volunteer/test/ring-gradients', 'volunteer/test/gradient-buffers'],
+  },
+  {
+    area: AREA,
+    rule: 'R3',
+    breaks: 'R3: a member forgets with a freeze what it holds',
+    file: 'volunteer/src/member/member.ts',
+    from: 'const claim = claimOf(core, committed)',
+    to: `core.version = undefined
+  const claim = claimOf(core, committed)`,
+    tests: ['volunteer/test/member.test'],
+    world: { seed: 1 },
+  },
+  {
+    area: AREA,
+    rule: 'R16',
+    breaks: 'R16: a coordinator that starts again leases with numbers that were used',
+    file: 'coordinator/src/run/async/leases.ts',
+    from: 'state.leaseEpoch = state.leasesReserved',
+    to: '',
+    tests: ['coordinator/test/run-async.test'],
+    world: { seed: 22 },
+  },
+  {
+    area: AREA,
+    rule: 'R10',
+    breaks: 'R10: a step is applied and its version not kept',
+    file: 'volunteer/src/recovery/local-version.ts',
+    from: `this.#version = version
+    this.#reduced.push`,
+    to: 'this.#reduced.push',
+    tests: ['volunteer/test/ring-gradients', 'volunteer/test/state-fetch'],
+    world: { seed: 1 },
   },
 ]
