@@ -42,7 +42,8 @@ export async function pinCertificate(url: string, fingerprint: string): Promise<
     throw new GridError(
       'usage',
       `expected the certificate ${expected} at ${url}, got ${fingerprint256}; ` +
-        'another machine answers there, or the coordinator has a new certificate: compare with what it prints at its start',
+        'another machine answers there, or the coordinator has a new certificate: ' +
+        'compare with what it prints at its start',
     )
   const ca = `-----BEGIN CERTIFICATE-----\n${raw.toString('base64')}\n-----END CERTIFICATE-----\n`
   trust = { ca, checkServerIdentity: () => undefined } // the certificate is known itself, whatever names it has

@@ -172,10 +172,10 @@ test('a run goes over to a direct exchange between two steps once it has measure
   steps(desk, 25, 400)
   desk.wait(0)
   const { phase } = desk.state
-  assert.deepEqual([phase.type, desk.sent('until')], ['ring', []], 'not at once: a generation lasts a while')
+  assert.deepEqual([phase.type, desk.sent('last-step')], ['ring', []], 'not at once: a generation lasts a while')
   steps(desk, 55, 400)
   desk.wait(0)
-  assert.equal(desk.sent('until').length, 4, 'no step is lost to the change')
+  assert.equal(desk.sent('last-step').length, 4, 'no step is lost to the change')
   steps(desk, 2, 400)
   assert.equal(desk.phase, 'freeze')
   for (const name of NAMES) desk.answer(name, [])
@@ -193,7 +193,7 @@ test('a run goes over to a direct exchange between two steps once it has measure
   for (const name of NAMES) desk.confirm(name)
   steps(desk, 200, 200)
   desk.wait(0)
-  assert.deepEqual([desk.phase, exchangeNow(desk), desk.sent('until')], ['ring', 'direct', []], 'and stays there')
+  assert.deepEqual([desk.phase, exchangeNow(desk), desk.sent('last-step')], ['ring', 'direct', []], 'and stays there')
 })
 
 test('a job that asks for a direct exchange has it from the first step; links that do not open are relayed', () => {
@@ -236,7 +236,7 @@ test('members of a direct exchange with different bytes continue in a ring, whic
   )
   for (const name of NAMES) desk.confirm(name)
   desk.wait(600_000)
-  assert.equal(desk.sent('until').length, 4, 'until it is forgotten')
+  assert.equal(desk.sent('last-step').length, 4, 'until it is forgotten')
 })
 
 test('of twenty members a job that asks for a direct exchange takes sixteen', () => {

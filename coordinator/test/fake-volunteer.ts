@@ -315,7 +315,7 @@ export class FakeVolunteer {
         return this.#goOn(message.plan)
       case 'plan':
         return this.#goOn(message.steps)
-      case 'until':
+      case 'last-step':
         this.#until = message.step
         return
       case 'ack':

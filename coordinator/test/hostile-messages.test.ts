@@ -120,14 +120,14 @@ class Play {
       () => ({ type: 'prefetched', version: this.#pick([null, this.#version()]) }),
       () => ({ type: 'behind', step }),
       () => ({
-        type: 'progress',
+        type: 'rebalance-progress',
         step,
         round,
         open: this.#pick([true, false]),
         left: this.#number(),
         blockMs: this.#number(),
       }),
-      () => ({ type: 'released', step, round, blocks: this.#blocks() }),
+      () => ({ type: 'rebalance-released', step, round, blocks: this.#blocks() }),
     ])()
   }
 

@@ -151,11 +151,11 @@ test('a newcomer whose line is slower than the steps opens no ballot, however lo
     desk.wait(1000)
     if (v % 3 === 0 && v >= 15) desk.say('c', { type: 'prefetched', version: at(desk, v / 3) }) // a third of the pace
     assert.equal(desk.phase, 'ring', `at step ${v}`)
-    assert.equal(desk.state.phase.type === 'ring' && desk.state.phase.until, undefined)
+    assert.equal(desk.state.phase.type === 'ring' && desk.state.phase.lastStep, undefined)
   }
   desk.say('c', { type: 'prefetched', version: at(desk, 60) })
   desk.wait(200)
-  assert.equal(desk.sent('until').length, 2, 'it caught up')
+  assert.equal(desk.sent('last-step').length, 2, 'it caught up')
 })
 
 test('one that kept a version of an earlier visit continues from it if near, and fetches a copy otherwise', () => {

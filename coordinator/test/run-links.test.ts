@@ -303,7 +303,7 @@ test('a run goes back to the direct link when it opens again, between two steps'
   desk.now += 10_000
   desk.say('a', { type: 'link-restored', peer: memberId('b') })
   assert.deepEqual(
-    desk.sent('until').map(({ step }) => step),
+    desk.sent('last-step').map(({ step }) => step),
     [2, 2],
   )
   desk.step(1)

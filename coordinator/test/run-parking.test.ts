@@ -25,7 +25,7 @@ test('a ring that parks ends its step, writes a checkpoint of its head, and only
   const desk = ringOf(['a', 'b'])
   for (const v of [1, 2, 3]) desk.step(v)
   desk.feed({ type: 'park', reason: 'another job' })
-  const [until] = desk.sent('until')
+  const [until] = desk.sent('last-step')
   assert.equal(until?.step, 5)
   assert.equal(hasParked(desk), false)
   desk.step(4)

@@ -18,7 +18,15 @@ function ring(): { readonly desk: Desk; readonly assignments: readonly BlockId[]
 
 const nameAt = (desk: Desk, rank: number): string => desk.members[rank] ?? ''
 const say = (desk: Desk, rank: number, progress: Partial<AssignmentProgress>, round = 1) =>
-  desk.say(nameAt(desk, rank), { type: 'progress', step: 1, round, open: true, left: 0, blockMs: 100, ...progress })
+  desk.say(nameAt(desk, rank), {
+    type: 'rebalance-progress',
+    step: 1,
+    round,
+    open: true,
+    left: 0,
+    blockMs: 100,
+    ...progress,
+  })
 
 /** The first member is behind with three blocks not begun; the second is done, the third contributed. */
 function asked(): ReturnType<typeof ring> {
@@ -34,7 +42,7 @@ test('a member that is behind makes all members pause and report their progress'
   const { desk } = ring()
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
   assert.deepEqual(
-    desk.sent('hold').map(({ to, step, round }) => [to, step, round]),
+    desk.sent('rebalance').map(({ to, step, round }) => [to, step, round]),
     desk.members.map((id) => [id, 1, 1]),
   )
 })
@@ -42,28 +50,28 @@ test('a member that is behind makes all members pause and report their progress'
 test('when all have answered, the slow member is asked to release blocks, and no member has them yet', () => {
   const { desk } = asked()
   assert.deepEqual(
-    desk.sent('release').map(({ to, count }) => [to, count]),
+    desk.sent('rebalance-release').map(({ to, count }) => [to, count]),
     [[desk.members[0], 3]],
   )
-  assert.deepEqual(desk.sent('moved'), [])
+  assert.deepEqual(desk.sent('rebalance-done'), [])
 })
 
 test('what was released goes to the member that waits, and all hear of it', () => {
   const { desk, assignments } = asked()
   const blocks = assignments[0]?.slice(1) ?? []
-  desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks })
+  desk.say(nameAt(desk, 0), { type: 'rebalance-released', step: 1, round: 1, blocks })
   assert.deepEqual(
-    desk.sent('moved').map(({ to }) => to),
+    desk.sent('rebalance-done').map(({ to }) => to),
     desk.members,
   )
-  assert.deepEqual(desk.sent('moved')[0]?.moves, [{ from: 0, to: 1, blocks }])
+  assert.deepEqual(desk.sent('rebalance-done')[0]?.moves, [{ from: 0, to: 1, blocks }])
 })
 
 test('who begun its blocks meanwhile releases fewer, and only these move', () => {
   const { desk, assignments } = asked()
   const blocks = assignments[0]?.slice(3) ?? []
-  desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks })
-  assert.deepEqual(desk.sent('moved')[0]?.moves, [{ from: 0, to: 1, blocks }])
+  desk.say(nameAt(desk, 0), { type: 'rebalance-released', step: 1, round: 1, blocks })
+  assert.deepEqual(desk.sent('rebalance-done')[0]?.moves, [{ from: 0, to: 1, blocks }])
 })
 
 test('a release of blocks of another member, or of more than asked for, is refused', () => {
@@ -72,15 +80,20 @@ test('a release of blocks of another member, or of more than asked for, is refus
     [0, 4],
   ] as const) {
     const { desk, assignments } = asked()
-    desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: assignments[of]?.slice(0, count) ?? [] })
+    desk.say(nameAt(desk, 0), {
+      type: 'rebalance-released',
+      step: 1,
+      round: 1,
+      blocks: assignments[of]?.slice(0, count) ?? [],
+    })
     assert.deepEqual(desk.refusals, [`${nameAt(desk, 0)} message-unexpected`])
-    assert.deepEqual(desk.sent('moved')[0]?.moves, [])
+    assert.deepEqual(desk.sent('rebalance-done')[0]?.moves, [])
   }
 })
 
 test('a repeated answer moves nothing twice', () => {
   const { desk, assignments } = asked()
-  const released = { type: 'released', step: 1, round: 1, blocks: assignments[0]?.slice(3) ?? [] } as const
+  const released = { type: 'rebalance-released', step: 1, round: 1, blocks: assignments[0]?.slice(3) ?? [] } as const
   desk.say(nameAt(desk, 0), released)
   desk.say(nameAt(desk, 0), released)
   assert.deepEqual(desk.effects, [])
@@ -92,15 +105,15 @@ test('of two answers of one member the first counts, while another is still wait
   for (const rank of [0, 1]) say(desk, rank, { left: 3, blockMs: 1000 })
   say(desk, 2, { blockMs: 10 })
   assert.deepEqual(
-    desk.sent('release').map(({ to }) => to),
+    desk.sent('rebalance-release').map(({ to }) => to),
     desk.members.slice(0, 2),
   )
   const [first, second] = [assignments[0]?.slice(3) ?? [], assignments[1]?.slice(3) ?? []]
-  desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: first })
-  desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: [] })
-  desk.say(nameAt(desk, 1), { type: 'released', step: 1, round: 1, blocks: second })
+  desk.say(nameAt(desk, 0), { type: 'rebalance-released', step: 1, round: 1, blocks: first })
+  desk.say(nameAt(desk, 0), { type: 'rebalance-released', step: 1, round: 1, blocks: [] })
+  desk.say(nameAt(desk, 1), { type: 'rebalance-released', step: 1, round: 1, blocks: second })
   assert.deepEqual(
-    desk.sent('moved')[0]?.moves.flatMap(({ blocks }) => blocks),
+    desk.sent('rebalance-done')[0]?.moves.flatMap(({ blocks }) => blocks),
     [...first, ...second],
   )
 })
@@ -110,9 +123,9 @@ test('who does not say how far it is takes no part, and the others do not wait f
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
   say(desk, 0, { left: 3, blockMs: 1000 })
   say(desk, 1, {})
-  assert.deepEqual(desk.sent('release'), [])
+  assert.deepEqual(desk.sent('rebalance-release'), [])
   desk.wait(1000)
-  assert.equal(desk.sent('release').length, 1)
+  assert.equal(desk.sent('rebalance-release').length, 1)
 })
 
 test('when no member can help, all go on with the blocks they had', () => {
@@ -120,14 +133,14 @@ test('when no member can help, all go on with the blocks they had', () => {
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
   for (const rank of [0, 1, 2]) say(desk, rank, { open: rank === 0, left: 3 })
   assert.deepEqual(
-    desk.sent('moved').map(({ moves }) => moves),
+    desk.sent('rebalance-done').map(({ moves }) => moves),
     [[], [], []],
   )
 })
 
 test('the record still names the planned blocks, and the step is committed', () => {
   const { desk, assignments } = asked()
-  desk.say(nameAt(desk, 0), { type: 'released', step: 1, round: 1, blocks: assignments[0]?.slice(1) ?? [] })
+  desk.say(nameAt(desk, 0), { type: 'rebalance-released', step: 1, round: 1, blocks: assignments[0]?.slice(1) ?? [] })
   desk.step(1)
   assert.equal(desk.state.chain.head.v, 1)
 })
@@ -136,12 +149,12 @@ test('a step has eight rounds at most, and a committed step none', () => {
   const { desk } = ring()
   for (let round = 1; round <= 9; round++) {
     desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
-    assert.equal(desk.sent('hold').length, round <= 8 ? 3 : 0)
+    assert.equal(desk.sent('rebalance').length, round <= 8 ? 3 : 0)
     for (const rank of [0, 1, 2]) say(desk, rank, { open: false }, round)
   }
   desk.step(1)
   desk.say(nameAt(desk, 0), { type: 'behind', step: 1 })
-  assert.deepEqual(desk.sent('hold'), [])
+  assert.deepEqual(desk.sent('rebalance'), [])
 })
 
 test('a ballot ends what was under way', () => {
@@ -149,7 +162,7 @@ test('a ballot ends what was under way', () => {
   desk.lose(nameAt(desk, 2))
   desk.say(
     'a',
-    { type: 'released', step: 1, round: 1, blocks: assignments[0]?.slice(1) ?? [] },
+    { type: 'rebalance-released', step: 1, round: 1, blocks: assignments[0]?.slice(1) ?? [] },
     desk.state.generation - 1,
   )
   assert.deepEqual(desk.effects, [])

@@ -302,11 +302,11 @@ test('newcomers are admitted together, some time after the last of them came, be
   desk.now += 1900
   desk.join('c')
   desk.wait(1900)
-  assert.deepEqual(desk.sent('until'), [])
+  assert.deepEqual(desk.sent('last-step'), [])
   desk.learn('b', 'c')
   desk.wait(200)
   assert.deepEqual(
-    desk.sent('until').map(({ step }) => step),
+    desk.sent('last-step').map(({ step }) => step),
     [2],
   )
   desk.step(1)
@@ -366,7 +366,7 @@ test('newcomers wait for the end of a step, and no member loses a step to them',
   desk.wait(200)
   desk.learn('c')
   desk.wait(59_000)
-  const [until] = desk.sent('until')
+  const [until] = desk.sent('last-step')
   assert.equal(until?.step, 2)
   assert.equal(desk.phase, 'ring')
   for (const v of [1, 2]) for (const name of ['a', 'b']) desk.hold(name, desk.record(v))

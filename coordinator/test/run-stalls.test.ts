@@ -149,10 +149,11 @@ test('threat 36: a member that gives blocks away and never says which is left ou
   const desk = deskOf('abc')
   const step = 2
   desk.say('a', { type: 'behind', step })
-  const { round } = desk.sent('hold')[0] ?? { round: 0 }
-  desk.say('a', { type: 'progress', step, round, open: true, left: 3, blockMs: 500 })
-  for (const name of ['b', 'c']) desk.say(name, { type: 'progress', step, round, open: true, left: 0, blockMs: 10 })
-  assert.equal(desk.sent('release').length, 1)
+  const { round } = desk.sent('rebalance')[0] ?? { round: 0 }
+  desk.say('a', { type: 'rebalance-progress', step, round, open: true, left: 3, blockMs: 500 })
+  for (const name of ['b', 'c'])
+    desk.say(name, { type: 'rebalance-progress', step, round, open: true, left: 0, blockMs: 10 })
+  assert.equal(desk.sent('rebalance-release').length, 1)
   assert.ok(asked(desk, 11_000))
   answer(desk, { a: COMPUTING, b: COMPUTING, c: COMPUTING })
   assert.deepEqual(out(desk), ['a'])

@@ -194,9 +194,9 @@ const toCoordinator = {
   }),
   /** the member's assignment takes longer than planned; other members may take blocks that it has not begun (R12) */
   behind: strict({ type: literal('behind'), ...ballot, step: Count }),
-  /** answer to `hold`; `open`: it waits for `moved`; `left`: blocks not begun; `blockMs`: time of one block in ms */
-  progress: strict({
-    type: literal('progress'),
+  /** answer to `rebalance`; `open`: it waits for `rebalance-done`; `left`: blocks not begun; `blockMs`: time of one block in ms */
+  'rebalance-progress': strict({
+    type: literal('rebalance-progress'),
     ...ballot,
     step: Count,
     round: Count,
@@ -215,9 +215,9 @@ const toCoordinator = {
   }),
   /** answer to `off-ring`: the member accepts these blocks in a manifest from now on (A1) */
   'off-ring-known': strict({ type: literal('off-ring-known'), ...ballot, id: Count }),
-  /** answer to `release`: blocks that the member has not begun and will not begin (R12) */
-  released: strict({
-    type: literal('released'),
+  /** answer to `rebalance-release`: blocks that the member has not begun and will not begin (R12) */
+  'rebalance-released': strict({
+    type: literal('rebalance-released'),
     ...ballot,
     step: Count,
     round: Count,
@@ -349,15 +349,21 @@ const toVolunteer = {
   start: strict({ type: literal('start'), ...ballot, after: VersionRefSchema, plan: Plan }),
   /** further steps of the generation (R12, R13); `weights`: their new division, when speeds changed */
   plan: strict({ type: literal('plan'), ...ballot, steps: Plan, weights: Type.Optional(Weights) }),
-  /** a member is behind in this step: report progress, and do not contribute before `moved` (R12) */
-  hold: strict({ type: literal('hold'), ...ballot, step: Count, round: Count }),
+  /** a member is behind in this step: report progress, and do not contribute before `rebalance-done` (R12) */
+  rebalance: strict({ type: literal('rebalance'), ...ballot, step: Count, round: Count }),
   /** the step takes too long: report `standing` and continue (R17) */
   inquire: strict({ type: literal('inquire'), ...ballot, step: Count }),
   /** give up at most `count` blocks that the member has not begun (R12) */
-  release: strict({ type: literal('release'), ...ballot, step: Count, round: Count, count: Count }),
-  /** end of a round of `hold`: these blocks changed members; contribute when the assignment is done (R12) */
-  moved: strict({
-    type: literal('moved'),
+  'rebalance-release': strict({
+    type: literal('rebalance-release'),
+    ...ballot,
+    step: Count,
+    round: Count,
+    count: Count,
+  }),
+  /** end of a round of `rebalance`: these blocks changed members; contribute when the assignment is done (R12) */
+  'rebalance-done': strict({
+    type: literal('rebalance-done'),
     ...ballot,
     step: Count,
     round: Count,
@@ -378,7 +384,7 @@ const toVolunteer = {
   /** all members answered `off-ring-known`: fetch this sum of off-ring members and contribute it (A1) */
   'off-ring-take': strict({ type: literal('off-ring-take'), ...ballot, id: Count }),
   /** begin no step after this one: the members change at that border, so no work is lost (R2) */
-  until: strict({ type: literal('until'), ...ballot, step: Count }),
+  'last-step': strict({ type: literal('last-step'), ...ballot, step: Count }),
   /** the chain is committed up to this version (R11) */
   ack: strict({ type: literal('ack'), ...ballot, committed: VersionRefSchema }),
   /** at version v the uploader sends its state over HTTP; other members send `version-digest` (R15) */

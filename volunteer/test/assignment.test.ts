@@ -47,16 +47,19 @@ function member(): MemberCore {
   return core
 }
 
-const order = (core: MemberCore, message: MessageTo<'hold' | 'release' | 'moved'>): MemberEffect[] =>
-  react(core, { type: 'order', order: message })
-const hold = (core: MemberCore, round = 1) => said(order(core, { type: 'hold', ...AT, round }), 'progress')
+const order = (
+  core: MemberCore,
+  message: MessageTo<'rebalance' | 'rebalance-release' | 'rebalance-done'>,
+): MemberEffect[] => react(core, { type: 'order', order: message })
+const hold = (core: MemberCore, round = 1) =>
+  said(order(core, { type: 'rebalance', ...AT, round }), 'rebalance-progress')
 const release = (core: MemberCore, count: number, round = 1) =>
-  said(order(core, { type: 'release', ...AT, round, count }), 'released')
-const move = (core: MemberCore, moves: MessageTo<'moved'>['moves'], round = 1) =>
-  order(core, { type: 'moved', ...AT, round, moves }).map(({ type }) => type)
+  said(order(core, { type: 'rebalance-release', ...AT, round, count }), 'rebalance-released')
+const move = (core: MemberCore, moves: MessageTo<'rebalance-done'>['moves'], round = 1) =>
+  order(core, { type: 'rebalance-done', ...AT, round, moves }).map(({ type }) => type)
 const take = (core: MemberCore, most: number) => takeBlocks(core, { generation: 1, step: 1, most, blockMs: 10 })
 
-function said<T extends 'progress' | 'released' | 'behind'>(
+function said<T extends 'rebalance-progress' | 'rebalance-released' | 'behind'>(
   effects: MemberEffect[],
   type: T,
 ): MessageFrom<T> | undefined {
@@ -208,7 +211,12 @@ describe('manifests of a step', () => {
 
   test('that still hold what their author gave up are its fault, when the move was told', () => {
     const core = sealed()
-    order(core, { type: 'moved', ...AT, round: 1, moves: [{ from: 1, to: 2, blocks: [BLOCKS[3] as BlockId] }] })
+    order(core, {
+      type: 'rebalance-done',
+      ...AT,
+      round: 1,
+      moves: [{ from: 1, to: 2, blocks: [BLOCKS[3] as BlockId] }],
+    })
     assert.deepEqual(
       blamed(
         reduced(core, [assignments[0] ?? [], assignments[1] ?? [], [...(assignments[2] ?? []), BLOCKS[3] as BlockId]]),

@@ -236,7 +236,7 @@ test('the plan may come before the start', () => {
 })
 
 test('no step begins after the one that the members change at', () => {
-  const bench = new Bench().running(planOf(1, 2, 3)).order({ type: 'until', fence: 1, generation: 1, step: 1 })
+  const bench = new Bench().running(planOf(1, 2, 3)).order({ type: 'last-step', fence: 1, generation: 1, step: 1 })
   bench.effects = [{ type: 'compute', kind: 'ring', generation: 1, step: 1, blocks: planOf(1)[0]?.blocks ?? [] }]
   assert.deepEqual(bench.compute().did('compute'), [])
 })

@@ -170,7 +170,7 @@ export type RunPhase =
       /** last commit, plan or validation result */
       progressAt: number
       /** members change after this step */
-      until: { readonly step: number; readonly at: number; readonly reason: string } | undefined
+      lastStep: { readonly step: number; readonly at: number; readonly reason: string } | undefined
     }
   /** ring → async: the source uploads the decided version (A5) */
   | {
@@ -322,9 +322,9 @@ export type RunMessage = MessageFrom<
   | 'confirm'
   | 'held'
   | 'behind'
-  | 'progress'
+  | 'rebalance-progress'
   | 'standing'
-  | 'released'
+  | 'rebalance-released'
   | 'off-ring-known'
   | 'abort'
   | 'link-restored'

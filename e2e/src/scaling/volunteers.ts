@@ -114,7 +114,7 @@ export class ModelVolunteer {
       case 'form':
       case 'start':
       case 'plan':
-      case 'until':
+      case 'last-step':
       case 'ack':
       case 'checkpoint-at':
       case 'copy-at':

@@ -233,7 +233,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
           this.#context.violations.report('refusal', 'a FORM is longer than volunteers accept')
         if (this.current && (effect.message.type === 'grant' || effect.message.type === 'validate'))
           this.#records.chronicle.granted(effect.message.leases)
-        if (effect.message.type === 'moved') this.#countMoved(effect.to, effect.message)
+        if (effect.message.type === 'rebalance-done') this.#countMoved(effect.to, effect.message)
         return this.sessions.get(effect.to)?.toMember(effect.message)
       case 'refuse':
         return this.#refuse(effect)
@@ -318,7 +318,7 @@ export class CoordinatorProcess implements CoordinatorEnd, DiskUser {
     )
   }
 
-  #countMoved(to: MemberId, { moves }: MessageTo<'moved'>): void {
+  #countMoved(to: MemberId, { moves }: MessageTo<'rebalance-done'>): void {
     const { phase } = this.state
     if (phase.type !== 'ring') return
     for (const move of moves) if (phase.members[move.to] === to) this.#context.counts.movedBlocks += move.blocks.length

@@ -158,13 +158,13 @@ export class VolunteerProcess implements Peer {
       case 'form':
       case 'start':
       case 'plan':
-      case 'hold':
+      case 'rebalance':
       case 'inquire':
-      case 'release':
-      case 'moved':
+      case 'rebalance-release':
+      case 'rebalance-done':
       case 'off-ring':
       case 'off-ring-take':
-      case 'until':
+      case 'last-step':
       case 'ack':
       case 'checkpoint-at':
       case 'copy-at':

@@ -94,7 +94,7 @@ export class Observer {
         if (coordinator === world.coordinator && !coordinator.isDeposed)
           world.run(message.job).chronicle.granted(message.leases)
         break
-      case 'moved':
+      case 'rebalance-done':
         for (const { blocks } of message.moves) world.counts.movedBlocks += blocks.length
         break
       case 'refused':

@@ -139,7 +139,7 @@ export function onHold(
   const open = here !== undefined && !here.sealed
   if (open) here.held.add(round)
   return {
-    type: 'progress',
+    type: 'rebalance-progress',
     fence,
     generation,
     step,
@@ -160,7 +160,7 @@ export function onRelease(
   const blocks = open?.released.get(round) ?? open?.todo.slice(Math.max(0, open.todo.length - count)) ?? []
   open?.released.set(round, blocks)
   if (open !== undefined) open.todo = open.todo.filter((block) => !blocks.includes(block))
-  return { type: 'released', fence, generation, step, round, blocks: [...blocks] }
+  return { type: 'rebalance-released', fence, generation, step, round, blocks: [...blocks] }
 }
 
 /** True when this member may go on: it has more to do, or nothing more to wait for. */

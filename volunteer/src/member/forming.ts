@@ -25,7 +25,7 @@ export function onForm(core: MemberCore, order: MessageTo<'form'>): MemberEffect
     stage: 'forming',
     plan: new Map(),
     moves: new Map(),
-    until: Number.POSITIVE_INFINITY,
+    lastStep: Number.POSITIVE_INFINITY,
     flight: undefined,
     checkpoint: undefined,
     offRingSums: new Map(),

@@ -88,7 +88,7 @@ export interface MemberGeneration {
   stage: 'forming' | 'ready' | 'running' | 'broken'
   readonly plan: Map<number, PlanStep & { readonly weights: readonly number[] }>
   /** no step after this one begins */
-  until: number
+  lastStep: number
   /** the step that is being computed or reduced */
   flight: Flight | undefined
   /** step → blocks that changed members, by rounds (R12) */
@@ -130,13 +130,13 @@ export type ControlMessage = MessageTo<
   | 'form'
   | 'start'
   | 'plan'
-  | 'hold'
+  | 'rebalance'
   | 'inquire'
-  | 'release'
-  | 'moved'
+  | 'rebalance-release'
+  | 'rebalance-done'
   | 'off-ring'
   | 'off-ring-take'
-  | 'until'
+  | 'last-step'
   | 'ack'
   | 'checkpoint-at'
   | 'copy-at'

@@ -134,7 +134,7 @@ function onControlMessage(core: MemberCore, order: ControlMessage): MemberEffect
       return onStart(core, order)
     case 'plan':
       return onPlan(core, order)
-    case 'hold':
+    case 'rebalance':
       return current(core, order.generation, (ring) => answer(onHold(ring, order)))
     case 'inquire':
       return current(core, order.generation, (ring) => [
@@ -146,9 +146,9 @@ function onControlMessage(core: MemberCore, order: ControlMessage): MemberEffect
           stage: stageOf(core, ring, order.step),
         },
       ])
-    case 'release':
+    case 'rebalance-release':
       return current(core, order.generation, (ring) => answer(onRelease(ring, order)))
-    case 'moved':
+    case 'rebalance-done':
       return current(core, order.generation, (ring) =>
         onMoved(ring, order) ? [{ type: 'resume', generation: order.generation, step: order.step }] : [],
       )
@@ -160,9 +160,9 @@ function onControlMessage(core: MemberCore, order: ControlMessage): MemberEffect
           ? [{ type: 'fetch-off-ring', generation: order.generation, id: order.id }]
           : [],
       )
-    case 'until':
+    case 'last-step':
       return current(core, order.generation, (ring) => {
-        ring.until = order.step
+        ring.lastStep = order.step
         return []
       })
     case 'ack':
@@ -295,7 +295,7 @@ function beginStep(core: MemberCore, ring: MemberGeneration): MemberEffect[] {
     ring.stage !== 'running' ||
     ring.flight !== undefined ||
     planned === undefined ||
-    step > ring.until ||
+    step > ring.lastStep ||
     core.tail.length >= PLAN_WINDOW
   )
     return []

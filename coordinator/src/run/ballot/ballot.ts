@@ -459,7 +459,7 @@ function enterRing(
     plannedTo: v + plan.length,
     planned,
     progressAt: now,
-    until: undefined,
+    lastStep: undefined,
   }
   transition.reason(`${exchange.type} of ${members.length}`)
   return plan

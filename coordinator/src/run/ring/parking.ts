@@ -79,8 +79,11 @@ function writeAndRest(transition: Transition, phase: Working): void {
 }
 
 /** No member begins another step. */
-export function isRingResting({ chain }: RunState, { plannedTo, until }: Extract<RunPhase, { type: 'ring' }>): boolean {
-  return plannedTo === chain.head.v || (until !== undefined && chain.head.v >= until.step)
+export function isRingResting(
+  { chain }: RunState,
+  { plannedTo, lastStep }: Extract<RunPhase, { type: 'ring' }>,
+): boolean {
+  return plannedTo === chain.head.v || (lastStep !== undefined && chain.head.v >= lastStep.step)
 }
 
 function areLeasesOut({ state, now }: Transition): boolean {

@@ -67,7 +67,7 @@ const MAX_ROUNDS = 8
 
 export const rebalance = {
   initial: () => ({ rebalance: anew() }),
-  hear: { behind: onBehind, progress: onProgress, released: onReleased },
+  hear: { behind: onBehind, 'rebalance-progress': onProgress, 'rebalance-released': onReleased },
   tick: movesTick,
   started: ({ state }) => void Object.assign(own(state, 'rebalance'), anew()),
   committed: ({ state }) => {
@@ -95,13 +95,13 @@ function onBehind(transition: Transition, member: MemberId, { step }: MessageFro
     transfers: undefined,
     released: new Map(),
   }
-  transition.broadcast(phase.members, { type: 'hold', ...transition.ballot, step, round: rebalance.round })
+  transition.broadcast(phase.members, { type: 'rebalance', ...transition.ballot, step, round: rebalance.round })
 }
 
 function onProgress(
   transition: Transition,
   member: MemberId,
-  { step, round, open, left, blockMs }: MessageFrom<'progress'>,
+  { step, round, open, left, blockMs }: MessageFrom<'rebalance-progress'>,
 ): void {
   const { phase } = transition.state
   const moving = roundOf(transition, { step, round })
@@ -135,7 +135,13 @@ function askForBlocks(transition: Transition, phase: RingPhase, moving: Rebalanc
     const count = transfers.reduce((sum, transfer) => sum + (transfer.from === from ? transfer.count : 0), 0)
     const donor = phase.members[from]
     if (donor !== undefined)
-      transition.send(donor, { type: 'release', ...transition.ballot, step: moving.step, round: moving.round, count })
+      transition.send(donor, {
+        type: 'rebalance-release',
+        ...transition.ballot,
+        step: moving.step,
+        round: moving.round,
+        count,
+      })
   }
 }
 
@@ -143,7 +149,11 @@ function donors(transfers: readonly Transfer[]): number[] {
   return [...new Set(transfers.map(({ from }) => from))]
 }
 
-function onReleased(transition: Transition, member: MemberId, { step, round, blocks }: MessageFrom<'released'>): void {
+function onReleased(
+  transition: Transition,
+  member: MemberId,
+  { step, round, blocks }: MessageFrom<'rebalance-released'>,
+): void {
   const { phase } = transition.state
   const moving = roundOf(transition, { step, round })
   if (phase.type !== 'ring' || moving?.transfers === undefined) return
@@ -195,7 +205,7 @@ function tellMoves(
   const earlier = rebalance.moved.get(step) ?? { rounds: 1, moves: [] }
   rebalance.moved.set(step, { ...earlier, moves: [...earlier.moves, ...moves] })
   rebalance.moving = undefined
-  transition.broadcast(phase.members, { type: 'moved', ...transition.ballot, step, round, moves })
+  transition.broadcast(phase.members, { type: 'rebalance-done', ...transition.ballot, step, round, moves })
   noteFirst(transition, phase, moves)
 }
 

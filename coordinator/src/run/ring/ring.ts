@@ -173,7 +173,7 @@ export function planOn(transition: Transition): void {
   const { state, aspects } = transition
   const { phase } = state
   if (phase.type !== 'ring') return
-  if (phase.until !== undefined && state.chain.head.v >= phase.until.step) return change(transition, phase)
+  if (phase.lastStep !== undefined && state.chain.head.v >= phase.lastStep.step) return change(transition, phase)
   topUp(transition, phase)
   if (phase.plannedTo === state.chain.head.v && aspects.some(({ plan }) => plan?.recall?.(transition)))
     topUp(transition, phase)
@@ -259,8 +259,8 @@ function ringTick(transition: Transition): void {
   const { state, now } = transition
   const { timing } = state.config
   const isParking =
-    state.parking.asked !== undefined && phase.until !== undefined && state.chain.head.v >= phase.until.step
-  if (phase.until !== undefined && now - phase.until.at > DRAIN_MS && !isParking) return change(transition, phase)
+    state.parking.asked !== undefined && phase.lastStep !== undefined && state.chain.head.v >= phase.lastStep.step
+  if (phase.lastStep !== undefined && now - phase.lastStep.at > DRAIN_MS && !isParking) return change(transition, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(transition, phase, next.reason)
   const exchange = exchangeOf(transition, phase.members)
@@ -281,8 +281,8 @@ function ringTick(transition: Transition): void {
 export function drain(transition: Transition, phase: RingPhase, reason: string): void {
   if (phase.until !== undefined) return
   const step = Math.min(transition.state.chain.head.v + DRAIN_STEPS, phase.plannedTo)
-  phase.until = { step, at: transition.now, reason }
-  transition.broadcast(phase.members, { type: 'until', ...transition.ballot, step })
+  phase.lastStep = { step, at: transition.now, reason }
+  transition.broadcast(phase.members, { type: 'last-step', ...transition.ballot, step })
   if (step === transition.state.chain.head.v) change(transition, phase)
 }
 
@@ -292,7 +292,7 @@ function change(transition: Transition, phase: RingPhase): void {
   const leaving = phase.members.filter((id) => state.members.get(id)?.leaving)
   for (const member of leaving) transition.effect({ type: 'dismiss', member })
   if (leaving.length > 0) return // their departure opens the ballot, which also admits who waits
-  transition.enqueue({ type: 'ballot', reason: phase.until?.reason ?? 'members change', trouble: false })
+  transition.enqueue({ type: 'ballot', reason: phase.lastStep?.reason ?? 'members change', trouble: false })
 }
 
 /** Leaves between two steps when it is in the ring, and at once when no member depends on it. */

@@ -90,7 +90,7 @@ function inquire(transition: Transition, phase: RingPhase): void {
   const stalls = own(state, 'stalls')
   if (stalls.inquiry !== undefined && stalls.inquiry.step !== step) Object.assign(stalls, anew())
   const { inquiry } = stalls
-  if (phase.members.length < 2 || !phase.planned.has(step) || step > (phase.until?.step ?? step)) return
+  if (phase.members.length < 2 || !phase.planned.has(step) || step > (phase.lastStep?.step ?? step)) return
   if (inquiry !== undefined && inquiry.nextAt === undefined)
     return now - inquiry.askedAt < ANSWER_MS ? undefined : judge(transition, phase, inquiry)
   if (now < (inquiry?.nextAt ?? phase.progressAt + contributeMs(state, phase))) return
