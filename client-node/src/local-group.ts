@@ -1,6 +1,5 @@
-// Groups of processes on this machine, for trying collectives, for tests and for benchmarks: starts the processes,
-// introduces them to each other, and gives each its Communicator. The links are the same WebRTC links as between
-// volunteers.
+// Groups of processes on this machine, for tests, benchmarks and trying collectives. Starts the processes, introduces
+// them to each other, and gives each its Communicator. The links are the same WebRTC links as between volunteers.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'

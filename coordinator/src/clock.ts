@@ -4,9 +4,8 @@ import { type CancelTimer, type Clock, systemClock } from '@starling-grid/protoc
 export interface CoordinatorClock extends Clock {
   /**
    * Time for decisions: ms since the epoch, and yet never backwards while the process lives, whatever happens to the
-   * wall clock. While this process stands still (a long computation, a frozen machine) it stands still, too: time in
-   * which the coordinator could hear no member does not count as silence of a member, nor towards the deadline of a
-   * lease, an answer or a link.
+   * wall clock. It stops while this process stands still (a long computation, a frozen machine). Time in which the
+   * coordinator could hear no member counts neither as silence of a member nor towards a deadline.
    */
   awake(): number
   /** A timer for which the process does not stay. */

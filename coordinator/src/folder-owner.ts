@@ -1,7 +1,7 @@
-// One coordinator at a time uses a data folder. A lock of the operating system, which ends with its process however
-// that ends, says whether an owner on this machine lives; a card beside it says who that is, and beats for other
-// machines. Only the fence in the journal protects the jobs; this tells people of a second start, and a displaced owner
-// that it is one.
+// One coordinator at a time uses a data folder. A lock of the operating system ends with its process, and tells whether
+// an owner on this machine lives. A card beside it names the owner, and carries its heartbeat for other machines. Only
+// the fence in the journal protects the jobs; this tells people of a second start, and a displaced owner that it is
+// one.
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'

@@ -1,5 +1,5 @@
-// Files and folders that hold secrets or other people's data belong to one user of the machine, whatever an earlier
-// start, a copy or a backup made of their modes.
+// Files and folders that hold secrets or other people's data belong to one user of the machine. Modes that an earlier
+// start, a copy or a backup left are corrected.
 import { chmod, stat } from 'node:fs/promises'
 import { describeError, GridError } from '@starling-grid/protocol'
 

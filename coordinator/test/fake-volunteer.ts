@@ -1,5 +1,5 @@
-// A volunteer that follows the protocol by hand, without data and without a GPU: its gradient is a function of the
-// step, so that all fakes hold the same bytes without exchanging any. Tests change single answers of it.
+// A volunteer that follows the protocol without data and without a GPU. Its gradient is a function of the step, so that
+// all fakes hold equal bytes without an exchange. Tests change single answers of it.
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { request } from 'node:http'
 import {

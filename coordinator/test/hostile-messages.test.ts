@@ -1,4 +1,4 @@
-// Members that say anything at any time, well-formed and wrong: no decision throws, no block is committed twice,
+// Members that send any message at any time, well-formed and wrong. No decision throws, no block is committed twice,
 // counters only rise, and the journal makes the same state again. STARLING_FUZZ multiplies the numbers of tries.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -1,5 +1,5 @@
-// Who is who: ids that are public are worth nothing without their key, to a coordinator that remembers nothing as well;
-// and a WELCOME that is lost costs nothing.
+// Identities. A public id is worth nothing without its key, also to a coordinator that lost its memory, and a lost
+// WELCOME costs nothing.
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { mkdtemp, stat } from 'node:fs/promises'

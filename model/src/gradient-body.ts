@@ -1,8 +1,8 @@
 // A gradient as the body of a push: one f32 vector, or, for matrices of which few rows were touched, only those rows.
-// What is left out is zero. The header of the push names the sparse matrices and how many rows of each follow, so that
-// the length of the body is known before it is read. Little-endian, pieces in the order of the layout: a dense entry is
-// its values. A sparse one is its row numbers (u32, ascending), then the rows. Parameters that are pulled by rows look
-// the same.
+// What is left out is zero. The header of the push names the sparse matrices and the number of rows of each. So the
+// length of the body is known before it is read. Little-endian, pieces in the order of the layout: a dense entry is its
+// values. A sparse one is its row numbers (u32, ascending), then the rows. Parameters that are pulled by rows look the
+// same.
 
 import { GridError, type SparsePart } from '@starling-grid/protocol'
 import { layerShapes } from './expand.ts'

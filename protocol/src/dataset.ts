@@ -40,8 +40,8 @@ export interface BlockRange {
 }
 
 /**
- * The blocks of a split, by index, computed when they are asked for: a coordinator that is not honest may name more of
- * them than memory holds. Blocks do not cross shards; the last of a shard may be shorter.
+ * The blocks of a split, by index. They are computed on demand: a dishonest coordinator may name more of them than
+ * memory holds. Blocks do not cross shards; the last of a shard may be shorter.
  */
 export class BlockRanges implements Iterable<BlockRange> {
   readonly #shards: readonly ShardRef[]

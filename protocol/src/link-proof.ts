@@ -1,4 +1,4 @@
-// What the first frame of a link proves: that its sender holds the key behind its member id, and that both ends see the
+// The first frame of a link proves two things. Its sender holds the key behind its member id, and both ends see the
 // same two DTLS certificates. Signalling that swapped a fingerprint cannot make such a signature.
 import { GridError } from './errors.ts'
 import { incarnationOf, PUBLIC_KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES, type Signer } from './identity.ts'

@@ -1,5 +1,5 @@
-// Which blocks a step trains, and who computes them: pure functions of the seed, so that the batch never depends on who
-// is present and only its split does (rule R12).
+// Which blocks a step trains, and which member computes each. Pure functions of the seed: the members present change
+// the split and never the batch (R12).
 import { type BlockId, trainingBlock } from './ids.ts'
 
 /**

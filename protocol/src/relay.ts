@@ -1,5 +1,5 @@
-// Where a link goes whose members cannot reach each other directly (R18): each of the two opens a WebSocket to the
-// coordinator, which hands every binary message of one to the other. A message is a frame; nothing else is said.
+// The path of a link whose members cannot reach each other directly (R18). Each of the two opens a WebSocket to the
+// coordinator, which forwards every binary message to the other. A message is a frame; nothing else is said.
 import { FRAME_HEADER_BYTES } from './frame.ts'
 import type { MemberId } from './ids.ts'
 import { MAX_FRAME_PAYLOAD_BYTES } from './limits.ts'

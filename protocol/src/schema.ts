@@ -110,8 +110,8 @@ const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
 
 /**
- * Deepest nesting and number of values of a JSON text, in one pass over its characters: a pattern that looks for the
- * end of a string looks again from each quote. What is not JSON gets some number, and JSON.parse refuses it.
+ * Deepest nesting and number of values of a JSON text, in one pass over its characters. A pattern that looks for the
+ * end of a string would look again from each quote. What is not JSON gets some number, and JSON.parse refuses it.
  */
 export function measureJson(text: string): { readonly depth: number; readonly values: number } {
   let open = 0

@@ -1,5 +1,5 @@
-// Every kernel by name: its sizes and its operands. The WGSL recipes (kernel-specs.ts), the plain references
-// (reference/) and the graph's calls are all typed by this one map, so none of them can miss a kernel or an operand.
+// Every kernel by name: its sizes and its operands. This one map types the WGSL recipes (kernel-specs.ts), the plain
+// references (reference/) and the graph's calls. None of them can miss a kernel or an operand.
 
 /** x (samples·rows, in) */
 export type LinearDims = { readonly rows: number; readonly in: number; readonly out: number }

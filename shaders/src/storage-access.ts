@@ -1,6 +1,6 @@
-// Rewrites how a shader reads and writes its storage arrays, so that kernels are written once, for f32, and also run
-// with values stored as f16, or with results multiplied by the loss scale. Kernels touch storage in two ways only:
-// `x[i]` in an expression, and `x[i] = value;`. Sums in place (`+=`) are for gradients of parameters, which stay f32.
+// Rewrites how a shader reads and writes its storage arrays. Kernels are written once, for f32; they also run with
+// values stored as f16, or with results multiplied by the loss scale. Kernels touch storage in two ways only: `x[i]` in
+// an expression, and `x[i] = value;`. Sums in place (`+=`) are for gradients of parameters, which stay f32.
 
 export interface StorageAccess {
   /** stored as f16 or, in groups of four, vec4h; arithmetic stays f32 */

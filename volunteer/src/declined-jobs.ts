@@ -1,6 +1,5 @@
-// Jobs that this volunteer does not take for a while, and why: those that the owner's limits refuse, and those that
-// lost its GPU again and again. The latter are remembered beyond a restart, so that no job breaks a driver at every
-// start.
+// Jobs that this volunteer declines for a while, and why: the owner's limits refuse them, or they lost its GPU again
+// and again. The latter are remembered beyond a restart, so that no job breaks a driver at every start.
 import { type JobId, parseJson } from '@starling-grid/protocol'
 
 /** A text that outlives the volunteer, in its owner's storage; an absent or damaged one is an empty one. */

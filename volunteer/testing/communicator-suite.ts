@@ -1,7 +1,7 @@
 import { startPowerSgd, squareShape } from '../src/codec/encode-power-sgd.ts'
 import { type Encoding, startFeedback } from '../src/codec/encoding.ts'
 import type { Communicator } from '../src/collectives/communicator.ts'
-// What a group of ranks must do, as cases that know no test runner: all ranks run the same case at the same time, in
+// What a group of ranks must do, as cases without a test runner. All ranks run the same case at the same time, in
 // memory, in processes and in tabs. A case checks on its own rank; where ranks must hold equal bytes, they compare
 // digests among themselves.
 import { algorithmsOf, type Algorithm, type Collective } from '../src/collectives/moves.ts'

@@ -1,5 +1,5 @@
-// The far end of a link under test as a small set of commands with JSON arguments and answers, so that a test can drive
-// it in its own process, in another one, or in a page.
+// The far end of a link under test, as a small set of commands with JSON arguments and answers. A test drives it in its
+// own process, in another one, or in a page.
 import { packFrame, unpackFrame } from '@starling-grid/protocol'
 import type { PeerLink } from '../src/link/peer-link.ts'
 

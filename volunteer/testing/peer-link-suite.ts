@@ -1,4 +1,4 @@
-// What every PeerLink must do, as cases that know no test runner: memory, WebRTC in Node and in tabs, and the bridge
+// What every PeerLink must do, as cases without a test runner. Memory links, WebRTC in Node and in tabs, and the bridge
 // into a Worker all run them. The far end may live in another process or page, so a case talks to it through FarEnd
 // only.
 import { FRAME_HEADER_BYTES, HIGH_WATER_BYTES, isGridError } from '@starling-grid/protocol'

@@ -1,5 +1,5 @@
-// Where unpacked things are kept between runs, and how they get there whole: a folder appears under its
-// final name only when it is complete, however many processes unpack it at once.
+// Keeps unpacked files between runs. A folder appears under its final name only when it is complete, however many
+// processes unpack it at once.
 import { randomBytes } from 'node:crypto'
 import { access, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'

@@ -1,5 +1,5 @@
-// Finds a Chromium to run pages in: the one that STARLING_CHROMIUM names, an installed one, Playwright's own,
-// and last the bundled one, which is unpacked on first use.
+// Finds a Chromium to run pages in. The order is STARLING_CHROMIUM, an installed one, Playwright's own, and the bundled
+// one, which is unpacked on first use.
 import { writeFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { GridError } from '@starling-grid/protocol'

@@ -1,6 +1,6 @@
-// Makes this very process see the Vulkan drivers that adapterEnvironment chose. Starting a second process with the
-// right environment would do too, but then a signal, a kill or an exit code has to cross one process more.
-// Call it on the main thread: a worker's process.env is a copy that drivers do not see.
+// Makes this very process see the Vulkan drivers that adapterEnvironment chose. A second process with the right
+// environment would do too, but signals and exit codes would then cross one process more. Call it on the main thread: a
+// worker's process.env is a copy that drivers do not see.
 import { constants } from 'node:os'
 import { adapterEnvironment, type AdapterWish } from './adapter-environment.ts'
 

@@ -1,5 +1,5 @@
-// The owner's token: comes behind the # of the link that `npm start` prints, which no server sees, leaves the address
-// at once, and stays in this tab, so that a reload shows the same.
+// The owner's token comes behind the # of the link that `starling start` prints, which no server sees. It leaves the
+// address at once and stays in this tab, so that a reload shows the same.
 const KEY = 'starling-owner-token'
 
 /** Undefined for those who were given no such link. */

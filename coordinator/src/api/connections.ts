@@ -1,6 +1,6 @@
-// Connections of strangers: so many of one address, a floor under how fast what was asked for is read and what was
-// announced is sent, and a bound on the bytes of all bodies that are on their way. A body or an answer may take as long
-// as it needs while bytes move: nothing here bounds the whole time of a request.
+// Bounds on connections of strangers: their number for each address, the least speed of sending and reading, and the
+// bytes of all bodies on their way. A body or an answer may take as long as it needs while bytes move: nothing here
+// bounds the whole time of a request.
 import type { Server } from 'node:http'
 import { BlockList, isIPv6, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'

@@ -1,5 +1,5 @@
-// What every request passes before a route sees it: our own name in Host (DNS rebinding), and our own page or none in
-// Origin (other sites' scripts).
+// Checks of every request before its route: our own name in Host (DNS rebinding), and our own page or none in Origin
+// (other sites' scripts).
 import { isIP } from 'node:net'
 import { GridError } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'

@@ -1,5 +1,5 @@
-// Parameters of a recent version of the parameter server without most rows of some matrices: what a batch of a model
-// with a large embedding needs. The answer has the form of a sparse push.
+// Parameters of a recent version of the parameter server without most rows of some matrices, for batches of a model
+// with a large embedding. The answer has the form of a sparse push.
 import { gradientForm, readRowNumbers, writeRows } from '@starling-grid/model'
 import {
   GridError,

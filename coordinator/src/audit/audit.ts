@@ -1,5 +1,5 @@
-// An audit of a committed step now and then (docs/decisions/0017): from a checkpoint, the sums of the steps since,
-// which a member sends when they are committed, and the data. It decides nothing: what differs is said, with step and
+// Audits a committed step now and then (docs/decisions/0017): from a checkpoint, the data, and the sums of the steps
+// since. A member sends these sums when they are committed. It decides nothing: what differs is said, with step and
 // members.
 import { randomInt } from 'node:crypto'
 import { type AuditView, blockIndex, type MemberId, type RunEvent, type Sha256 } from '@starling-grid/protocol'

@@ -1,5 +1,5 @@
-// Follows a version by the sums of the steps after it, in a thread of its own: what state that makes, or whether the
-// last step's gradient is that of its blocks. Bounded in time.
+// Follows a version by the sums of the steps after it, in a thread of its own. Returns the resulting state, or whether
+// the last step's gradient is that of its blocks. Bounded in time.
 import { Worker } from 'node:worker_threads'
 import type { JobTerms, Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { CoordinatorClock } from '../clock.ts'

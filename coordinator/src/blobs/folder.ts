@@ -1,5 +1,5 @@
-// Blobs as files under one folder. A file appears under its name only when its bytes are on the disk:
-// temporary file → fsync → rename → fsync of the folder that now lists it.
+// Blobs as files under one folder. A file appears under its name only when its bytes are on the disk: temporary file →
+// fsync → rename → fsync of the folder.
 import { createHash, randomBytes } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'

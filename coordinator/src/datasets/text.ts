@@ -1,5 +1,5 @@
-// A text file as a dataset: its characters in the order of their code points are the vocabulary, and a token is a
-// character's number in it (as nanoGPT prepares shakespeare_char). The first nine tenths train, the rest validates.
+// A text file as a dataset. Its characters in the order of their code points are the vocabulary, and a token is a
+// character's index in it (as nanoGPT prepares shakespeare_char). The first nine tenths train, the rest validates.
 import { readFile, stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
 import {

@@ -1,5 +1,5 @@
-// How many journal rows one member's messages may cause. Rows that are the run's work are bounded by its blocks and
-// count for nothing; of all others a member may cause a good many at once, and few in the long run.
+// How many journal rows one member's messages may cause. Rows of the run's work are bounded by its blocks and do not
+// count. Of all others a member may cause a burst, and few in the long run.
 import type { Clock, MemberId } from '@starling-grid/protocol'
 import { TokenBucket } from '../net/token-bucket.ts'
 import type { Effect, JournalEntry, RunInput } from '../run/state.ts'

@@ -1,5 +1,5 @@
-// Σ gradients of off-ring members of a ring (A1), in memory only: the open sum that pushes join, and the one that a
-// member was given. When this process goes, so do they, and their blocks, which are in no record, are done again.
+// Σ gradients of off-ring members (A1), in memory only: the open sum that pushes join, and the sum that a member was
+// given. When this process goes, so do they, and their blocks, which are in no record, are done again.
 import type { ParameterLayout, PushedGradient } from '@starling-grid/model'
 import { addPush, type PushWeights } from '../parameter-server/add-push.ts'
 import type { PushNorms } from '../parameter-server/norm-clip.ts'

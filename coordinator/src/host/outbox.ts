@@ -1,5 +1,5 @@
-// Decisions become deeds, in their order: the journal rows of all that waits are appended at once (one fsync), and only
-// then the messages leave (R1). While the disk fails nothing leaves; it is tried again until there is space.
+// Carries out effects in order. Pending journal rows are appended in one batch (one fsync); then the messages are sent
+// (R1). While the disk fails nothing leaves; it is tried again until there is space.
 import { type Clock, isGridError } from '@starling-grid/protocol'
 import type { JournalRow } from '../journal/state-store.ts'
 import type { Effect } from '../run/state.ts'

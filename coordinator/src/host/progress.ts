@@ -1,5 +1,5 @@
-// How fast the run goes now, and when it will be done: from the last committed steps alone, so that neither the start
-// nor a pause of last night is averaged in.
+// The speed of the run now, and when it will be done. Computed from the last committed steps alone, so that neither the
+// start nor last night's pause counts.
 import { samplesIn, type StepPoint } from '@starling-grid/protocol'
 import type { Job } from '../jobs/jobs.ts'
 

@@ -1,5 +1,5 @@
-// What people are shown of a run's past: made from journal rows that are durable, live and after a restart alike, so
-// that nothing that was shown is lost with the process. The events are notes beside it.
+// The past of a run as pages show it. It is made from durable journal rows, live and after a restart alike, so that a
+// crash removes nothing that was shown. The events are notes beside it.
 import {
   Count,
   epochOf,

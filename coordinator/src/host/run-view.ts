@@ -1,5 +1,5 @@
-// A run as the dashboard sees it: read from what is durable of it, from the state of the decisions, which may be ahead
-// of the disk, and from who is connected. Changes nothing.
+// A run as the dashboard shows it: from its durable rows, from the state of the decisions, which may be ahead of the
+// disk, and from the connected members. Changes nothing.
 import {
   type JobId,
   type MemberId,

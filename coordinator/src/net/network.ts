@@ -4,8 +4,7 @@ import { isIPv4, isIPv6 } from 'node:net'
 import { isLocalV4 } from '@starling-grid/protocol'
 
 /**
- * The network of an address, in words that only have to be equal or not: what one line or one provider's customer gets,
- * /24 or /48.
+ * The network of an address, /24 or /48: what one line or one customer of a provider gets. Callers only compare it.
  */
 export function networkOf(address: string): string {
   const plain = withoutMapping(address)

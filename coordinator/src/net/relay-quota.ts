@@ -1,5 +1,5 @@
-// How many bytes the relay carries in an hour, for each member and for each address: links through the coordinator are
-// for pairs that cannot reach each other, and no free proxy.
+// The bytes that the relay carries in an hour, for each member and each address. It serves pairs that cannot reach each
+// other, and is no free proxy.
 import type { MemberId } from '@starling-grid/protocol'
 
 export interface RelayQuota {

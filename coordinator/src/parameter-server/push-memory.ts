@@ -1,7 +1,7 @@
-// What the parameter server remembers of pushes beside the version that they made: the norms that bound the next one,
-// and the moving mean of squares of delay compensation. A blob beside the version's own, so that the version has the
-// same bytes from every writer. A server that begins with both goes on to the same bits. Older parameters are in
-// neither: a server that loads a checkpoint begins a mode epoch, in which no push has a base before it (A2).
+// The memory of the parameter server beside a version: the norms that bound the next push, and the moving mean of
+// squares of delay compensation. A blob beside the version's own, so that the version has the same bytes from every
+// writer. A server that begins with both goes on to the same bits. Older parameters are in neither: a server that loads
+// a checkpoint begins a mode epoch, in which no push has a base before it (A2).
 import {
   floatTensor,
   float32Values,

@@ -1,5 +1,5 @@
-// How the flat vector of a model is cut for the parameter server: blocks of a fixed size, over which norms are summed
-// in a fixed order, and key ranges of whole blocks, one for each shard. Independent of threads.
+// Cuts the flat vector of a model for the parameter server. Norms are summed over blocks of a fixed size in a fixed
+// order; each shard has a range of whole blocks. Independent of threads.
 import type { ParameterLayout } from '@starling-grid/model'
 import { sumOfSquares } from '@starling-grid/shaders'
 

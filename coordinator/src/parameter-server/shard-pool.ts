@@ -1,4 +1,4 @@
-// All shards of one parameter server as one: a command goes to every one of them, their answers come back in the order
+// All shards of one parameter server as one. Each command goes to every shard, and the answers come back in the order
 // of the ranges. In this thread for small models, in one thread each for large ones.
 import { Worker } from 'node:worker_threads'
 import { type CancelTimer, type Clock, systemClock } from '@starling-grid/protocol'

@@ -1,6 +1,6 @@
-// What the coordinator tells a shard in a process of its own, over one WebSocket: orders as JSON, vectors as bytes
-// after the order that announces them. A shard answers every order except `write` with one binary message, in their
-// order. Both ends are the owner's (owner token); orders are checked all the same, before anything is allocated.
+// Messages between the coordinator and a shard in a process of its own, over one WebSocket: orders as JSON, vectors as
+// bytes after the order that announces them. A shard answers every order except `write` with one binary message, in
+// their order. Both ends are the owner's (owner token); orders are checked all the same, before anything is allocated.
 import { MAX_PARAMETERS, OptimizerSchema, parse, parseJson, strict } from '@starling-grid/protocol'
 import * as Type from 'typebox'
 import type { Static } from 'typebox'

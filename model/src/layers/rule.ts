@@ -1,5 +1,5 @@
-// A row of the table of layers: how the layer's attributes are read, what shape comes out, which parameters it holds,
-// what it costs; and the checks that several rows share.
+// A row of the table of layers: how attributes are read, the output shape, the parameters and the cost. Checks that
+// several rows share are here too.
 
 import { elementCount, imageSizes, type Shape } from '@starling-grid/shaders'
 import { type Fields, invalid } from '../fields.ts'

@@ -1,5 +1,5 @@
-// Encodings of a gradient before it is read back. No model calls these kernels, so they are in none of its tables:
-// their reference is what volunteer/src/collective encodes on the CPU, and the runner decides when they pay.
+// Encodings of a gradient before it is read back. No model calls these kernels, so no table of a model lists them.
+// Their reference is the CPU encoder in volunteer/src/codec, and the runner decides when they pay.
 
 import { array, STREAM_WORKGROUP, type Binding, type Pass } from '../recipe.ts'
 

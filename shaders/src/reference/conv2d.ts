@@ -1,6 +1,6 @@
-// Plain convolution. x (B, C, H, W), weight (O, C/g, K, K), bias (O,) → y (B, O, H', W').
-// For each sample and group the input is unfolded: the line of a tap, one of the C/g·K·K weights of a filter, holds
-// what that weight is multiplied by in each output cell. All three directions are then products of lines.
+// Plain convolution. x (B, C, H, W), weight (O, C/g, K, K), bias (O,) → y (B, O, H', W'). For each sample and group the
+// input is unfolded. The line of a tap, one of the C/g·K·K weights of a filter, holds the input values that this weight
+// is multiplied by in each output cell. All three directions are then products of lines.
 
 import type { Conv2dDims, DerivativeDims, FinishDims, KernelOperands } from '../kernels.ts'
 import { finish, finishGradient } from './finish.ts'

@@ -1,6 +1,6 @@
-// Stochastic gradient descent with PyTorch's semantics (dampening 0), bit-exact on every machine:
-// each operation is one IEEE f32 operation, because the result of a double +, −, ×, ÷ or √ of f32 operands rounds to
-// the f32 result. Out of place: `out…` may be the same arrays as the inputs.
+// Stochastic gradient descent with PyTorch's semantics (dampening 0), bit-exact on every machine. Each operation is one
+// IEEE f32 operation: a double +, −, ×, ÷ or √ of f32 operands rounds to the f32 result. Out of place: `out…` may be
+// the same arrays as the inputs.
 
 import { sgdName, SLOT } from './simd-kernels.ts'
 import { simd } from './simd.ts'

@@ -1,6 +1,6 @@
 // The optimizers' formulas for WebAssembly SIMD, operation for operation those of adamw.ts, sgd.ts and
-// sum-of-squares.ts, and their run over whole vectors: block by block through a buffer that stays in the cache, so that
-// the vectors themselves may live anywhere. A test holds the two sides to the same bits.
+// sum-of-squares.ts. They run over whole vectors block by block, through a buffer that stays in the cache. A test holds
+// the two sides to the same bits.
 
 import { BLOCK, formula, simdModule, SLOTS, type Kernel } from './simd-module.ts'
 

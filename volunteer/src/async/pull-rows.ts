@@ -1,5 +1,5 @@
-// Pulling what one batch needs of a version: of tables that are only looked up with the model's input, the rows of the
-// batch's tokens, where these are fewer than half. The other rows stay zero, and nothing reads them.
+// Pulls what one batch needs of a version. Of embedding tables that are only looked up it pulls the rows of the batch's
+// tokens, where these are fewer than half. The other rows stay zero, and nothing reads them.
 import {
   gradientForm,
   isSparse,

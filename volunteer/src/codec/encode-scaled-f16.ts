@@ -1,4 +1,4 @@
-// Half precision for numbers of any size, such as sums over many samples: a run shares one power of two, which brings
+// Half precision for numbers of any size, such as sums over many samples. A run shares one power of two, which brings
 // its largest number near the largest half. Layout: the power (f32), then the halves. Multiplying by it is exact.
 import { GridError } from '@starling-grid/protocol'
 import { decodeF16, encodeF16 } from './encode-f16.ts'

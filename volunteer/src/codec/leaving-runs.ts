@@ -1,6 +1,6 @@
-// Which runs of a member's contribution leave it as they are: in the ring the segment that it begins with, in a direct
-// exchange all parts but its own. What is added to others' numbers first is not among them. Pure; the runs are the
-// chunks of ring-reduce.ts and direct-reduce.ts.
+// The runs of a member's contribution that leave it unchanged: in the ring its first segment, in a direct exchange all
+// parts but its own. What is added to others' numbers first is not among them. Pure; the runs are the chunks of
+// ring-reduce.ts and direct-reduce.ts.
 import { type Exchange, FRAME_PAYLOAD_BYTES, type GradientEncoding } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
 import { cutIntoChunks, ownSegment, type WorldRank } from '../reduce/schedule.ts'

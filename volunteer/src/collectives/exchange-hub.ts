@@ -1,6 +1,6 @@
-// All operations of one rank, in all its groups, over one set of links: gives frames to the operation that they belong
-// to, keeps those that came before their operation began, ends operations when a rank is lost, a time is up or a signal
-// comes. Links count the ranks of the whole mesh; an operation counts those of its group.
+// All operations of one rank, in all its groups, over one set of links. Gives each frame to its operation, and keeps
+// frames that come before their operation began. Ends an operation when a rank is lost, its time is up or its signal
+// aborts. Links count the ranks of the whole mesh; an operation counts those of its group.
 import { type ErrorCode, type Frame, GridError, packFrame, type Clock } from '@starling-grid/protocol'
 import { RankFailure } from '../reduce/rank-failure.ts'
 import type { CollectiveExchange, PackFrame } from './exchange.ts'

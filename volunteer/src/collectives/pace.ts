@@ -1,6 +1,6 @@
-// How far the ranks have come, so that no rank sends more than the other side can keep before it has come to the same
-// operation. Small messages go at once, a limited number of operations ahead; large ones wait until the receiver says
-// that it has begun. Pure: who is told what, and who may go; the frames are elsewhere (exchange-hub.ts).
+// Flow control by the ranks' progress: a rank sends no more than the receiver can keep before the receiver has come to
+// the same operation. Small messages go at once, a limited number of operations ahead; large ones wait until the
+// receiver says that it has begun. Pure: who is told what, and who may go; the frames are elsewhere (exchange-hub.ts).
 import { GridError } from '@starling-grid/protocol'
 
 /** Payload bytes of one operation to one rank that go without asking: about what a link holds in flight anyway. */

@@ -1,5 +1,5 @@
-// How runs of floats that are encoded one by one lie in the buffers of the kernels that encode them: the table that
-// encode.wgsl reads, and where the bytes of each run come to lie. Pure.
+// The layout of runs of floats in the buffers of the encoding kernels: the table that encode.wgsl reads, and the
+// offsets of each run's bytes. Pure.
 
 import { ENCODE_BLOCK, ENCODE_TABLE_WORDS } from '@starling-grid/shaders'
 import type { EncodeRequest } from '../graph/executor.ts'

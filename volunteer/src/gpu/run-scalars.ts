@@ -1,5 +1,5 @@
-// The scalars of a run, which every shader knows as `run`: WGSL immediates where the device has them, which cost no
-// write to a buffer, else one uniform that is written when they change.
+// The scalars of a run, `run` in every shader. WGSL immediates where the device has them, which cost no write to a
+// buffer; else one uniform that is written when they change.
 
 import type { BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'

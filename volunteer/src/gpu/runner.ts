@@ -1,5 +1,5 @@
-// Runs a graph on a WebGPU device: per run, or piece of the gradient that is wanted early, one command buffer, one
-// compute pass and one submit, and nothing created.
+// Runs a graph on a WebGPU device. Each run, or early piece of the gradient, is one command buffer, one compute pass
+// and one submit, and creates nothing.
 import { type Precision, SerialQueue } from '@starling-grid/protocol'
 import type { AdapterTraits } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'

@@ -1,5 +1,5 @@
-// The first kernel that comes to a large gradient in a run writes it, instead of adding to zeros that were cleared
-// before: on a software adapter clearing and reading zeros is a tenth of a step whose model is mostly matrices.
+// The first kernel that reaches a large gradient in a run writes it, instead of adding to cleared zeros. On a software
+// adapter clearing and reading zeros takes a tenth of a step whose model is mostly matrices.
 
 import { boundBindings, type Binding } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'

@@ -58,9 +58,8 @@ function draftsOf({ part, call, callName }: PlacedCall, { candidate, why }: Choi
 }
 
 /**
- * Passes that make the same scratch from the same tensors run once, and the scratch is kept until its last reader:
- * the backward of a convolution then finds its input as forward prepared it. Sound because tensors are written once per
- * run.
+ * Passes that make the same scratch from the same tensors run once, and the scratch is kept until its last reader. So
+ * the backward of a convolution finds its input as forward prepared it. Sound because tensors are written once per run.
  */
 export function shareScratch(drafts: readonly DraftPass[]): DraftPass[] {
   const firstOf = new Map<string, DraftPass>()

@@ -1,5 +1,5 @@
-// The flat vectors as a device holds them: each parameter at an offset at which a buffer can be bound, so that shaders
-// do not depend on where in the vector their layer lies. Gaps hold zeros or nothing that is read.
+// The flat vectors as a device holds them: each parameter at an offset at which a buffer can be bound. Shaders
+// therefore do not depend on a layer's position in the vector. Gaps hold zeros or nothing that is read.
 
 import type { ParameterEntry } from '@starling-grid/model'
 import type { FloatRange } from '../floats.ts'

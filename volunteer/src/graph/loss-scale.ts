@@ -1,6 +1,6 @@
-// Loss scaling for gradients stored as f16: small ones would vanish, so backward starts from a multiple of the loss's
-// gradient, and the sums are divided at the end. Scales are powers of two: multiplying and dividing by them is exact.
-// Pure.
+// Loss scaling for gradients stored as f16, where small ones would vanish. Backward starts from a multiple of the
+// loss's gradient, and the sums are divided at the end. Scales are powers of two: multiplying and dividing by them is
+// exact. Pure.
 
 export interface LossScale {
   readonly scale: number

@@ -1,6 +1,6 @@
-// Lifetimes → places in few buffers: values that are never needed at the same time share memory.
-// WebGPU forbids binding one buffer for reading and for writing in one dispatch, even at different places in it, so
-// values that meet that way lie in different buffers.
+// Lifetimes → places in few buffers: values that are never needed at the same time share memory. WebGPU forbids binding
+// one buffer for reading and for writing in one dispatch, even at different offsets. Values that meet that way lie in
+// different buffers.
 import { random32 } from '@starling-grid/protocol'
 
 export interface LiveRange {

@@ -1,7 +1,6 @@
 // Recomputation: forward is cut where a single value crosses, about √n times, and only what crosses is kept. Backward
-// runs the calls of a segment again, the same kernels on the same values, just before it needs what they make: less
-// memory, more time, equal bits. Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016). Pure:
-// call lists in, call lists out.
+// runs the calls of a segment again just before it needs their results: less memory, more time, equal bits. Source:
+// Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016). Pure: call lists in, call lists out.
 
 import type { Graph } from './build.ts'
 import { firstFreeStorage, renameStorages, storagesOf, tensorsOf, type Call } from './storages.ts'

@@ -1,6 +1,6 @@
-// Where a volunteer lets its links be opened to, whatever the coordinator passes on: few addresses per connection, none
-// of them a name, and none in the volunteer's own network unless the coordinator is there, too. And which STUN and TURN
-// servers it asks.
+// Limits the addresses that a volunteer's links connect to, whatever the coordinator passes on. Few addresses per
+// connection, no names, and none in the volunteer's own network unless the coordinator is there too. And which STUN and
+// TURN servers it asks.
 import { isLocalV4 } from '@starling-grid/protocol'
 import type { SignallingAccess } from './peer-link.ts'
 

@@ -1,6 +1,5 @@
-// Frames that wait for one link. Frames of the ring go first: a newcomer's state is bulk, which leaves only when little
-// else is on its way, here and on the other links of this volunteer, so that a step of the ring waits for a few of its
-// chunks at most.
+// Frames that wait for one link. Frames of the ring go first. A newcomer's state is bulk: it is sent only when little
+// else is on its way on any link. So a step of the ring waits for a few of its chunks at most.
 import { type Clock, type Frame, FramePacker, type FrameType } from '@starling-grid/protocol'
 import type { PeerLink } from './peer-link.ts'
 

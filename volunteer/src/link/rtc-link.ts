@@ -108,8 +108,8 @@ class Opening {
   }
 
   /**
-   * PeerJS looks at the state of ICE alone. Chromium can leave that at `disconnected` for ever, with the channel open,
-   * while the connection as a whole has failed: the farewell of the other side was lost under load.
+   * PeerJS looks at the state of ICE alone. Under load the farewell of the other side can get lost. Chromium then
+   * leaves ICE at `disconnected` for ever, with the channel open, while the connection as a whole has failed.
    */
   #watchConnection(): void {
     const { peerConnection } = this.#connection

@@ -1,7 +1,6 @@
-// The last state that this volunteer held, in its host's cache, for when it comes back, and with it the proof that R4
-// asks for: the committed version that was acknowledged last, and the records since. A cache may forget and may be
-// damaged: what is read is compared with its SHA-256, and whether its version is on the chain is the coordinator's to
-// say.
+// The last state that this volunteer held, in its host's cache, for its next visit. With it the proof that R4 asks for:
+// the last acknowledged version and the records since. A cache may lose or damage it, so what is read is compared with
+// its SHA-256. The coordinator decides whether the version is on the chain.
 import {
   type Claim,
   ClaimSchema,

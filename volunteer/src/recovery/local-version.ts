@@ -1,5 +1,5 @@
-// The version that a member holds: parameters and optimizer state, in two copies that swap, so that a version is either
-// whole or not there (R10), and the reduced gradients of the last steps, for members that are some steps behind (R7).
+// The version that a member holds. Parameters and optimizer state are in two copies that swap, so a version is whole or
+// absent (R10). The reduced gradients of the last steps serve members that are some steps behind (R7).
 import {
   decodeVersionState,
   emptyStates,

@@ -1,5 +1,5 @@
-// An audit of committed steps: follows the chain by its reduced gradients, as a newcomer does, and computes each step's
-// gradient once more from the blocks that its record names. What another block, or an old one, put into a sum shows
+// An audit of committed steps. It follows the chain by its reduced gradients, as a newcomer does, and computes each
+// step's gradient once more from the blocks of its record. What another block, or an old one, put into a sum shows
 // here, and nowhere else.
 import { extend, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { bytesOf } from '../codec/numbers.ts'

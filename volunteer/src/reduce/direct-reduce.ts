@@ -1,6 +1,6 @@
-// The all-reduce of one step in two hops: each member sends each owner its part of the gradient, the owner adds the
-// parts and sends the sum to all (as the direct exchange of hivemind does). The same bytes as in the ring. An owner
-// sees each member's slice of its part, and refuses one that no honest member sends, by name.
+// The all-reduce of one step in two hops. Each member sends each owner its part of the gradient; the owner adds the
+// parts and sends the sum to all (as hivemind does). The same bytes as in the ring. An owner sees each member's slice
+// of its part, and refuses one that no honest member sends, by name.
 import type { Frame } from '@starling-grid/protocol'
 import type { Feedback } from '../codec/encoding.ts'
 import { combine } from '../codec/numbers.ts'

@@ -1,6 +1,6 @@
 // Divides the gradient into the buckets that enter the ring one by one (docs/STEPS.md). Pure, and a function of the
-// parameters alone: members with other adapters must cut alike, because the cut decides in which order the members'
-// assignments of a float are added.
+// parameters alone. Members with other adapters must cut alike, because the cut decides the order in which assignments
+// are added.
 import type { FloatRange } from '../floats.ts'
 
 /** Floats of a bucket at least, 1 MiB: less gains no time and costs a submit and a read-back, some 0.2 ms each. */

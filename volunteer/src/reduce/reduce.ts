@@ -1,6 +1,6 @@
-// The all-reduce of one step as a machine of events: frames in, frames out, no I/O, no clock. What both ways have in
-// common, around the ring (ring-reduce.ts) and from each to each (direct-reduce.ts): what a member puts in, and which
-// frames fit nowhere. What frames hold is the business of step-sum.ts; each way adds how they travel.
+// The all-reduce of one step as a machine of events: frames in, frames out, no I/O, no clock. What the ring
+// (ring-reduce.ts) and the direct exchange (direct-reduce.ts) have in common: a member's contribution, and the refusal
+// of frames that fit nowhere. What frames hold is the business of step-sum.ts; each way adds how they travel.
 import type { Frame, Manifest } from '@starling-grid/protocol'
 import type { Feedback } from '../codec/encoding.ts'
 import { type ReduceProgress, type StepSum, unexpected } from './step-reduce.ts'

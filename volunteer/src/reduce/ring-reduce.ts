@@ -1,6 +1,6 @@
 // The all-reduce of one step around the ring (schedule.ts has the source): frames come from the predecessor and go to
-// the successor. Every chunk is forwarded as soon as it was added, so that hops overlap; in the all-gather its bytes go
-// on unchanged, so that all members decode equal bytes.
+// the successor. Every chunk is forwarded as soon as it was added, so that hops overlap. In the all-gather its bytes
+// are forwarded unchanged, so that all members decode equal bytes.
 import { type Frame, type FrameType, GridError } from '@starling-grid/protocol'
 import type { Feedback } from '../codec/encoding.ts'
 import { combine } from '../codec/numbers.ts'

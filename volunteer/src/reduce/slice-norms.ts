@@ -3,9 +3,9 @@
 
 /**
  * Times the others' median that a slice's norm may be. A bound of 10 would suit a parameter server, where a false alarm
- * costs one push; here it costs a generation. The bound does not suffice alone: when the model has learned nearly all
- * samples, a wrong label makes one member's gradient thousands of times as long as those of others
- * (test/slice-norms.test.ts measures it). So a slice must be beyond `harmless` as well.
+ * costs one push; here it costs a generation. The bound does not suffice alone. When the model has learned nearly all
+ * samples, a wrong label makes one gradient thousands of times as long as the others (test/slice-norms.test.ts measures
+ * it). So a slice must be beyond `harmless` as well.
  */
 export const FAR_OUTSIDE = 1000
 /** Members besides the owner and the one that is judged: between two members no comparison shows which one is right. */

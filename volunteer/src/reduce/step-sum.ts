@@ -1,6 +1,6 @@
-// The sum of one step while it is built, whichever way its frames take: the chunks, what a member puts in, what has
-// come, how chunks and manifests become frames and back, with every check that does not depend on the way. Ring and
-// direct exchange add which frame goes where (ring-reduce.ts, direct-reduce.ts); nothing here knows of hops.
+// The sum of one step while it is built, for either algorithm: its chunks, the member's contribution and the received
+// parts. Turns chunks and manifests into frames and back, with every check that both algorithms share. Ring and direct
+// exchange add which frame goes where (ring-reduce.ts, direct-reduce.ts); nothing here knows of hops.
 import { FRAME_PAYLOAD_BYTES, type Frame, type FrameType, GridError, type Manifest } from '@starling-grid/protocol'
 import { RingCodec } from '../codec/ring-codec.ts'
 import { allFinite } from '../floats.ts'
