@@ -131,7 +131,7 @@ export function askForHelp(
 /** Who holds back can still get blocks; who has sealed its assignment, or is at another step, goes on. */
 export function onHold(
   ring: MemberGeneration,
-  { fence, generation, step, round }: MessageTo<'hold'>,
+  { fence, generation, step, round }: MessageTo<'rebalance'>,
 ): ToCoordinator | undefined {
   const { flight } = ring
   const here = flight?.step === step ? flight : undefined
@@ -153,7 +153,7 @@ export function onHold(
 /** R12: from the end of the assignment, and never what is begun. */
 export function onRelease(
   ring: MemberGeneration,
-  { fence, generation, step, round, count }: MessageTo<'release'>,
+  { fence, generation, step, round, count }: MessageTo<'rebalance-release'>,
 ): ToCoordinator {
   const { flight } = ring
   const open = flight?.step === step && !flight.sealed && !flight.over.has(round) ? flight : undefined
@@ -164,7 +164,7 @@ export function onRelease(
 }
 
 /** True when this member may go on: it has more to do, or nothing more to wait for. */
-export function onMoved(ring: MemberGeneration, { step, round, moves }: MessageTo<'moved'>): boolean {
+export function onMoved(ring: MemberGeneration, { step, round, moves }: MessageTo<'rebalance-done'>): boolean {
   const { flight } = ring
   const known = ring.moves.get(step) ?? []
   if (ring.plan.has(step) && known.every((entry) => entry.round !== round))

@@ -279,7 +279,7 @@ function ringTick(transition: Transition): void {
 
 /** A planned change of members or links waits for the end of a step: what is computed is then also committed. */
 export function drain(transition: Transition, phase: RingPhase, reason: string): void {
-  if (phase.until !== undefined) return
+  if (phase.lastStep !== undefined) return
   const step = Math.min(transition.state.chain.head.v + DRAIN_STEPS, phase.plannedTo)
   phase.lastStep = { step, at: transition.now, reason }
   transition.broadcast(phase.members, { type: 'last-step', ...transition.ballot, step })
