@@ -1,7 +1,7 @@
 // One line of a benchmark: ours against peers, measured in turns in the same run.
 
 /** Ours beside each peer, by the peer's name. */
-export interface Comparison {
+export interface RowComparison {
   readonly peers: Readonly<Record<string, number>>
   /** how many times better ours is: ours ÷ peer, or peer ÷ ours where less is better */
   readonly ratio: Readonly<Record<string, number>>
@@ -20,7 +20,7 @@ export interface Comparison {
   readonly versions?: Readonly<Record<string, string>>
 }
 
-export interface BenchRow extends Comparison {
+export interface BenchRow extends RowComparison {
   readonly name: string
   readonly adapter: string
   /** median */
