@@ -1,5 +1,5 @@
-// `starling start --https`: what people on other machines of a network meet. This machine plays them, at its own address
-// on that network, where browsers are as strict as they are with strangers.
+// `starling start --https`: what people on other machines of a network meet. This machine plays them, at its own
+// address on that network, where browsers are as strict as they are with strangers.
 import assert from 'node:assert/strict'
 import { mkdtemp, rm, stat } from 'node:fs/promises'
 import { connect } from 'node:net'

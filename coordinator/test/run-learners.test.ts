@@ -116,7 +116,7 @@ test('a newcomer that holds the copy gets the records since, and is admitted wit
   )
 })
 
-test('a newcomer that fetches quickly is admitted by the ballot that opened for it, also when steps are quicker', () => {
+test('a newcomer that fetches quickly is admitted by the ballot that opened for it, though steps are quick', () => {
   const desk = offered()
   desk.say('c', { type: 'prefetched', version: at(desk, 5) })
   for (let v = 6; v <= 6 + REPLAYED; v++) desk.step(v)

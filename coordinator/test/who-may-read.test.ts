@@ -232,7 +232,7 @@ test('threat 58: no terms, view, record or exported model holds an owner token, 
       assert.equal(text.includes(secret), false, secret)
 })
 
-test('an exported model is encoded once, HEAD tells its length before, and every reader gets the same bytes', async () => {
+test('an exported model is encoded once, HEAD tells its length before, and all readers get equal bytes', async () => {
   const blobs = memoryBlobs()
   const read: string[] = []
   const counted: BlobStore = {

@@ -194,7 +194,10 @@ const toCoordinator = {
   }),
   /** the member's assignment takes longer than planned; other members may take blocks that it has not begun (R12) */
   behind: strict({ type: literal('behind'), ...ballot, step: Count }),
-  /** answer to `rebalance`; `open`: it waits for `rebalance-done`; `left`: blocks not begun; `blockMs`: time of one block in ms */
+  /**
+   * answer to `rebalance`; `open`: it waits for `rebalance-done`; `left`: blocks not begun; `blockMs`: time of one
+   * block in ms
+   */
   'rebalance-progress': strict({
     type: literal('rebalance-progress'),
     ...ballot,

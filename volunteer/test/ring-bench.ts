@@ -1,5 +1,5 @@
-// Members of a ring at a bench: real GenerationRunner, links in memory, reduce and optimizer. The orders of a coordinator are
-// given by hand, and a computation or a download can be held up for as long as a test likes. Used by
+// Members of a ring at a bench: real GenerationRunner, links in memory, reduce and optimizer. The orders of a
+// coordinator are given by hand, and a computation or a download can be held up for as long as a test likes. Used by
 // ring-gradients.test.ts.
 import assert from 'node:assert/strict'
 import { outerOptimizer, type ModelSpec } from '@starling-grid/model'

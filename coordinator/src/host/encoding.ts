@@ -1,5 +1,5 @@
-// Versions as bytes and back: computed in a thread of their own where the model is large, so that the event loop goes on
-// meanwhile.
+// Versions as bytes and back: computed in a thread of their own where the model is large, so that the event loop goes
+// on meanwhile.
 import { Worker } from 'node:worker_threads'
 import {
   decodeVersionState,

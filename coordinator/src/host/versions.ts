@@ -78,7 +78,10 @@ export class Versions {
     return checkpointAsked?.uploader === member && checkpointAsked.v === version.v && !otherBranch
   }
 
-  /** Checked and durable; the bytes are not usable by the caller any more. @throws GridError 'version-corrupt', 'disk-failed' */
+  /**
+   * Checked and durable; the bytes are not usable by the caller any more. @throws GridError 'version-corrupt',
+   * 'disk-failed'
+   */
   async accept(
     version: VersionRef,
     state: Uint8Array,
@@ -145,7 +148,9 @@ export class Versions {
     throw gone({ blob, version })
   }
 
-  /** Of older checkpoints the bytes are not kept. @throws GridError 'version-corrupt' of one whose bytes should be there */
+  /**
+   * Of older checkpoints the bytes are not kept. @throws GridError 'version-corrupt' of one whose bytes should be there
+   */
   #tidied(checkpoint: Checkpoint): undefined {
     if (this.#parts.state.checkpoints.slice(-KEPT_CHECKPOINTS).includes(checkpoint)) throw gone(checkpoint)
   }

@@ -306,8 +306,8 @@ export class VolunteerSession {
   }
 
   /**
-   * A message of another job crossed the offer of the present one, or one of this job its end. @throws GridError when no
-   * honest volunteer sends it
+   * A message of another job crossed the offer of the present one, or one of this job its end. @throws GridError when
+   * no honest volunteer sends it
    */
   #ignoreStale({ type, job }: { readonly type: string; readonly job: JobId }): void {
     const run = this.#desk.find(job)

@@ -34,7 +34,8 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: `transition.note('generation', \`ballot \${state.generation}: \${options.reason}\`)`,
     to: `if (options.reason === 'the coordinator started again' && goal === 'ring' && options.wait?.length > 0) {
       const members = options.wait
-      return void enterRing(transition, { members, relayed: [], exchange: { type: 'ring', reason: 'as before', costs: null }, weights: members.map(() => 1) })
+      const exchange = { type: 'ring', reason: 'as before', costs: null }
+      return void enterRing(transition, { members, relayed: [], exchange, weights: members.map(() => 1) })
     }`,
     tests: ['coordinator/test/run-ballot'],
   },
@@ -67,7 +68,10 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     breaks: 'R3-equal: a ballot that was answered is not answered again',
     file: `${MEMBER}/member.ts`,
     from: 'core.promised = generation\n  core.asyncEpoch = undefined\n  const claim',
-    to: 'if (core.promised === generation) return []\n  core.promised = generation\n  core.asyncEpoch = undefined\n  const claim',
+    to: `if (core.promised === generation) return []
+  core.promised = generation
+  core.asyncEpoch = undefined
+  const claim`,
     tests: ['volunteer/test/member.test'],
   },
   {
@@ -216,7 +220,8 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     file: `${RUN}/queue/scheduler.ts`,
     from: 'return freeIn(state, { epoch, taken, most })',
     to: `const free = freeIn(state, { epoch, taken, most })
-  return free.length === 0 && epoch + 1 < state.config.epochs ? freeIn(state, { epoch: epoch + 1, taken, most }) : free`,
+  if (free.length > 0 || epoch + 1 >= state.config.epochs) return free
+  return freeIn(state, { epoch: epoch + 1, taken, most })`,
     tests: ['coordinator/test/run-ring.test'],
     world: { seed: 4 },
   },
@@ -321,8 +326,8 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     rule: 'A7',
     breaks: 'A7: inner progress goes on in an assignment that does not hold all of it',
     file: 'volunteer/src/local/local-round.ts',
-    from: 'if (known !== undefined && known.base.id === base.id && known.blocks.every((block) => blocks.includes(block)))',
-    to: 'if (known !== undefined && known.base.id === base.id)',
+    from: ' && known.blocks.every((block) => blocks.includes(block)))',
+    to: ')',
     tests: ['volunteer/test/local-round'],
   },
   {

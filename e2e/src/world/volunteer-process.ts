@@ -75,7 +75,8 @@ function publicBytes(key: KeyObject): Uint8Array<ArrayBuffer> {
 
 /**
  * mute: it answers ballots and nothing else; wrong: it holds another state than it says; unreachable: it opens no link;
- * liar: it comes back with a step that it made up; accomplice: it says another state than it holds, as others do with it
+ * liar: it comes back with a step that it made up; accomplice: it says another state than it holds, as others do with
+ * it
  */
 export type Temper = 'honest' | 'mute' | 'wrong' | 'unreachable' | 'liar' | 'accomplice'
 

@@ -179,7 +179,9 @@ export class GenerationRunner {
     this.links.clear()
   }
 
-  /** Brings the target of a ballot here (R7), where it waits for the protocol to adopt or apply it in one piece (I6). */
+  /**
+   * Brings the target of a ballot here (R7), where it waits for the protocol to adopt or apply it in one piece (I6).
+   */
   async #catchUp(effect: CatchUpEffect): Promise<void> {
     const generation = this.#generation
     const { signal } = generation

@@ -1,6 +1,6 @@
 // One generation on one member, from the promise of its ballot on: its links, its reduces, its assignment of the step
-// under way, and what came for the protocol to adopt or apply. To halt (R3) is to abort it and drop it: what it has under
-// way ends with its signal, and nothing of it is in the next one.
+// under way, and what came for the protocol to adopt or apply. To halt (R3) is to abort it and drop it: what it has
+// under way ends with its signal, and nothing of it is in the next one.
 import {
   type Clock,
   describeError,

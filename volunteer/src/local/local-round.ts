@@ -97,7 +97,8 @@ export class LocalRounds implements InnerSteps {
   }
 
   /**
-   * R10. `isOwn`: what left of this member's private copy is in the sum. A sum that was fetched (R7) says nothing of it.
+   * R10. `isOwn`: what left of this member's private copy is in the sum. A sum that was fetched (R7) says nothing of
+   * it.
    */
   committed(version: VersionRef, kind: StepRecord['kind'], isOwn: boolean): void {
     this.#takesOver = isOwn && kind === 'round' ? version : undefined

@@ -1,6 +1,6 @@
-// Members that say different states of one version (R15-derived, docs/decisions/0020): the coordinator derives the state
-// from the newest checkpoint that is not in doubt and the sums of the steps after it, which their records prove. The
-// shell does it (audit/state-derivation.ts). Where it cannot be done, votes decide, and an event says why.
+// Members that say different states of one version (R15-derived, docs/decisions/0020): the coordinator derives the
+// state from the newest checkpoint that is not in doubt and the sums of the steps after it, which their records prove.
+// The shell does it (audit/state-derivation.ts). Where it cannot be done, votes decide, and an event says why.
 import {
   extend,
   type MemberId,

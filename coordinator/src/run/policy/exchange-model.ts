@@ -44,8 +44,9 @@ export function bytesPerMsOf(
 }
 
 /**
- * Least squares over what was measured in rings, neither below 0. `times`: size → ms. One size alone does not tell latency from bandwidth: it is
- * taken for latency, and the shorter ring that follows from it makes the second measurement.
+ * Least squares over what was measured in rings, neither below 0. `times`: size → ms. One size alone does not tell
+ * latency from bandwidth: it is taken for latency, and the shorter ring that follows from it makes the second
+ * measurement.
  */
 export function fit(times: ReadonlyMap<number, number>): HopCost {
   const points = [...times].map(([size, ms]) => ({ x: 1 / size, y: ms / (2 * (size - 1)) }))

@@ -76,7 +76,9 @@ export const pause = {
   holds: ({ state }) => (isIdle(state) ? pausedBecause(state) : undefined),
 } satisfies Aspect
 
-/** Their shard may have become whole in an epoch that a rewind goes back from: `repaired` restores one epoch's blocks. */
+/**
+ * Their shard may have become whole in an epoch that a rewind goes back from: `repaired` restores one epoch's blocks.
+ */
 function lookAgain({ state }: Transition): void {
   for (const block of state.quarantined) own(state, 'aside').before.add(block)
 }

@@ -338,7 +338,8 @@ export function claimed(transition: Transition, member: Member, held: VersionRef
   const { learner } = newcomer(transition.state, member.id)
   if (learner === undefined) return
   const { chain, phase } = transition.state
-  // One that fetched a version is admitted by what a fetch takes (isLearning): the ballot that opened for it counts on that.
+  // One that fetched a version is admitted by what a fetch takes (isLearning): the ballot that opened for it counts on
+  // that.
   const near = learner.fetchMs === undefined ? ifNear(chain, held) : ifOnChain(chain, held)
   learner.held = near?.v
   learner.newsAt = transition.now
