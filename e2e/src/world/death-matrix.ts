@@ -118,13 +118,20 @@ class Director implements Play {
 
   #look(world: World, volunteer: VolunteerProcess, moment: Moment): void {
     if (!volunteer.isAlive || volunteer.member === undefined) return
-    const { point, rank, size } = this.#cell
+    const { point } = this.#cell
     const isPoint = isSameMoment(moment, point.moment)
     if (point.victim !== undefined && this.#early !== undefined) {
       const isVictim = this.#early.has(volunteer.member) === (point.victim === 'other')
       if (this.deaths === 1 && isPoint && isVictim) this.#kill(world, volunteer)
       return
     }
+    this.#lookInRing(world, volunteer, moment)
+  }
+
+  #lookInRing(world: World, volunteer: VolunteerProcess, moment: Moment): void {
+    if (volunteer.member === undefined) return
+    const { point, rank, size } = this.#cell
+    const isPoint = isSameMoment(moment, point.moment)
     const ring = world.observer.ringOf(volunteer)
     if (this.deaths > 0 || ring?.members.length !== size || ring.step < STEP) return
     const own = ring.members.indexOf(volunteer.member)

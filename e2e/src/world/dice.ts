@@ -27,6 +27,9 @@ export class Dice {
     return this.fraction() < probability
   }
 
+  /** Undefined: there is none. */
+  pick<const T>(items: readonly [T, ...T[]]): T
+  pick<T>(items: readonly T[]): T | undefined
   pick<T>(items: readonly T[]): T | undefined {
     return items[this.below(items.length)]
   }

@@ -40,16 +40,16 @@ const INNER_STEPS = [3, 5] as const
 
 export function memberScenario(seed: number, seats: number, options: MemberOptions): MemberScenario {
   const dice = new Dice(Math.imul(seed, 0x85ebca6b) ^ 0x3e3b)
-  const encoding = dice.chance(ENCODED) ? (dice.pick(['f16', 'int8'] as const) ?? 'f16') : 'f32'
-  const fragments = dice.pick([1, 1, 2, 3]) ?? 1
-  const innerSteps = dice.pick(INNER_STEPS) ?? 3
+  const encoding = dice.chance(ENCODED) ? dice.pick(['f16', 'int8']) : 'f32'
+  const fragments = dice.pick([1, 1, 2, 3])
+  const innerSteps = dice.pick(INNER_STEPS)
   const pair = [dice.below(seats), dice.below(seats)] as const
   const isUnlinked = dice.chance(UNLINKED)
   const isLinkless = dice.chance(LINKLESS)
-  const slowness = dice.pick([1, 1, 8, 30]) ?? 1
-  const digestMs = dice.pick([0, 0, 5, 60]) ?? 0
-  const latencyMs = dice.pick([40, 40, 300]) ?? 40
-  const linkBytesPerMs = dice.pick([200, 200, 5, 1]) ?? 200
+  const slowness = dice.pick([1, 1, 8, 30])
+  const digestMs = dice.pick([0, 0, 5, 60])
+  const latencyMs = dice.pick([40, 40, 300])
+  const linkBytesPerMs = dice.pick([200, 200, 5, 1])
   return {
     encoding: options.encoding ?? encoding,
     local: { innerSteps, fragments: options.fragments ?? fragments },

@@ -107,34 +107,44 @@ export class Observer {
   }
 
   heard(by: VolunteerProcess, message: OnWire<ToVolunteer>): boolean {
-    if (message.type === 'freeze') {
-      const deeds = this.#deedsOf(by, message.job)
-      if (deeds.promised === message.generation) this.#world.counts.equalBallots++
-      deeds.promised = Math.max(deeds.promised, message.generation)
-      deeds.running = undefined
+    switch (message.type) {
+      case 'freeze': {
+        const deeds = this.#deedsOf(by, message.job)
+        if (deeds.promised === message.generation) this.#world.counts.equalBallots++
+        deeds.promised = Math.max(deeds.promised, message.generation)
+        deeds.running = undefined
+        return true
+      }
+      case 'start': {
+        const deeds = this.#deedsOf(by, message.job)
+        if (deeds.promised === message.generation)
+          deeds.running = { fence: message.fence, generation: message.generation }
+        deeds.plannedTo = message.plan.at(-1)?.step ?? message.after.v
+        if (this.#hostedState(message.job)?.phase.type === 'ring' && by.isHonest) this.#checkStarted(by, message)
+        return true
+      }
+      case 'plan': {
+        const deeds = this.#deedsOf(by, message.job)
+        deeds.plannedTo = Math.max(deeds.plannedTo, message.steps.at(-1)?.step ?? 0)
+        return true
+      }
+      case 'form':
+        this.#deedsOf(by, message.job).members = message.members
+        this.#deedsOf(by, message.job).running = undefined
+        return true
+      case 'async':
+        this.#deedsOf(by, message.job).running = undefined
+        return true
+      default:
+        return true
     }
-    if (message.type === 'start') {
-      const deeds = this.#deedsOf(by, message.job)
-      if (deeds.promised === message.generation)
-        deeds.running = { fence: message.fence, generation: message.generation }
-      deeds.plannedTo = message.plan.at(-1)?.step ?? message.after.v
-      if (this.#hostedState(message.job)?.phase.type === 'ring' && by.isHonest) this.#checkStarted(by, message)
-    }
-    if (message.type === 'plan') {
-      const deeds = this.#deedsOf(by, message.job)
-      deeds.plannedTo = Math.max(deeds.plannedTo, message.steps.at(-1)?.step ?? 0)
-    }
-    if (message.type === 'async' || message.type === 'form') this.#deedsOf(by, message.job).running = undefined
-    if (message.type === 'form') this.#deedsOf(by, message.job).members = message.members
-    return true
   }
 
   /** What leaves; undefined: nothing. */
   said(by: VolunteerProcess, message: OnWire<ToCoordinator>): OnWire<ToCoordinator> | undefined {
     const world = this.#world
     world.tell(() => `${by.name} says ${JSON.stringify(message).slice(0, 300)}`)
-    if (by.temper === 'mute' && !MUTE_SAYS.has(message.type)) return undefined
-    if (by.temper === 'wrong' && message.type === 'lease-request') return undefined // no push speaks for it either
+    if (isKeptBack(by, message)) return undefined
     switch (message.type) {
       case 'ready':
         by.holds(message.job, message.holds)
@@ -464,3 +474,8 @@ export class Observer {
 const WRONG = '0'.repeat(64) as Sha256
 /** What a mute newcomer still says. */
 const MUTE_SAYS: ReadonlySet<string> = new Set<ToCoordinator['type']>(['hello', 'ready', 'heartbeat', 'state'])
+
+function isKeptBack({ temper }: VolunteerProcess, { type }: OnWire<ToCoordinator>): boolean {
+  if (temper === 'mute') return !MUTE_SAYS.has(type)
+  return temper === 'wrong' && type === 'lease-request' // no push speaks for it either
+}

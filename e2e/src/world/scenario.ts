@@ -115,7 +115,7 @@ export const CALM: Partial<GridScenario> = {
 
 export function gridScenario(seed: number, dice: Dice, options: GridOptions): GridScenario {
   const shape = dice.pick(SHAPES) ?? SHAPES[0]
-  const drawn = options.mode ?? dice.pick(['ring', 'ring', 'auto', 'async', 'local'] as const) ?? 'ring'
+  const drawn = options.mode ?? dice.pick(['ring', 'ring', 'auto', 'async', 'local'])
   const seats = dice.between(2, 4)
   const members = memberScenario(seed, seats, options.members ?? {})
   const isOffRing = members.linkless !== undefined
@@ -132,25 +132,25 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       batchBlocks,
       mode,
       minVolunteers: dice.between(1, 2),
-      exchange: dice.pick(['ring', 'ring', 'direct', 'auto'] as const) ?? 'ring',
+      exchange: dice.pick(['ring', 'ring', 'direct', 'auto']),
       ...memberTerms(members, mode),
       ...asyncOf(dice.pick(POLICIES)),
     },
     timing: {
       ...TIMING,
-      checkpointSteps: dice.pick([1, 2, 3, 50]) ?? 3,
+      checkpointSteps: dice.pick([1, 2, 3, 50]),
       ...(isOffRing ? OFF_RING_TIMING : {}),
     },
-    computeMs: isOffRing ? OFF_RING_COMPUTE_MS : (dice.pick([50, 500, 2000]) ?? 500),
-    diskMs: dice.pick([0, 20, 200]) ?? 0,
-    lostAnswers: dice.pick([0, 0, 0.1]) ?? 0,
-    uploadMs: dice.pick([60, 60, 60, SLOW_UPLOAD_MS]) ?? 60,
-    transferMs: dice.pick([60, 60, 3000]) ?? 60,
-    gapMs: dice.pick([0, 20, 300]) ?? 0,
+    computeMs: isOffRing ? OFF_RING_COMPUTE_MS : dice.pick([50, 500, 2000]),
+    diskMs: dice.pick([0, 20, 200]),
+    lostAnswers: dice.pick([0, 0, 0.1]),
+    uploadMs: dice.pick([60, 60, 60, SLOW_UPLOAD_MS]),
+    transferMs: dice.pick([60, 60, 3000]),
+    gapMs: dice.pick([0, 20, 300]),
     warm: dice.chance(0.5),
     defect: isOffRing ? undefined : dice.pick(SOME_DEFECTS), // two such members of two would be too many
     faults: options.faults ?? faultsOf(dice),
-    faultEveryMs: dice.pick([1000, 3000]) ?? 1000,
+    faultEveryMs: dice.pick([1000, 3000]),
     accomplices: 0,
   }
   return options.accomplices === undefined ? scenario : ofThree(scenario, options.accomplices)

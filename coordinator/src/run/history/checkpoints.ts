@@ -224,10 +224,14 @@ function considerUpload(transition: Transition): void {
   const onChain = state.chain.at(upload.version.v)
   if (onChain === undefined) return
   if (onChain.id !== upload.version.id) return forget(state)
+  weigh(transition, upload, state.phase.members)
+}
+
+function weigh(transition: Transition, upload: Provisional, members: readonly MemberId[]): void {
+  const { state, now } = transition
   const votes = votesOn(state, upload)
   const agreement = agreementOf(votes)
   if (agreement === undefined) return
-  const { members } = state.phase
   const isHeard = members.every((id) => votes.has(id))
   if (!isHeard && now - upload.at < (trainingIsOver(state) ? LAST_DIGESTS_MS : DIGESTS_MS)) return
   if (agreement.few.length > 0) return settleUpload(transition, upload, votes)

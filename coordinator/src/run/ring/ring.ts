@@ -263,11 +263,7 @@ function ringTick(transition: Transition): void {
   if (phase.lastStep !== undefined && now - phase.lastStep.at > DRAIN_MS && !isParking) return change(transition, phase)
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(transition, phase, next.reason)
-  const exchange = exchangeOf(transition, phase.members)
-  if (exchange.type !== phase.exchange.type && now - phase.since > GENERATION_MS)
-    drain(transition, phase, exchange.reason)
-  // what the ways cost by now
-  phase.exchange = exchange.type === phase.exchange.type ? exchange : { ...phase.exchange, costs: exchange.costs }
+  exchangeTick(transition, phase)
   const calm =
     now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs ||
     now - phase.since > ADMIT_PATIENCE * timing.admitMs
@@ -275,6 +271,14 @@ function ringTick(transition: Transition): void {
   const otherRing = ringWouldChange(state, phase.members, { now, calm })
   if (otherRing !== undefined) drain(transition, phase, otherRing)
   transition.enqueue({ type: 'advance' })
+}
+
+/** Another exchange is worth a ballot once this one has been measured; pages show what both cost by now. */
+function exchangeTick(transition: Transition, phase: RingPhase): void {
+  const exchange = exchangeOf(transition, phase.members)
+  const isSame = exchange.type === phase.exchange.type
+  if (!isSame && transition.now - phase.since > GENERATION_MS) drain(transition, phase, exchange.reason)
+  phase.exchange = isSame ? exchange : { ...phase.exchange, costs: exchange.costs }
 }
 
 /** A planned change of members or links waits for the end of a step: what is computed is then also committed. */
