@@ -457,6 +457,7 @@ function enterRing(
     planWeights: new Map(),
     held: new Map(),
     plannedTo: v + plan.length,
+    ackedTo: v,
     planned,
     progressAt: now,
     lastStep: undefined,
