@@ -24,7 +24,14 @@ export async function runCommand(
     return await run(args)
   } catch (error) {
     return report(error, verbose)
+  } finally {
+    await Promise.all([process.stdout, process.stderr].map(written))
   }
+}
+
+/** A process that exits drops what a pipe has not taken yet. */
+function written(stream: NodeJS.WriteStream): Promise<void> {
+  return new Promise((resolve) => void stream.write('', () => resolve()))
 }
 
 /** One to three lines, the last that are printed; the stack only when asked for. */
