@@ -19,6 +19,7 @@ const NAMES_A_REAL_CLOCK = /\b(systemClock|processClock)\b/
 /** What may name the machine's clock: file or folder → why. */
 const REAL_CLOCKS: ReadonlyMap<string, string> = new Map([
   ['protocol/src/clock.ts', 'is it'],
+  ['protocol/src/index.ts', 'exports it'],
   ['coordinator/src/clock.ts', 'is it'],
   ['volunteer/src/gpu/', 'measures a device'],
   ['volunteer/src/cpu/', 'absent in the options of an executor'],

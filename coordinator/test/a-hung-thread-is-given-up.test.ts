@@ -42,7 +42,9 @@ test('a thread of the parameter server that never answers is given up, and the r
     assert.deepEqual([run.phase, run.checkpoint?.v], ['finished', run.version.v])
     assert.ok(commands > 9, 'versions were made again, in new threads')
     assert.ok(
-      notes.some((text) => /parameter server stopped: .*did not answer within \d+ ms/.test(text)),
+      notes.some((text) =>
+        /parameter server stopped: .*expected an answer of the parameter server's thread within \d+ ms/.test(text),
+      ),
       `${notes}`,
     )
     assert.ok(notes.filter((text) => /computes in \d+ threads/.test(text)).length >= 2)

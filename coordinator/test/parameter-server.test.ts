@@ -311,7 +311,7 @@ test('a thread that does not answer in its time is given up, and its pool fails 
   // A thread needs longer than a millisecond to start.
   await assert.rejects(
     shardThreads(parts, { answerMs: 1 }),
-    /a thread of the parameter server did not answer within 1 ms/,
+    /expected an answer of the parameter server's thread within 1 ms, got none/,
   )
 })
 

@@ -1,8 +1,7 @@
 // Bytes that are kept somewhere and leave as a stream: a slow reader costs a buffer, not a copy.
 import { createReadStream } from 'node:fs'
 import { Readable } from 'node:stream'
-import { FETCH_CHUNK_BYTES } from '@starling-grid/protocol'
-import { processClock } from '../clock.ts'
+import { type Clock, FETCH_CHUNK_BYTES } from '@starling-grid/protocol'
 
 /** Bytes of one chunk of a stream from memory; files have chunks of this size by themselves. */
 const CHUNK_BYTES = 64 * 1024
@@ -48,7 +47,7 @@ export function storedInMemory(all: Uint8Array): Stored {
 }
 
 /** All parts in new memory. Other work gets its turns between two pieces, and may change what is still to be copied. */
-export async function copied(parts: readonly Uint8Array[]): Promise<Uint8Array<ArrayBuffer>> {
+export async function copied(parts: readonly Uint8Array[], clock: Clock): Promise<Uint8Array<ArrayBuffer>> {
   const all = new Uint8Array(parts.reduce((sum, { byteLength }) => sum + byteLength, 0))
   let at = 0
   for (const part of parts)
@@ -56,7 +55,7 @@ export async function copied(parts: readonly Uint8Array[]): Promise<Uint8Array<A
       const piece = part.subarray(from, from + COPY_BYTES)
       all.set(piece, at)
       at += piece.byteLength
-      if (piece.byteLength === COPY_BYTES) await processClock.sleep(0)
+      if (piece.byteLength === COPY_BYTES) await clock.sleep(0)
     }
   return all
 }

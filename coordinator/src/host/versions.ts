@@ -122,7 +122,7 @@ export class Versions {
     const held = recent ?? (await this.#stored(id))
     if (held === undefined) return undefined
     const { version, parameters } = held
-    const bytes = await copied(parameterParts({ ...job.form, version, parameters }))
+    const bytes = await copied(parameterParts({ ...job.form, version, parameters }), this.#parts.clock)
     // Newer versions may have been written over it meanwhile.
     const isWhole = recent === undefined || server.parametersOf(id)?.parameters === parameters
     return isWhole ? bytes : this.#encodeParameters(id)

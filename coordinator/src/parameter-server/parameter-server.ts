@@ -206,7 +206,11 @@ export class ParameterServer {
       square: open ? memory.squareAtHead : memory.square,
     })
     const state = { version, parameters, optimizerState, ...(outerState === undefined ? {} : { outerState }) }
-    return { version, remembered, bytes: await copied(versionParts({ ...this.#options.form, ...state })) }
+    return {
+      version,
+      remembered,
+      bytes: await copied(versionParts({ ...this.#options.form, ...state }), this.#options.clock ?? systemClock),
+    }
   }
 
   /** Where it computes, in words. */
