@@ -16,7 +16,7 @@ import { LATER, LONGEST_FIRST } from './test-choice.mjs'
  * hold on a machine of any speed.
  */
 const FILES_AT_ONCE = availableParallelism() + 2
-/** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores, and ten times as long on a busy machine. */
+/** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores, and ten times as much when busy. */
 const FILE_LIMIT_MS = 20 * 60_000
 /** Named at the end of a whole run, so that it is seen what makes it long. */
 const SLOWEST = 12
