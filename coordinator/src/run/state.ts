@@ -166,8 +166,6 @@ export type RunPhase =
       readonly held: Map<number, { readonly record: StepRecord; readonly by: Set<MemberId> }>
       /** last planned step and the blocks planned beyond C */
       plannedTo: number
-      /** the committed version that its members were last told of */
-      ackedTo: number
       readonly planned: Map<number, readonly BlockId[]>
       /** last commit, plan or validation result */
       progressAt: number

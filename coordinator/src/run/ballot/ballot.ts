@@ -457,7 +457,6 @@ function enterRing(
     planWeights: new Map(),
     held: new Map(),
     plannedTo: v + plan.length,
-    ackedTo: v,
     planned,
     progressAt: now,
     lastStep: undefined,

@@ -147,11 +147,8 @@ function topUp(transition: Transition, phase: RingPhase): void {
   const { head } = state.chain
   const steps =
     phase.plannedTo - head.v > windowOf(transition) / 2 ? [] : nextSteps(transition, phase.planned, phase.plannedTo)
-  const isDue = head.v >= phase.ackedTo + ACK_EVERY || steps.length > 0 || phase.plannedTo === head.v
-  if (isDue && head.v > phase.ackedTo) {
-    phase.ackedTo = head.v
+  if (head.v % ACK_EVERY === 0 || steps.length > 0 || phase.plannedTo === head.v)
     transition.broadcast(phase.members, { type: 'ack', ...transition.ballot, committed: head })
-  }
   if (steps.length === 0) return
   for (const { step, blocks } of steps) phase.planned.set(step, blocks)
   phase.plannedTo += steps.length
