@@ -26,7 +26,7 @@ function place(...others: readonly Library[]): BenchPlace {
     name: 'node',
     adapter: 'reference',
     libraries,
-    missing: [{ name: 'absent', reason: 'nobody installed it' }],
+    missing: [{ name: 'absent', reason: 'it is not installed' }],
     gpuCalls,
     close: async () => undefined,
   }
@@ -48,7 +48,7 @@ test('a peer that computes the same is timed, and one that does not is named wit
   const row = await compare(MATMUL, place(offBy('right', 1e-6), offBy('wrong', 1e-3)), OPTIONS)
   assert.deepEqual(Object.keys(row.peers), ['right'])
   assert.match(row.missing?.['wrong'] ?? '', /its result is wrong: off by 1\.0e-3/)
-  assert.equal(row.missing?.['absent'], 'nobody installed it')
+  assert.equal(row.missing?.['absent'], 'it is not installed')
   assert.ok((row.errors?.['right'] ?? 1) > 0 && (row.errors?.['right'] ?? 1) < 1e-4)
   assert.ok(row.min <= row.ours && row.ours <= row.max && row.min > 0)
 })

@@ -1,10 +1,11 @@
 // The certificate of the coordinator's https door: the owner's, or one that is made at the first start and kept in the
 // data folder, so that browsers and volunteers that trusted it once go on doing so.
 import { X509Certificate } from 'node:crypto'
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { hostname, networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { createSecureContext } from 'node:tls'
+import { keepSecret, requireOwn } from '@starling-grid/coordinator'
 import { describeError, GridError } from '@starling-grid/protocol'
 
 const DAY_MS = 86_400_000
@@ -40,9 +41,13 @@ export async function certificateOf(dataDir: string, { cert, key }: CertificateF
     throw new GridError('usage', 'expected --cert and --key together, got one of them; name both files')
   const files = { certificate: join(dataDir, 'https-certificate.pem'), key: join(dataDir, 'https-key.pem') }
   const kept = await keptCertificate(files)
-  if (kept !== undefined) return kept
+  if (kept !== undefined) {
+    await requireOwn(files.key)
+    return kept
+  }
   const made = await makeCertificate()
-  await keep(dataDir, files, made)
+  await keepSecret(dataDir, files.key, made.key)
+  await keepSecret(dataDir, files.certificate, made.certificate)
   return { ...made, fingerprint: fingerprintOf(made.certificate), isOwn: true, isNew: true }
 }
 
@@ -80,21 +85,6 @@ async function keptCertificate(files: Pem): Promise<Certificate | undefined> {
     return { certificate, key, fingerprint: fingerprintOf(certificate), isOwn: true, isNew: false }
   } catch {
     return undefined
-  }
-}
-
-async function keep(dataDir: string, files: Pem, { certificate, key }: Pem): Promise<void> {
-  try {
-    await mkdir(dataDir, { recursive: true, mode: 0o700 })
-    await rm(files.key, { force: true }) // a file that is there keeps its mode
-    await writeFile(files.key, key, { mode: 0o600, flag: 'wx' })
-    await writeFile(files.certificate, certificate, { mode: 0o600 })
-  } catch (cause) {
-    throw new GridError(
-      'folder-unwritable',
-      `The data folder ${dataDir} cannot be written: ${describeError(cause)}. Name another folder with --data-dir.`,
-      { cause },
-    )
   }
 }
 

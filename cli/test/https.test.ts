@@ -1,7 +1,7 @@
 // `starling start --https`: what people on other machines of a network meet. This machine plays them, at its own
 // address on that network, where browsers are as strict as they are with strangers.
 import assert from 'node:assert/strict'
-import { mkdtemp, rm, stat } from 'node:fs/promises'
+import { chmod, mkdtemp, rm, stat } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -108,6 +108,9 @@ test('the certificate that a start makes is kept, with a key that others cannot 
   const second = await certificateOf(folder, {})
   assert.deepEqual([first.isNew, second.isNew], [true, false])
   assert.equal(first.fingerprint, second.fingerprint)
+  assert.equal((await stat(join(folder, 'https-key.pem'))).mode & 0o077, 0)
+  await chmod(join(folder, 'https-key.pem'), 0o644) // as a backup may have restored it
+  await certificateOf(folder, {})
   assert.equal((await stat(join(folder, 'https-key.pem'))).mode & 0o077, 0)
 })
 

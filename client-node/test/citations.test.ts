@@ -1,35 +1,15 @@
 // What comments, tests and documents cite is in the repository: rules, threats, files, pages and their headings.
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
-import { fileURLToPath } from 'node:url'
+import { filesUnder, PACKAGES, ROOT } from './tree-files.ts'
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const FOLDERS = [
-  'protocol',
-  'shaders',
-  'model',
-  'volunteer',
-  'coordinator',
-  'client-node',
-  'client-web',
-  'cli',
-  'e2e',
-  'bench',
-]
 const TEXT = /\.(ts|tsx|mjs|md|wgsl|html|css)$/
 /** This file names what it forbids. */
 const SELF = 'client-node/test/citations.test.ts'
 
-function filesUnder(folder: string): string[] {
-  return readdirSync(join(ROOT, folder)).flatMap((name) => {
-    if (name === 'node_modules' || name === 'dist' || name.startsWith('.')) return []
-    const path = join(folder, name)
-    if (statSync(join(ROOT, path)).isDirectory()) return filesUnder(path)
-    return TEXT.test(name) && path !== SELF ? [path] : []
-  })
-}
+const isText = (path: string): boolean => TEXT.test(path) && path !== SELF
 
 interface Text {
   readonly path: string
@@ -37,7 +17,7 @@ interface Text {
 }
 
 const textOf = (path: string): Text => ({ path, text: readFileSync(join(ROOT, path), 'utf8') })
-const TEXTS = ['README.md', ...[...FOLDERS, 'docs', 'examples', 'bin'].flatMap(filesUnder)].map(textOf)
+const TEXTS = ['README.md', ...[...PACKAGES, 'docs', 'examples', 'bin'].flatMap(filesUnder).filter(isText)].map(textOf)
 const PAGES = TEXTS.filter(({ path }) => path.endsWith('.md'))
 const pageOf = (path: string): string => textOf(path).text
 
@@ -78,7 +58,7 @@ test('every threat that a test cites has a row in docs/SECURITY.md, and the test
 })
 
 test('every file that a document names is there', () => {
-  const named = new RegExp(String.raw`\`((?:${[...FOLDERS, 'docs', 'bin', 'examples'].join('|')})/[\w./-]+)\``, 'g')
+  const named = new RegExp(String.raw`\`((?:${[...PACKAGES, 'docs', 'bin', 'examples'].join('|')})/[\w./-]+)\``, 'g')
   assert.deepEqual(
     wrongIn(PAGES, named, (file) => existsSync(join(ROOT, file))),
     [],

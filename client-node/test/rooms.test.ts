@@ -1,31 +1,17 @@
 // What keeps the rooms apart beyond lint: imports go one way, types included, and one file writes what an aspect of a
 // run remembers.
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
 import { test } from 'node:test'
-import { fileURLToPath } from 'node:url'
+import { filesUnder, PACKAGES, ROOT } from './tree-files.ts'
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const FOLDERS = [
-  'protocol',
-  'shaders',
-  'model',
-  'volunteer',
-  'coordinator',
-  'client-node',
-  'client-web',
-  'cli',
-  'bench',
-]
+/** The world of simulations has circles. */
+const FOLDERS = PACKAGES.filter((name) => name !== 'e2e')
 const IMPORT = /^(?:import|export)\b[^'"]*?from '(\.[^']+)'/gm
 const RUN = 'coordinator/src/run/'
 
-const sources = FOLDERS.flatMap((folder) =>
-  readdirSync(join(ROOT, folder, 'src'), { recursive: true, encoding: 'utf8' })
-    .filter((name) => /\.tsx?$/.test(name))
-    .map((name) => `${folder}/src/${name.replaceAll('\\', '/')}`),
-)
+const sources = FOLDERS.flatMap((folder) => filesUnder(`${folder}/src`)).filter((path) => /\.tsx?$/.test(path))
 const textOf = new Map(sources.map((path) => [path, readFileSync(join(ROOT, path), 'utf8')]))
 
 /** File → files of its package that it names. */

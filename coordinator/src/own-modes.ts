@@ -1,6 +1,6 @@
 // Files and folders that hold secrets or other people's data belong to one user of the machine. Modes that an earlier
 // start, a copy or a backup left are corrected.
-import { chmod, stat } from 'node:fs/promises'
+import { chmod, mkdir, rm, stat, writeFile } from 'node:fs/promises'
 import { describeError, GridError } from '@starling-grid/protocol'
 
 const OTHERS = 0o077
@@ -24,4 +24,23 @@ export async function requireOwn(path: string): Promise<boolean> {
     )
   }
   return true
+}
+
+/**
+ * Writes a secret into the data folder, which is made when it is missing, for this user alone.
+ * @throws GridError 'folder-unwritable'
+ */
+export async function keepSecret(dataDir: string, file: string, text: string): Promise<void> {
+  try {
+    await mkdir(dataDir, { recursive: true, mode: 0o700 })
+    await rm(file, { force: true }) // a file that is there keeps its mode
+    await writeFile(file, text, { mode: 0o600, flag: 'wx' })
+  } catch (cause) {
+    throw new GridError(
+      'folder-unwritable',
+      `expected a data folder that can be written, got ${dataDir} (${describeError(cause)}); ` +
+        'name another with --data-dir',
+      { cause },
+    )
+  }
 }

@@ -1,9 +1,9 @@
 // The owner's token: given, or made at the first start and kept beside the data, readable by this user alone.
 import { randomBytes } from 'node:crypto'
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { describeError, GridError } from '@starling-grid/protocol'
-import { requireOwn } from './own-modes.ts'
+import { GridError } from '@starling-grid/protocol'
+import { keepSecret, requireOwn } from './own-modes.ts'
 
 const TOKEN_BYTES = 32
 const MIN_LENGTH = 16
@@ -46,17 +46,6 @@ function requireLong(token: string): string {
 /** @throws GridError 'folder-unwritable' */
 async function makeToken(dataDir: string, file: string): Promise<string> {
   const token = randomBytes(TOKEN_BYTES).toString('hex')
-  try {
-    await mkdir(dataDir, { recursive: true, mode: 0o700 })
-    await rm(file, { force: true }) // a file that is there keeps its mode
-    await writeFile(file, `${token}\n`, { mode: 0o600, flag: 'wx' })
-  } catch (cause) {
-    throw new GridError(
-      'folder-unwritable',
-      `expected a data folder that can be written, got ${dataDir} (${describeError(cause)}); ` +
-        'name another with --data-dir',
-      { cause },
-    )
-  }
+  await keepSecret(dataDir, file, `${token}\n`)
   return token
 }

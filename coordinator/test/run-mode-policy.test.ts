@@ -2,30 +2,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DEFAULT_TIMING, type GenerationHealth } from '@starling-grid/coordinator/run'
+import { freshHealth } from '../src/run/policy/generation-health.ts'
 import { calmNeeded, countFallback, nextMode } from '../src/run/policy/mode-policy.ts'
 
 const auto = { mode: 'auto', timing: DEFAULT_TIMING, roundSteps: 16 } as const
 
 function health(changed: Partial<GenerationHealth> = {}): GenerationHealth {
-  return {
-    consecutiveAborts: 0,
-    ballots: [],
-    linkFailures: [],
-    aborts: [],
-    disturbedAt: 0,
-    fallbacks: 0,
-    leftAsyncAt: undefined,
-    pace: undefined,
-    recordMs: 0,
-    exchangeTimes: new Map(),
-    stepSamples: 0,
-    exchange: 'ring',
-    measured: {},
-    linkMs: new Map(),
-    directDoubtedAt: undefined,
-    formsForASecond: 0,
-    ...changed,
-  }
+  return { ...freshHealth(), ...changed }
 }
 
 test('the ring is kept through single aborts and left after several in a row', () => {

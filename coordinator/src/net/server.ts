@@ -407,7 +407,7 @@ class CoordinatorLife implements Coordinator {
     }
     if (https === undefined) return
     try {
-      this.#tlsDoor = await TlsDoor.open(app.server, https)
+      this.#tlsDoor = await TlsDoor.open(app.server, https, (text) => this.#log(text))
     } catch (cause) {
       await this.#failed(listenFailed(cause, { scheme: 'https', option: '--https', ...https }))
     }

@@ -3,6 +3,7 @@
 import type { Server as HttpServer } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { createServer, type Server } from 'node:tls'
+import { describeError } from '@starling-grid/protocol'
 import { subscriberOf } from '../api/addresses.ts'
 
 export interface TlsDoorOptions {
@@ -27,7 +28,11 @@ export class TlsDoor {
   }
 
   /** @throws what `listen` fails with */
-  static async open(http: HttpServer, { certificate, key, host, port }: TlsDoorOptions): Promise<TlsDoor> {
+  static async open(
+    http: HttpServer,
+    { certificate, key, host, port }: TlsDoorOptions,
+    onTrouble: (text: string) => void,
+  ): Promise<TlsDoor> {
     const server = createServer({
       cert: certificate,
       key,
@@ -43,6 +48,8 @@ export class TlsDoor {
       server.once('error', reject)
       server.listen({ host, port }, resolve)
     })
+    // Where connections exhaust the process, one that cannot be taken ends neither the door nor the coordinator.
+    server.on('error', (error) => onTrouble(`the https door: ${describeError(error)}`))
     return new TlsDoor(server)
   }
 

@@ -1,6 +1,7 @@
 // A run's state before anything happened, and what its journal makes of it.
 import { initialSlices } from './aspects.ts'
 import { applyEntry, seedCheckpoint } from './journal-replay.ts'
+import { freshHealth } from './policy/generation-health.ts'
 import { ChainIndex } from './queue/chain-index.ts'
 import type { JournalEntry, RunConfig, RunState } from './state.ts'
 
@@ -34,24 +35,7 @@ export function createRunState(config: RunConfig): RunState {
     checkpointAsked: undefined,
     digests: new Map(),
     heldBefore: new Map(),
-    health: {
-      consecutiveAborts: 0,
-      ballots: [],
-      linkFailures: [],
-      aborts: [],
-      disturbedAt: 0,
-      fallbacks: 0,
-      leftAsyncAt: undefined,
-      pace: undefined,
-      recordMs: 0,
-      exchangeTimes: new Map(),
-      stepSamples: 0,
-      exchange: 'ring',
-      measured: {},
-      linkMs: new Map(),
-      directDoubtedAt: undefined,
-      formsForASecond: 0,
-    },
+    health: freshHealth(),
   }
 }
 

@@ -1,6 +1,7 @@
 // A step that no ring made: what a liar needs so that its claim of it looks like any other.
 import type { RunState } from '@starling-grid/coordinator/run'
-import { type BlockId, digest, extend, sameVersion, type StepRecord, trainingBlock } from '@starling-grid/protocol'
+import { extend, sameVersion } from '@starling-grid/protocol'
+import { madeUp, undone } from '../world/faults/kept.ts'
 import { type History, plus } from '../world/history.ts'
 import type { Kept } from './volunteer-process.ts'
 
@@ -10,36 +11,11 @@ export function inventedStep(state: RunState, history: History, { replica, claim
   const blocks = undone(state).slice(0, state.config.batchBlocks)
   const isHead = sameVersion(replica.version, state.chain.head)
   if (!isHead || generation === undefined || blocks.length === 0 || state.mode === 'async') return undefined
-  const record = madeUp(state, generation, blocks)
+  const record = madeUp(state.chain.head, state, { generation, blocks })
   const version = extend(replica.version, record)
   history.record(replica.version, record, version)
   return {
     replica: { version, counts: plus(replica.counts, history.gradient(blocks)) },
     claim: { base: claim.base, records: [...claim.records, record] },
-  }
-}
-
-/** Of the first epoch that is not complete. */
-function undone({ chain, config }: RunState): BlockId[] {
-  for (let epoch = 0; epoch < config.epochs; epoch++) {
-    const blocks = Array.from({ length: config.blocks }, (_, index) => trainingBlock(epoch, index))
-    const left = blocks.filter((block) => !chain.isDone(block))
-    if (left.length > 0) return left
-  }
-  return []
-}
-
-function madeUp({ chain, mode, modeEpoch }: RunState, generation: number, blocks: readonly BlockId[]): StepRecord {
-  return {
-    v: chain.head.v + 1,
-    generation,
-    modeEpoch,
-    kind: mode === 'local' ? 'round' : 'ring',
-    blocks: [...blocks],
-    samples: blocks.length,
-    targets: blocks.length,
-    lossSum: 0,
-    correct: 0,
-    gradDigest: digest(new TextEncoder().encode(`made up ${blocks.join()}`)),
   }
 }

@@ -49,7 +49,7 @@ export type TrueState =
   | { readonly type: 'pending' }
   | { readonly type: 'unknown' }
 
-/** The state that a version has, whoever says otherwise. While it is pending, callers ask again at each tick. */
+/** The state that a version has, whatever members say of it. While it is pending, callers ask again at each tick. */
 export function trueState(transition: Transition, doubted: DoubtedState): TrueState {
   const derived = transition.state.derivedStates.known.get(doubted.version.id) ?? begin(transition, doubted)
   if (derived === undefined) return { type: 'pending' }

@@ -42,3 +42,25 @@ export interface GenerationHealth {
   /** rings formed in a row only so that a version gets a second holder (A5) */
   formsForASecond: number
 }
+
+/** Of a coordinator that has just begun. */
+export function freshHealth(): GenerationHealth {
+  return {
+    consecutiveAborts: 0,
+    ballots: [],
+    linkFailures: [],
+    aborts: [],
+    disturbedAt: 0,
+    fallbacks: 0,
+    leftAsyncAt: undefined,
+    pace: undefined,
+    recordMs: 0,
+    exchangeTimes: new Map(),
+    stepSamples: 0,
+    exchange: 'ring',
+    measured: {},
+    linkMs: new Map(),
+    directDoubtedAt: undefined,
+    formsForASecond: 0,
+  }
+}

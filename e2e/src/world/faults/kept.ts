@@ -68,7 +68,7 @@ async function keep(
 }
 
 /** Of the first epoch that is not complete. */
-function undone({ chain, config }: RunState): BlockId[] {
+export function undone({ chain, config }: RunState): BlockId[] {
   for (let epoch = 0; epoch < config.epochs; epoch++) {
     const blocks = Array.from({ length: config.blocks }, (_, index) => trainingBlock(epoch, index))
     const left = blocks.filter((block) => !chain.isDone(block))
@@ -77,7 +77,7 @@ function undone({ chain, config }: RunState): BlockId[] {
   return []
 }
 
-function madeUp(
+export function madeUp(
   parent: VersionRef,
   { mode, modeEpoch }: RunState,
   { generation, blocks }: { readonly generation: number; readonly blocks: readonly BlockId[] },

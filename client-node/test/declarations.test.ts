@@ -1,23 +1,10 @@
 // What every package declares in one way.
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { fileURLToPath } from 'node:url'
+import { filesUnder, PACKAGES, ROOT } from './tree-files.ts'
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const PACKAGES = [
-  'protocol',
-  'shaders',
-  'model',
-  'volunteer',
-  'coordinator',
-  'client-node',
-  'client-web',
-  'cli',
-  'e2e',
-  'bench',
-]
 const FILES = [...PACKAGES, 'examples']
   .flatMap((folder) => filesUnder(folder))
   .filter((file) => /(?<!\.d)\.tsx?$/.test(file))
@@ -25,14 +12,6 @@ const SOURCES = FILES.filter((file) => !/(^|\/)test\//.test(file)).map((file) =>
   file,
   text: readFileSync(join(ROOT, file), 'utf8'),
 }))
-
-function filesUnder(folder: string): string[] {
-  return readdirSync(join(ROOT, folder), { withFileTypes: true }).flatMap((entry) => {
-    const path = `${folder}/${entry.name}`
-    if (!entry.isDirectory()) return [path]
-    return entry.name === 'node_modules' || entry.name === 'dist' || entry.name.startsWith('.') ? [] : filesUnder(path)
-  })
-}
 
 test('a private member of a class is a #name, which JavaScript keeps private; constructors have no such form', () => {
   const keyword = /^\s+private\s(?!constructor\().*/gm
