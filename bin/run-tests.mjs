@@ -41,6 +41,8 @@ const [{ prepareProcess }, { testAdapter }] = await Promise.all([
 ])
 // Chosen once, here; the test files inherit it.
 console.error(`Adapter: ${await prepareProcess(await testAdapter())}`)
+// Of simulated grids, so that what few seeds reach is reached; `npm test` has fewer.
+if (all) process.env.STARLING_SEEDS ??= '1000'
 // Errors name lines of the sources.
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --enable-source-maps`
 

@@ -3,13 +3,16 @@
 export const LATER = {
   'train-goes-on':
     'coordinator-restarts.test.ts kills and restarts a coordinator, command-line.test.ts goes on with a job file',
+  'job-command':
+    'who-may-read.test.ts has the routes behind it, connection.test.ts tokens and names, command-line.test.ts its help',
   'a-restart-costs-no-volunteer': 'coordinator-restarts.test.ts restarts a coordinator under volunteers',
   'a-damaged-shard-costs-no-volunteer':
     'damaged-files.test.ts has what a look at the disk finds, run-quarantine.test.ts what follows',
+  'moves-to-another-storage':
+    'journal-in-postgres.test.ts and blobs-in-s3.test.ts have what each store promises, copies among them',
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',
   'simulation-misses-each-rule':
     'production-survives-faults-on-virtual-time.test.ts runs hundreds of seeds with all rules on',
-  simulation: 'production-survives-faults-on-virtual-time.test.ts runs hundreds of seeds of what ships',
   'golden-adapters': 'golden.test.ts compares with PyTorch on one adapter',
   'a-member-that-hangs-is-left-out':
     'run-stalls.test.ts has who is named; a-member-dies-anywhere-in-a-step.test.ts a real ring',

@@ -1,5 +1,5 @@
 // Does every committed step hold the gradient of the blocks that its record names, and no other? Each is computed once
-// more, from what the volunteers of an audited grid kept (GridOptions.audited): what they kept is believed only as far
+// more, from what the volunteers of an audited grid kept (GridOptions.audited). What they kept is believed only as far
 // as the chain's digests prove it.
 import { readFile } from 'node:fs/promises'
 import { createNodeHost } from '@starling-grid/client-node/host'
@@ -30,8 +30,8 @@ export interface StepsAudited {
   /** of these, the ones that are not what their record says; and steps whose sum no volunteer kept */
   readonly auditFailed: number
   /**
-   * steps that cannot be computed again: of the parameter server, of local rounds, encoded, or with gradients of
-   * off-ring members
+   * steps that cannot be computed again: of the parameter server, of local rounds, encoded, or with a given
+   * sum
    */
   readonly auditSkipped: number
   /** largest ‖recomputed − committed‖ / ‖committed‖ of a step's gradient; null: none was computed again */

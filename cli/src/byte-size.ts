@@ -11,3 +11,11 @@ export function bytesIn(text: string): number {
     throw new GridError('usage', `expected a size such as 500MB or 4GB, got "${text}"`)
   return Math.round(Number(number) * factor)
 }
+
+const SHOWN = ['B', 'kB', 'MB', 'GB', 'TB']
+
+/** 1234567 → "1.2 MB" */
+export function bytesText(bytes: number): string {
+  const power = Math.min(SHOWN.length - 1, bytes < 1 ? 0 : Math.floor(Math.log10(bytes) / 3))
+  return `${(bytes / 1000 ** power).toFixed(power === 0 ? 0 : 1)} ${SHOWN[power]}`
+}

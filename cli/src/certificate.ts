@@ -1,5 +1,5 @@
-// The certificate of the coordinator's https door: the owner's, or one that is made at the first start and kept in the
-// data folder, so that browsers and volunteers that trusted it once go on doing so.
+// The certificate of the coordinator's https door: the owner's, or one that is made at the first start. It is kept in
+// the data folder, so that browsers and volunteers that trusted it once go on doing so.
 import { X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { hostname, networkInterfaces } from 'node:os'

@@ -2,6 +2,7 @@
 import { mkdir } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { GridError, ROUTES } from '@starling-grid/protocol'
+import { DEFAULT_PORT } from './arguments.ts'
 import { Grid, type LocalGridOptions } from './grid/grid.ts'
 import { earlyEnd } from './grid/processes.ts'
 import { ALL_ADDRESSES, otherMachines } from './other-machines.ts'
@@ -9,9 +10,6 @@ import type { ProgressLine } from './terminal/progress-line.ts'
 
 /** exit code of a process that was told twice to stop */
 const INTERRUPTED = 130
-
-/** The port of a run on this machine, unless another is named; any free one when it is taken. */
-export const DEFAULT_PORT = 8790
 
 /** The named port must be free; the default one may give way, and says so by its URL. */
 export async function startLocalGrid({

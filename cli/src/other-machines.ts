@@ -1,4 +1,4 @@
-// What the operator passes on to people on other machines: the address, and what their browsers and volunteers will say
+// What the operator passes on to people on other machines. The address, and what their browsers and volunteers will say
 // of a certificate that no authority signed.
 import { addressesOfThisMachine, type Certificate } from './certificate.ts'
 

@@ -1,9 +1,10 @@
-import { DEFAULT_HOST, DEFAULT_PORT, RELAY_GIGABYTES } from '@starling-grid/coordinator'
+import { DEFAULT_HOST, DEFAULT_PORT, RELAY_GIGABYTES, type StoragePlaces } from '@starling-grid/coordinator'
 import { DEFAULT_TIMING, type Timing } from '@starling-grid/coordinator/run'
 // The command line of the coordinator → options, with what is wrong said in a sentence.
 import { LINK_OPEN_MS, MAX_LINK_OPEN_MS, MIN_LINK_OPEN_MS } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { httpsOption, readPort } from './arguments.ts'
+import { blobsOption, stateOption } from './storage-options.ts'
 
 const SECOND_MS = 1000
 /** 2 Gbit/s for an hour */
@@ -29,14 +30,15 @@ export interface NetworkFlags {
   readonly relayQuota: number
 }
 
-export interface StartOptions extends NetworkFlags {
-  readonly dataDir: string
+export interface StartOptions extends NetworkFlags, StoragePlaces {
   readonly takeOver?: boolean
   readonly job?: string
   readonly token?: string
   /** the token stands on the command line, where process lists show it */
   readonly tokenIsShown: boolean
   readonly tokenFile?: string
+  /** the address of the database stands there, with a password */
+  readonly passwordIsShown: boolean
   readonly dataRoot: string
   readonly webRoot?: string
   readonly timing?: Partial<Timing>
@@ -53,6 +55,8 @@ export function parseOptions(argv: readonly string[]): StartOptions {
     .option('--port <port>', '0 for any free one', readPort, DEFAULT_PORT)
     .option('--host <host>', 'address to listen on; 0.0.0.0 for all of this machine', DEFAULT_HOST)
     .option('--data-dir <folder>', 'journal and versions', 'starling-data')
+    .addOption(stateOption())
+    .addOption(blobsOption())
     .option('--data-root <folder>', 'jobs may read datasets inside this folder, links followed, and no others', '.')
     .option('--take-over', 'displace the coordinator that uses this data folder now; it ends by itself')
     .option('--job <file>', 'JSON file of a job that is submitted when none is unfinished')
@@ -114,7 +118,15 @@ export function parseOptions(argv: readonly string[]): StartOptions {
   const options = command.opts<StartOptions>()
   if (options.https === undefined && (options.cert !== undefined || options.key !== undefined))
     command.error('error: expected --https with --cert and --key, got none; add it')
-  return { ...options, tokenIsShown: command.getOptionValueSource('token') === 'cli' }
+  return {
+    ...options,
+    tokenIsShown: command.getOptionValueSource('token') === 'cli',
+    passwordIsShown: command.getOptionValueSource('state') === 'cli' && hasPassword(options.state),
+  }
+}
+
+function hasPassword(url: string | undefined): boolean {
+  return url !== undefined && URL.canParse(url) && new URL(url).password !== ''
 }
 
 function readUrl(text: string): URL {

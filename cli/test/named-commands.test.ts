@@ -51,14 +51,21 @@ function optionsOfHelp(text: string): Set<string> {
   ])
 }
 
+/** With those of its subcommands. */
+async function optionsOfCommand(name: string): Promise<Set<string>> {
+  const text = await help([ENTRY, name, '--help'])
+  const [, subcommands = ''] = text.split('Commands:')
+  const names = [...subcommands.matchAll(/^ {2}([a-z-]+)/gm)].map(([, subcommand = '']) => subcommand)
+  const of = await Promise.all(names.filter((one) => one !== 'help').map((one) => help([ENTRY, name, one, '--help'])))
+  return new Set([text, ...of].flatMap((one) => [...optionsOfHelp(one)]))
+}
+
 async function programs(): Promise<Map<string, Set<string>>> {
   const found = new Map<string, Set<string>>()
   const commands = [...(await help([ENTRY, '--help'])).matchAll(/^ {2}([a-z-]+) {2}/gm)].map(([, name = '']) => name)
   assert.ok(commands.includes('volunteer') && commands.includes('train'))
   await Promise.all(
-    commands
-      .filter((command) => command !== 'test')
-      .map(async (name) => found.set(name, optionsOfHelp(await help([ENTRY, name, '--help'])))),
+    commands.filter((command) => command !== 'test').map(async (name) => found.set(name, await optionsOfCommand(name))),
   )
   found.set('test', new Set(['--all']))
   return found

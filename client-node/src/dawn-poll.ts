@@ -1,7 +1,7 @@
 // Dawn asks for the results of GPU work by calling itself through `setImmediate`, again and again. On a software
-// adapter that takes a core from the work it waits for: waiting by timer instead made dispatches of 10 ms and 280 ms
-// (SwiftShader, 2 cores) 1.4 and 1.6 times faster and costs 1.2 ms where the work is shorter than that.
-// A GPU does not compete for the core, so there the 1.2 ms would be pure loss.
+// adapter that takes a core from the work it waits for. Waiting by timer instead made dispatches of 10 ms and 280 ms
+// 1.4 and 1.6 times faster (SwiftShader, 2 cores). It costs 1.2 ms where the work is shorter than that. A GPU does not
+// compete for the core, so there the 1.2 ms would be pure loss.
 
 /** The shortest interval of Node's timers. */
 const PAUSE_MS = 1

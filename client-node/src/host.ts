@@ -1,6 +1,6 @@
 // The headless process's VolunteerHost: everything that differs from a tab.
 import { readFile } from 'node:fs/promises'
-import { GridError, systemClock } from '@starling-grid/protocol'
+import { GridError, isLoopbackUrl, systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
   createReferenceExecutor,
@@ -20,6 +20,7 @@ import { openPeerNetwork } from './rtc-link.ts'
 import { DEFAULT_DISK_BYTES, openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
+import { openUploadNotes } from './upload-notes.ts'
 import { witnessIn } from './witness-folder.ts'
 
 export { openWebRtc } from './rtc-link.ts'
@@ -59,7 +60,8 @@ export function createNodeHost({
     limits,
     relaysOnly,
     declined: keptText('declined-jobs.json'),
-    uploaded: keptText('uploaded.json'),
+    // Grids of this machine alone send through its loopback: what its owner gives to others is not used up by them.
+    ...(isLoopbackUrl(coordinatorUrl) ? {} : { uploaded: openUploadNotes() }),
     signer: openSigner,
     openPeerNetwork,
     sendRequest,

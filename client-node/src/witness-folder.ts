@@ -1,5 +1,6 @@
-// What an audit needs of a run, in a folder that all volunteers of a machine share: sums named by their SHA-256, states
-// by their version's id. The names are in the committed records, so that the writer of a sum cannot make it another.
+// What an audit needs of a run, in a folder that all volunteers of a machine share. Sums are named by their SHA-256,
+// states by their version's id. The names are in the committed records, so that the writer of a sum cannot make it
+// another.
 import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { JobId, Sha256, VersionId } from '@starling-grid/protocol'

@@ -24,8 +24,8 @@ const SHA512 = /^sha512-[A-Za-z0-9+/]{86}==$/
 
 /**
  * Packages that would run a program when they are installed, and why they work without it. Install scripts are off
- * (.npmrc): a new name here needs the same proof, a fresh clone with an empty cache in which `npm install && npm run
- * demo` trains.
+ * (.npmrc). A new name needs the same proof: a fresh clone with an empty cache in which `npm install && npm run demo`
+ * trains.
  */
 const WORKS_WITHOUT_ITS_SCRIPT: Readonly<Record<string, string>> = {
   'node_modules/esbuild':

@@ -11,10 +11,11 @@ import {
   renewedExecutor,
   type PeerNetwork,
   type SignallingAccess,
+  type UploadNotes,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
 import { openDevice } from './gpu.ts'
-import { keep, readKept } from './kept-values.ts'
+import { keep, keepChanged, readKept } from './kept-values.ts'
 import { openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
@@ -50,7 +51,7 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     limits,
     relaysOnly,
     declined: keptText('declined-jobs'),
-    uploaded: keptText('uploaded'),
+    uploaded: keptNotes('uploaded'),
     async createExecutor(spec, blockSamples, bounds) {
       const open = async (): Promise<Executor> => {
         const { device, adapter } = await openDevice()
@@ -74,6 +75,30 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
 
 function keptText(name: string): KeptText {
   return { read: () => readKept<string>(name), write: (text) => keep(name, text) }
+}
+
+interface TabNote {
+  readonly text: string
+  /** ms since the epoch */
+  readonly at: number
+}
+
+/** ms since it was written: twice as long as a note of sent bytes counts */
+const FORGOTTEN_AFTER_MS = 2 * 3_600_000
+
+/** One value for all tabs, in which each has an entry of its own. */
+function keptNotes(name: string): UploadNotes {
+  const own = crypto.randomUUID()
+  const recent = (notes: ReadonlyMap<string, TabNote> | undefined): [string, TabNote][] =>
+    notes instanceof Map ? [...notes].filter(([, { at }]) => Date.now() - at < FORGOTTEN_AFTER_MS) : []
+  return {
+    others: async () =>
+      recent(await readKept(name))
+        .filter(([tab]) => tab !== own)
+        .map(([, { text }]) => text),
+    write: (text) =>
+      keepChanged<Map<string, TabNote>>(name, (notes) => new Map([...recent(notes), [own, { text, at: Date.now() }]])),
+  }
 }
 
 /** What the executor of a device is told. */

@@ -19,6 +19,11 @@ export async function keep(name: string, value: unknown): Promise<void> {
   await attempt(() => set(name, value, store()))
 }
 
+/** What `change` makes of what is kept, in one transaction. */
+export async function keepChanged<T>(name: string, change: (kept: T | undefined) => T): Promise<void> {
+  await attempt(() => update<T>(name, change, store()))
+}
+
 /** Keeps it unless another tab was first, in one transaction. Returns what is kept. */
 export async function keepFirst<T>(name: string, value: T): Promise<T> {
   await attempt(() => update<T>(name, (kept) => kept ?? value, store()))

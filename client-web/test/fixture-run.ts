@@ -111,6 +111,7 @@ export function runAt(v: number): RunView {
       mode === 'async'
         ? `${members.length} members push to the coordinator`
         : `${members.length} members hold version ${v} and agree on it`,
+    paused: false,
     mode,
     modeEpoch: changes + 1,
     generation: changes + 2,
@@ -128,6 +129,8 @@ export function runAt(v: number): RunView {
     samplesExpected: expected,
     samplesPerSecond: speed,
     etaSeconds: (expected - committed) / speed,
+    lastStep: v === 0 ? null : stepPoint(v),
+    lastValidation: validationsUpTo(v).at(-1) ?? null,
     checkpoint:
       v < 20
         ? null

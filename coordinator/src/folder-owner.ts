@@ -47,6 +47,8 @@ export class FolderOwner {
   readonly #file: string
   readonly #lock: Lock
   readonly #onDisplaced: (error: GridError) => void
+  /** its late beat may put its card back: it saw the card before it was displaced */
+  readonly #ownerBefore: string | undefined
   #card: Card
   #stopBeating: CancelTimer = () => undefined
   #beating: Promise<void> = Promise.resolve()
@@ -77,17 +79,31 @@ export class FolderOwner {
       lock.release()
       throw inUse(folder, before)
     }
-    const owner = new FolderOwner(file, lock, onDisplaced)
+    const owner = new FolderOwner({ file, lock, onDisplaced, ownerBefore: before?.id })
     await owner.#write()
-    for (let waited = 0; !lock.take(0) && waited < STEP_DOWN_MS; waited += POLL_MS) await systemClock.sleep(POLL_MS)
+    for (let waited = 0; !lock.take(0) && waited < STEP_DOWN_MS; waited += POLL_MS) {
+      await systemClock.sleep(POLL_MS)
+      if (owner.#isLate(await readCard(file))) await owner.#write()
+    }
     owner.#stopBeating = systemClock.every(BEAT_MS, () => owner.#beat())
     return owner
   }
 
-  private constructor(file: string, lock: Lock, onDisplaced: (error: GridError) => void) {
+  private constructor({
+    file,
+    lock,
+    onDisplaced,
+    ownerBefore,
+  }: {
+    readonly file: string
+    readonly lock: Lock
+    readonly onDisplaced: (error: GridError) => void
+    readonly ownerBefore: string | undefined
+  }) {
     this.#file = file
     this.#lock = lock
     this.#onDisplaced = onDisplaced
+    this.#ownerBefore = ownerBefore
     this.#card = {
       id: randomUUID(),
       machine: machineId(),
@@ -118,7 +134,7 @@ export class FolderOwner {
 
   async #lookAndWrite(): Promise<void> {
     const found = await readCard(this.#file)
-    if (found !== undefined && found.id !== this.#card.id) {
+    if (found !== undefined && found.id !== this.#card.id && !this.#isLate(found)) {
       this.#stopBeating()
       return this.#onDisplaced(
         new GridError(
@@ -130,6 +146,10 @@ export class FolderOwner {
     this.#lock.take(0) // after a take-over: as soon as the owner before has ended
     this.#card = { ...this.#card, beat: this.#card.beat + 1 }
     await this.#write()
+  }
+
+  #isLate(found: Card | undefined): boolean {
+    return found !== undefined && found.id === this.#ownerBefore
   }
 
   /** Whole or not at all. */

@@ -1,5 +1,14 @@
 // Public face of the coordinator package: start it inside another process, a command's or a test's.
 export { DEFAULT_HOST, DEFAULT_PORT, type Coordinator, createCoordinator } from './net/server.ts'
+export { FolderOwner } from './folder-owner.ts'
+export {
+  copyStorage,
+  type CopyCounts,
+  type OpenStorage,
+  openStorage,
+  STATE_FILE,
+  type StoragePlaces,
+} from './storage.ts'
 export { RELAY_GIGABYTES } from './net/relay-quota.ts'
 export { keepSecret, requireOwn } from './own-modes.ts'
 export { type OwnerToken, ownerToken } from './owner-token.ts'

@@ -27,11 +27,11 @@ test('threat 22: an address or method that does not exist is refused before its 
   const cases: readonly [string, string, RegExp][] = [
     ['POST /nowhere', `${json}Content-Length: 500000`, /^HTTP\/1.1 404 [^]*content-security-policy: /i],
     ['POST /nowhere', `${json}Transfer-Encoding: chunked`, /^HTTP\/1.1 404 /],
-    ['PUT /api/jobs', `${json}Content-Length: 500000`, /^HTTP\/1.1 405 [^]*allow: POST, GET, HEAD/i],
+    ['PUT /api/v1/jobs', `${json}Content-Length: 500000`, /^HTTP\/1.1 405 [^]*allow: POST, GET, HEAD/i],
     ['POST /', `${json}Content-Length: 500000`, /^HTTP\/1.1 405 /],
-    ['PROPFIND /api/jobs', `${json}Content-Length: 500000`, /^HTTP\/1.1 40[45] /],
+    ['PROPFIND /api/v1/jobs', `${json}Content-Length: 500000`, /^HTTP\/1.1 40[45] /],
     ['GET /healthz', 'Content-Length: 500000', /^HTTP\/1.1 400 /],
-    ['POST /api/jobs', `${json}Content-Length: 500000`, /^HTTP\/1.1 401 /],
+    ['POST /api/v1/jobs', `${json}Content-Length: 500000`, /^HTTP\/1.1 401 /],
   ]
   for (const [line, headers, expected] of cases)
     assert.match(await answerTo(port, `${line} HTTP/1.1\r\n${headers}`), expected, `${line} ${headers}`)

@@ -10,7 +10,7 @@ import { pathTo, ROUTES } from '@starling-grid/protocol'
 import { subscriberOf } from '../src/api/addresses.ts'
 import { OWNER, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
-const OPEN_JSON = `POST /api/jobs HTTP/1.1\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Type: application/json\r\n`
+const OPEN_JSON = `POST /api/v1/jobs HTTP/1.1\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Type: application/json\r\n`
 
 async function opened(port: number, text = ''): Promise<{ readonly socket: Socket; readonly ended: Promise<string> }> {
   const socket = connect(port, '127.0.0.1')

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { epochOf, extend, genesis, jobId, type BlockId, type StepRecord, trainingBlock } from '@starling-grid/protocol'
-import { applyEntry, ChainIndex, createRunState } from '../src/run/index.ts'
+import { applyEntry, createRunState } from '../src/run/index.ts'
+import { ChainIndex } from '../src/run/queue/chain-index.ts'
 import { Desk, hashOf, recordsAfter } from './run-desk.ts'
 
 const BLOCKS = 10

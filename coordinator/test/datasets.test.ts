@@ -15,6 +15,7 @@ import {
 } from '@starling-grid/protocol'
 import type { BlobStore } from '../src/blobs/blob-store.ts'
 import { memoryBlobs } from '../src/blobs/memory.ts'
+import { Catalog } from '../src/datasets/catalog.ts'
 import { readDigits } from '../src/datasets/digits.ts'
 import { readIdx } from '../src/datasets/idx.ts'
 import { importDataset } from '../src/datasets/import.ts'
@@ -88,9 +89,13 @@ for (const loss of ['mse', 'bce_with_logits'])
         loss,
         layers: [{ type: 'flatten' }, { type: 'linear', name: 'head', out }],
       })
-    assert.equal((await importDataset({ source: 'digits' }, model(10), memoryBlobs())).classes, 10)
+    assert.equal(
+      (await importDataset({ source: 'digits' }, model(10), { blobs: memoryBlobs(), catalog: new Catalog(folder) }))
+        .classes,
+      10,
+    )
     await assert.rejects(
-      importDataset({ source: 'digits' }, model(11), memoryBlobs()),
+      importDataset({ source: 'digits' }, model(11), { blobs: memoryBlobs(), catalog: new Catalog(folder) }),
       (error) => isGridError(error) && error.code === 'job-invalid' && error.message.includes('got [11]'),
     )
   })

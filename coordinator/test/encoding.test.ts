@@ -20,6 +20,7 @@ import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
 import { createRunState } from '../src/run/create.ts'
 import { newestCheckpoint } from '../src/run/journal-replay.ts'
 import { smallJob, startCoordinator, submit } from './fixture.ts'
+import { turnsDuring } from './turns-during.ts'
 
 const SEED = 3
 const VERSION = genesis(jobId('a-job'), 'a'.repeat(64), SEED)
@@ -39,21 +40,6 @@ function formOf(parameters: number): VersionForm {
 
 const contentOf = ({ spec, optimizer }: VersionForm) => initialVersionState(spec, optimizer, SEED)
 const stateOf = (form: VersionForm): Uint8Array => encodeVersionState({ ...form, version: VERSION, ...contentOf(form) })
-
-/** Turns of the event loop that pass while the work goes on. */
-async function turnsDuring(work: () => Promise<unknown>): Promise<number> {
-  let turns = 0
-  let running = true
-  const transition = (): void => {
-    turns++
-    if (running) setImmediate(transition)
-  }
-  setImmediate(transition)
-  await work().finally(() => {
-    running = false
-  })
-  return turns
-}
 
 for (const [what, parameters] of [
   ['a small model', 10_000],

@@ -27,7 +27,7 @@ test('a dry submission says parameters and activation memory, and starts nothing
     smallJob({ model: { input: [3], layers: [{ type: 'conv2d', name: 'a', out: 1, kernel: 1 }] } }),
   )
   assert.equal(wrong.status, 422)
-  assert.match(wrong.body.message ?? '', /layer 0 `conv2d` expects an image .* gets the shape \[3\]/)
+  assert.match(wrong.body.message ?? '', /model\.layers\[0\]: expected an image .*, got the shape \[3\]/)
 })
 
 test('the view of an accepted job says the same', async () => {

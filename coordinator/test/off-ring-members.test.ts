@@ -59,7 +59,7 @@ test('what a member pushes that the ring left out is given to one member, over H
   const members = (await a.heard('form', (form) => form.generation === generation)).members
   const [chosen, other] = members[rank] === a.id ? [a, b] : [b, a]
   await chosen.heard('off-ring-take')
-  const path = pathTo(ROUTES.offRingSum, { id, sum: number })
+  const path = pathTo(ROUTES.givenSum, { id, sum: number })
   const sum = new Float32Array(await (await chosen.request(path)).arrayBuffer())
   assert.equal(sum.length, chosen.form.layout.total)
   const damping = (sum[0] ?? 0) / (samples / 1000)
@@ -97,9 +97,7 @@ test('of three off-ring members, one that pushes a million times the usual count
   const order = (await (members[0] ?? assert.fail()).heard('form', (form) => form.generation === generation)).members
   const chosen = members.find((member) => member.id === order[rank]) ?? assert.fail()
   await chosen.heard('off-ring-take')
-  const sum = new Float32Array(
-    await (await chosen.request(pathTo(ROUTES.offRingSum, { id, sum: number }))).arrayBuffer(),
-  )
+  const sum = new Float32Array(await (await chosen.request(pathTo(ROUTES.givenSum, { id, sum: number }))).arrayBuffer())
   assert.ok(
     grant?.leases.every(({ block }) => blocks.includes(block)),
     'its push is in it',

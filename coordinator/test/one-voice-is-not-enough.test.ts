@@ -1,5 +1,5 @@
-// Liars against a real coordinator over real sockets: one member's word is not enough, neither to change the model, nor
-// to end the run, nor to have an honest member put out. The liar is named, the honest members stay, the run goes on.
+// Liars against a real coordinator over real sockets. One member's word changes no model, ends no run and puts out no
+// honest member. The liar is named, the honest members stay, the run goes on.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { encodeVersionState, readParameters, type ParameterLayout } from '@starling-grid/model'

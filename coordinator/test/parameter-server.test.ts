@@ -26,6 +26,7 @@ import {
   threadsFor,
 } from '../src/parameter-server/ranges.ts'
 import { localShards, shardThreads } from '../src/parameter-server/shard-pool.ts'
+import { gradientOf } from './pushed-gradient.ts'
 
 const spec = parseModelSpec({ input: [6], layers: [{ type: 'linear', name: 'fc', out: 4 }] })
 const form: VersionForm = { spec, layout: parameterLayout(spec), optimizer: { type: 'sgd', lr: 0.1, momentum: 0.9 } }
@@ -37,7 +38,7 @@ const ref = (v: number): VersionRef => ({ v, id: versionId(v.toString(16).padSta
 const initial = () => initialVersionState(spec, form.optimizer, 3)
 const sumOf = (step: number, length = total): Float32Array =>
   Float32Array.from({ length }, (_, i) => Math.sin(step * length + i))
-const dense = (sum: Float32Array) => ({ writeTo: (vector: Float32Array) => vector.set(sum) })
+const dense = (sum: Float32Array) => gradientOf((vector) => vector.set(sum))
 
 async function serverAt0(options: Partial<ServerOptions> = {}): Promise<ParameterServer> {
   const server = new ParameterServer({ form, clipNorm: undefined, delayCompensation: undefined, cores: 2, ...options })

@@ -12,6 +12,7 @@ import { digest, isGridError, versionId, type VersionRef } from '@starling-grid/
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
 import { decodePushMemory, encodePushMemory, type PushMemory } from '../src/parameter-server/push-memory.ts'
 import { QUICK, smallJob, startCoordinator, submit, temporaryFolder, until, volunteer } from './fixture.ts'
+import { gradientOf } from './pushed-gradient.ts'
 
 const spec = parseModelSpec({ input: [6], layers: [{ type: 'linear', name: 'fc', out: 4 }] })
 const form: VersionForm = { spec, layout: parameterLayout(spec), optimizer: { type: 'adamw', lr: 0.01 } }
@@ -23,10 +24,10 @@ const HALF = 12
 
 const ref = (v: number): VersionRef => ({ v, id: versionId(v.toString(16).padStart(64, '0')) })
 /** Every ninth is so large that it is clipped by what went before. */
-const pushOf = (step: number) => ({
-  writeTo: (vector: Float32Array) =>
+const pushOf = (step: number) =>
+  gradientOf((vector) =>
     vector.set(Float32Array.from(vector, (_, i) => Math.sin(step * total + i) * (step % 9 === 8 ? 100 : 1))),
-})
+  )
 
 /**
  * Pushes number 2v−1 and 2v make version v; those after the checkpoint are up to two versions late, but not later than

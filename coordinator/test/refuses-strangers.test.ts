@@ -236,6 +236,23 @@ test('a push counts once, with its own lease, finite, whole, and with honest num
     assert.ok((refusals[code] ?? 0) > 0, `${code}: ${JSON.stringify(refusals)}`)
 })
 
+test('a job with mistakes is answered with all of them, each with its path', async () => {
+  const { url } = await startCoordinator()
+  const layers = [{ type: 'flaten' }, { type: 'linear', name: 'fc', out: 0 }]
+  const response = await fetch(`${url}${ROUTES.jobs}`, {
+    method: 'POST',
+    headers: { ...OWNER, 'content-type': 'application/json' },
+    body: JSON.stringify({ ...smallJob(), mode: 'rign', model: { input: [1, 28, 28], layers } }),
+  })
+  const { code, errors } = (await response.json()) as { code: string; errors: { path: unknown[]; hint?: string }[] }
+  assert.deepEqual([response.status, code], [422, 'job-invalid'])
+  assert.deepEqual(
+    errors.map(({ path }) => path),
+    [['mode'], ['model', 'layers', 0, 'type'], ['model', 'layers', 1, 'out']],
+  )
+  assert.equal(errors[0]?.hint, 'did you mean `ring`?')
+})
+
 test('a model that cannot be built, or does not fit the data, is refused at once with the faulty layer', async () => {
   const { url } = await startCoordinator()
   const layers = (out: number) => [
@@ -246,7 +263,7 @@ test('a model that cannot be built, or does not fit the data, is refused at once
   const refused = async (change: object) => submit(url, { ...smallJob(), ...change })
   const wrongInputs = await refused({ model: { input: [1, 28, 28], layers: layers(400) } })
   assert.deepEqual([wrongInputs.status, wrongInputs.code], [422, 'model-invalid'])
-  assert.match(wrongInputs.message ?? '', /layer 1 `linear` expects 400 inputs and gets 784/)
+  assert.match(wrongInputs.message ?? '', /^model\.layers\[1\]: expected 400 inputs, got 784$/)
   assert.equal((await refused({ model: { input: [3, 32, 32], layers: layers(3072) } })).code, 'job-invalid')
   assert.equal(
     (

@@ -72,11 +72,11 @@ function joinProven(desk: Desk, name: string, network: string): void {
   Object.assign(newcomer(desk.state, memberId(name)), { proven: true, learner: undefined })
 }
 
-test('a newcomer that proved itself and never confirms stops the others for ten seconds, not for thirty', () => {
+test('a newcomer that proved itself and never confirms stops the others for a few seconds, not for thirty', () => {
   const desk = ringOfTwo()
   joinProven(desk, 'mute', 'x')
   const steps = train(desk, 60_000)
-  assert.ok(steps >= 44 && steps < 60, `${steps} steps in a minute`)
+  assert.ok(steps >= 50 && steps < 60, `${steps} steps in a minute`)
   assert.ok((desk.state.members.get(memberId('mute'))?.excludedUntil ?? 0) > 0)
 })
 

@@ -1,5 +1,5 @@
 // The parameter server's side of a run: how ring and server take over from each other (A5, A6), which pushes count
-// (A2), what a crash costs (A4).
+// (A2). Also what a crash costs (A4).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { applyEntry, DEFAULT_ASYNC, own } from '@starling-grid/coordinator/run'

@@ -100,6 +100,40 @@ test('threat 43: a true checkpoint stays although more members doubt it than agr
   assert.deepEqual(outOf(desk, [honest, uploader, ...liars]), [false, false, true, true, true])
 })
 
+/** A ring of two that left the third member out for its slowness. */
+function withoutThird(derives: string | null) {
+  const desk = ringOf(ALL)
+  desk.step(1)
+  desk.derives = derives
+  const out = desk.state.members.get(memberId('c')) ?? assert.fail('c is not here')
+  out.excludedUntil = desk.now + 1e6
+  desk.accuse('a', 'b', 'own')
+  for (const name of ALL) desk.answer(name, [])
+  for (const name of ['a', 'b']) desk.confirm(name)
+  const { version, uploader, others } = atCheckpoint(desk)
+  desk.feed({ type: 'upload-begun', member: memberId(uploader), version })
+  report(desk, others[0] ?? '', version, 'false')
+  upload(desk, uploader, version, 'false')
+  return { desk, version, uploader }
+}
+
+test('threat 43: two liars pass no false state while the third member is left out', () => {
+  const { desk, uploader } = withoutThird('right')
+  assert.deepEqual(desk.members.toSorted(), ['a', 'b'])
+  desk.wait(3000)
+  assert.deepEqual([desk.state.checkpoints.at(-1)?.version.v, desk.state.provisional], [0, undefined])
+  assert.deepEqual(desk.sent('checkpoint-at'), [], 'no upload after upload')
+  desk.wait(20_000)
+  assert.ok(desk.sent('checkpoint-at').some((asked) => asked.uploader !== uploader))
+})
+
+test('two members of a ring that left a third out are believed where the state is derived so, or cannot be', () => {
+  for (const derives of ['false', null]) {
+    const { desk, version } = withoutThird(derives)
+    assert.equal(desk.state.checkpoints.at(-1)?.version.v, version.v)
+  }
+})
+
 for (const bytes of ['right', 'false'])
   test(`threat 43: of two members the liar is named, where ${bytes === 'right' ? 'the other' : 'it'} uploads`, () => {
     const desk = ringOf(['a', 'b'])

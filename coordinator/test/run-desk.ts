@@ -13,7 +13,7 @@ import {
   type RunState,
   type Timing,
 } from '@starling-grid/coordinator/run'
-// One run's decisions at a desk: inputs go in one at a time, time is set by hand, and the answers of honest members
+// One run's decisions at a desk. Inputs go in one at a time, time is set by hand, and the answers of honest members
 // come ready-made. Used by the run-*.test.ts files.
 import {
   type BlameReason,

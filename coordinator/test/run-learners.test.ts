@@ -127,6 +127,29 @@ test('a newcomer that fetches quickly is admitted by the ballot that opened for 
   assert.deepEqual([form?.members, form?.committed.v, form?.records], [['a', 'b', 'c'], desk.state.chain.head.v, []])
 })
 
+test('a proven newcomer that can follow from no member is admitted after three tries, and the reason is said', () => {
+  const desk = offered()
+  desk.learn('c')
+  const notes: string[] = []
+  for (let tries = 0; tries < 3; tries++) {
+    desk.step(desk.state.chain.head.v + 1)
+    desk.wait(200)
+    desk.say('c', { type: 'prefetched', version: null })
+    notes.push(...desk.effects.flatMap((effect) => (effect.type === 'note' ? [effect.text] : [])))
+    if (tries === 2) break
+    desk.wait(2000)
+    for (const name of ['a', 'b']) desk.copy(name, desk.state.chain.head)
+    desk.say('c', { type: 'prefetched', version: at(desk, 5) })
+  }
+  assert.match(notes.join(), /c cannot follow the steps from any member/)
+  desk.wait(3000)
+  desk.wait(3001)
+  assert.equal(desk.phase, 'freeze')
+  for (const name of ['a', 'b']) desk.answer(name, [])
+  desk.answer('c')
+  assert.deepEqual(desk.members.toSorted(), ['a', 'b', 'c'])
+})
+
 test('after a ballot it goes on from what it said to hold', () => {
   const desk = offered()
   desk.step(6)

@@ -1,5 +1,5 @@
-// Off-ring members of a ring (A1): who is one, what it may compute, how its sum gets into a step, and that no block is
-// counted twice.
+// Off-ring members of a ring (A1): which members are, what they may compute, and how their sum gets into a step. No
+// block is counted twice.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type BlockId, memberId, type Push, type VersionRef } from '@starling-grid/protocol'

@@ -1,6 +1,7 @@
 // A run whose volunteers go to another job: what it does before they go.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { applyEntry, createRunState, writtenRun } from '@starling-grid/coordinator/run'
 import { memberId, type Sha256, type VersionRef } from '@starling-grid/protocol'
 import { asyncDesk, push } from './async-desk.ts'
 import { Desk, hashOf } from './run-desk.ts'
@@ -114,4 +115,46 @@ test('a parameter server whose members are gone writes its newest version before
   )
   desk.feed({ type: 'server-checkpoint', version: head, blob: hashOf('state'), bytes: 1 })
   assert.equal(hasParked(desk), true)
+})
+
+const isPlanning = (desk: Desk): boolean => desk.sent('plan').some(({ steps }) => steps.length > 0)
+
+test('a paused ring writes a checkpoint of its head and stands still until it is resumed', () => {
+  const desk = ringOf(['a', 'b'])
+  for (const v of [1, 2, 3]) desk.step(v)
+  desk.feed({ type: 'pause' })
+  for (const v of [4, 5]) desk.step(v)
+  assert.equal(desk.sent('checkpoint-at')[0]?.v, 5, 'the head, which all hold')
+  save(desk, desk.state.chain.head)
+  assert.equal(hasParked(desk), true)
+  for (let second = 0; second < 20; second++) {
+    desk.wait(1000)
+    assert.equal(isPlanning(desk), false)
+  }
+  assert.deepEqual([desk.state.chain.head.v, desk.state.checkpoints.at(-1)?.version.v], [5, 5])
+  desk.feed({ type: 'resume' })
+  desk.run('a', 'b')
+  desk.step(6)
+  assert.equal(desk.state.chain.head.v, 6)
+})
+
+test('a paused run is paused after a restart, also where the journal became a snapshot, and goes on when resumed', () => {
+  const before = ringOf(['a', 'b'])
+  for (const v of [1, 2]) before.step(v)
+  before.feed({ type: 'pause' })
+  const after = new Desk({ minVolunteers: 2, blocks: 300 }, before)
+  assert.equal(after.state.paused, true)
+  const written = createRunState(after.state.config)
+  applyEntry(written, { type: 'snapshot', run: writtenRun(after.state), shown: null }, 0)
+  assert.equal(written.paused, true)
+  after.feed({ type: 'resume' })
+  assert.equal(after.state.paused, false)
+  assert.equal(new Desk({ minVolunteers: 2, blocks: 300 }, after).state.paused, false)
+})
+
+test('a run that is over is not paused', () => {
+  const desk = new Desk()
+  applyEntry(desk.state, { type: 'finished', reason: 'trained' }, 0)
+  desk.feed({ type: 'pause' })
+  assert.equal(desk.state.paused, false)
 })

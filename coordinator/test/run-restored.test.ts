@@ -1,5 +1,5 @@
-// A journal that was restored from a backup, while members live that know of more: which numbers its coordinator goes
-// on with, and what it believes of steps whose rows are lost.
+// A journal that was restored from a backup, while members live that hold more. Which numbers its coordinator goes on
+// with, and what it believes of steps whose rows are lost.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId, type StepRecord, type VersionRef } from '@starling-grid/protocol'
@@ -177,4 +177,22 @@ test('in async mode the numbers rise and the work goes on', () => {
     desk.sent('async').map(({ to, fence, generation: number }) => [to, fence, number]),
     [[memberId('a'), desk.state.fence, generation + 8]],
   )
+})
+
+test('those that hold steps of a backup without any ring form the next one, and a newcomer beside them does not', () => {
+  const config = { minVolunteers: 2, blocks: 300 }
+  const lost = new Desk(config)
+  const rows = lost.entries.length
+  const base = lost.state.chain.head
+  lost.join('a', 'b')
+  lost.run('a', 'b')
+  for (const v of [1, 2]) lost.step(v)
+  const { fence, generation, chain } = lost.state
+  lost.entries.length = rows
+  const desk = new Desk(config, lost)
+  desk.join('a', 'mute', 'b')
+  for (const name of ['a', 'b']) promises(desk, name, { fence, generation })
+  for (let ballot = 0; ballot < 2; ballot++) desk.answer('mute')
+  for (const name of ['a', 'b']) desk.answer(name, chain.records, base)
+  assert.deepEqual([desk.phase, desk.members.toSorted()], ['form', ['a', 'b']])
 })

@@ -261,6 +261,20 @@ test('a long epoch is planned a window ahead and topped up', () => {
   )
 })
 
+test('members are told of a commit once, however long the next step takes', () => {
+  const desk = ringOf(['a', 'b'], { blocks: 200, batchBlocks: 1, epochs: 1 })
+  let told = 0
+  for (let v = 1; v <= 8; v++) {
+    desk.step(v)
+    told += desk.sent('ack').filter(({ committed }) => committed.v === 8).length
+  }
+  for (let i = 0; i < 40; i++) {
+    desk.wait(200)
+    told += desk.sent('ack').length
+  }
+  assert.equal(told, 2, 'each of the two once')
+})
+
 test('the run ends after maxSteps', () => {
   const desk = ringOf(['a'], { maxSteps: 1 })
   assert.deepEqual(desk.planned(2), [])

@@ -12,6 +12,7 @@ import { ShardHost } from '../src/parameter-server/shard-host.ts'
 import { serveShard } from '../src/parameter-server/shard-process.ts'
 import { ShardProcesses } from '../src/parameter-server/shard-processes.ts'
 import { recordsOf, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer, watch } from './fixture.ts'
+import { gradientOf } from './pushed-gradient.ts'
 
 const BLOCKS = 36
 
@@ -193,7 +194,7 @@ test('processes make the same bytes as one thread, late pushes and statistics in
         for (const part of [1, 2]) {
           const sum = Float32Array.from({ length: form.layout.total }, (_, i) => Math.sin(i * part + v))
           await server.add({
-            gradient: { writeTo: (vector) => vector.set(sum) },
+            gradient: gradientOf((vector) => vector.set(sum)),
             targets: 5,
             base: ref(Math.max(0, v - part)),
             damping: 1 / part,

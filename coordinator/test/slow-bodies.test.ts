@@ -27,7 +27,7 @@ async function dialled(port: number): Promise<{ readonly socket: Socket; readonl
 }
 
 const headers = (bytes: number): string =>
-  `POST /api/jobs?dry=true HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer ${TOKEN}\r\n` +
+  `POST /api/v1/jobs?dry=true HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer ${TOKEN}\r\n` +
   `Content-Type: application/json\r\nContent-Length: ${bytes}\r\n\r\n`
 
 test('a slow body is accepted while its bytes move, and has no limit of time as a whole', async () => {

@@ -2,12 +2,14 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { jobId, type StepRecord, trainingBlock, versionId } from '@starling-grid/protocol'
+import { memoryState } from '../src/journal/memory.ts'
+import type { PortableState } from '../src/journal/portable.ts'
 import type { JournalRow, StateStore } from '../src/journal/state-store.ts'
 import type { JournalEntry, WrittenRun } from '../src/run/index.ts'
 import { recordsAfter } from './run-desk.ts'
 
 export interface OpenedState {
-  readonly store: StateStore
+  readonly store: PortableState
   readonly close: () => Promise<void>
 }
 
@@ -24,7 +26,7 @@ const SNAPSHOT = row({ type: 'snapshot', run: { form: 1 } as WrittenRun, shown: 
 const ballot = (generation: number): JournalRow => ({ at: 2000.5 + generation, entry: { type: 'ballot', generation } })
 
 export function stateStoreSuite(where: string, open: () => Promise<OpenedState>): void {
-  const opened = async (): Promise<StateStore> => {
+  const opened = async (): Promise<PortableState> => {
     const { store, close } = await open()
     after(close)
     await store.createJob({ id: JOB, description: '{"name":"digits"}' })
@@ -169,6 +171,26 @@ export function stateStoreSuite(where: string, open: () => Promise<OpenedState>)
     const before = await store.load(JOB)
     await assert.rejects(store.append(JOB, 1, [SNAPSHOT, ballot(2)]), { code: 'lease-stale' })
     assert.deepEqual(await store.load(JOB), before)
+  })
+
+  test(`${where}: a job goes to another store and back whole, and its next owner has a higher number`, async () => {
+    const [store, other] = [await opened(), memoryState()]
+    await takeOver(store)
+    await store.append(JOB, 1, [ballot(1), row({ type: 'commit', records: [recordOf(1), recordOf(2)] }), SNAPSHOT])
+    await store.append(JOB, 1, [ballot(2), row({ type: 'commit', records: [recordOf(3)] })])
+    const job = { id: JOB, description: '{"name":"digits"}' }
+    const copy = await store.copyOf(job)
+    assert.deepEqual([copy.job, copy.fence, copy.rows.length, copy.records.length], [job, 1, 3, 3])
+    await other.adopt(copy)
+    await takeOver(other)
+    const moved = { ...(await other.copyOf(job)), job: { ...job, id: jobId('moved') } }
+    await store.adopt(moved)
+    assert.deepEqual(await store.copyOf(moved.job), moved)
+    assert.deepEqual((await takeOver(store, moved.job.id)).at(-1), fence(3))
+    await store.append(moved.job.id, 3, [row({ type: 'commit', records: [recordOf(4)] })])
+    assert.deepEqual(await store.records(moved.job.id, 3, 9), [recordOf(3), recordOf(4)])
+    await assert.rejects(store.adopt(copy), { code: 'duplicate' })
+    assert.deepEqual(await store.copyOf(job), copy)
   })
 
   test(`${where}: a small value is replaced by a newer one`, async () => {

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { CLOSE_AWAY, isGridError, pathTo, ROUTES } from '@starling-grid/protocol'
 import Database from 'libsql'
@@ -147,6 +148,35 @@ test(
     const again = volunteer(url, { self: member.self, stepMs: 2 })
     if (member.held !== undefined) again.held = member.held
     await until(url, 'more steps', (run) => run.version.v > version.v + 3)
+  },
+)
+
+test(
+  'an owner whose beat was late and put its card back is displaced all the same, and the one after it is not',
+  { timeout: 60_000 },
+  async () => {
+    const folder = await temporaryFolder()
+    const file = join(folder, 'coordinator.json')
+    const idOnCard = async () => (JSON.parse(await readFile(file, 'utf8')) as { id: string }).id
+    const displaced: string[] = []
+    let onDisplaced = (): void => undefined
+    const stepsDown = new Promise<void>((resolve) => {
+      onDisplaced = resolve
+    })
+    const first = await FolderOwner.claim(folder, { takeOver: false, onDisplaced: () => onDisplaced() })
+    const [card, id] = [await readFile(file, 'utf8'), await idOnCard()]
+    const taking = FolderOwner.claim(folder, { takeOver: true, onDisplaced: () => displaced.push('second') })
+    while ((await idOnCard()) === id) await delay(1)
+    await writeFile(`${file}.late`, card)
+    await rename(`${file}.late`, file)
+    await stepsDown
+    await first.release()
+    const second = await taking
+    await writeFile(`${file}.late`, card)
+    await rename(`${file}.late`, file)
+    while ((await idOnCard()) === id) await delay(10)
+    assert.deepEqual(displaced, [])
+    await second.release()
   },
 )
 

@@ -21,11 +21,13 @@ import {
 } from '@starling-grid/protocol'
 import { Batches, Shards } from '@starling-grid/volunteer'
 import { memoryBlobs } from '../src/blobs/memory.ts'
+import { Catalog } from '../src/datasets/catalog.ts'
 import { importDataset } from '../src/datasets/import.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'starling-text-'))
 after(() => rm(folder, { recursive: true }))
 
+const catalog = new Catalog(folder)
 const CONTEXT = 8
 /** 'a' to 'z' over and over, so that each character tells the next one. */
 const ALPHABET = Array.from({ length: 26 }, (_, i) => String.fromCharCode(97 + i)).join('')
@@ -53,7 +55,7 @@ async function importText(
     tokens: 'characters',
     ...(windowsPerEpoch === undefined ? {} : { windowsPerEpoch }),
   } as const
-  const manifest = await importDataset(dataset, model(vocab, context), blobs)
+  const manifest = await importDataset(dataset, model(vocab, context), { blobs, catalog })
   parse(DatasetManifestSchema, manifest, 'the manifest')
   const bytesOf = async (name: Sha256) => (await blobs.get(name)) ?? new Uint8Array()
   return { manifest, bytesOf }
@@ -141,7 +143,7 @@ test('a long text is cut into several shards that together hold every window', a
 
 test('what cannot be a text of this model is refused with what was found', async () => {
   const text = (path: string) => ({ source: 'text', path, tokens: 'characters' }) as const
-  const import_ = (path: string, spec = model(26)) => importDataset(text(path), spec, memoryBlobs())
+  const import_ = (path: string, spec = model(26)) => importDataset(text(path), spec, { blobs: memoryBlobs(), catalog })
   await refusedWith('dataset-unreadable', /nowhere\.txt: cannot be read/, import_(join(folder, 'nowhere.txt')))
   await refusedWith('dataset-unreadable', /is not a file/, import_(folder))
   await refusedWith('dataset-unreadable', /is not UTF-8/, import_(await file(Uint8Array.of(0xff, 0xfe, 0x41))))
@@ -174,6 +176,6 @@ test('what cannot be a text of this model is refused with what was found', async
   await refusedWith(
     'job-invalid',
     /expected a model for the numbers of dataset digits, got one for tokens/,
-    importDataset({ source: 'digits' }, model(26), memoryBlobs()),
+    importDataset({ source: 'digits' }, model(26), { blobs: memoryBlobs(), catalog }),
   )
 })

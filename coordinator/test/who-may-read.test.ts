@@ -26,14 +26,17 @@ const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
   'GET /dashboard': ROLES,
   'GET /*': ROLES,
   'GET /signalling/peerjs/id': ROLES, // a random number
-  'GET /api/jobs': ROLES, // filtered; see below
-  'POST /api/jobs': ['owner'],
-  'POST /api/jobs/:id/stop': ['owner'],
-  'GET /api/jobs/:id': ['member', 'owner'],
-  'GET /api/jobs/:id/records': ['member', 'owner'],
-  'GET /api/jobs/:id/export': ['member', 'owner'],
-  'GET /api/jobs/:id/checkpoints': ['owner'],
-  'GET /api/jobs/:id/checkpoints/:v': ['owner'],
+  'GET /api/v1/jobs': ROLES, // filtered; see below
+  'POST /api/v1/jobs': ['owner'],
+  'POST /api/v1/jobs/:id/stop': ['owner'],
+  'POST /api/v1/jobs/:id/pause': ['owner'],
+  'POST /api/v1/jobs/:id/resume': ['owner'],
+  'GET /api/v1/jobs/:id': ['member', 'owner'],
+  'GET /api/v1/jobs/:id/events': ['member', 'owner'],
+  'GET /api/v1/jobs/:id/records': ['member', 'owner'],
+  'GET /api/v1/jobs/:id/export': ['member', 'owner'],
+  'GET /api/v1/jobs/:id/checkpoints': ['owner'],
+  'GET /api/v1/jobs/:id/checkpoints/:v': ['owner'],
   'GET /api/shards/:sha256': ['other', 'member', 'owner'], // both jobs train on the same digits
   'GET /api/jobs/:id/versions/:versionId': ['member'],
   'PUT /api/jobs/:id/versions/:v/:versionId': ['member'],

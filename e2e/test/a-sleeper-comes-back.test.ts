@@ -8,10 +8,10 @@ import { createNodeHost } from '@starling-grid/client-node/host'
 import type { ToCoordinator } from '@starling-grid/protocol'
 import { createVolunteer, type VolunteerHost } from '@starling-grid/volunteer'
 import { namesInRing } from '../src/chaos/scenario.ts'
-import { CALM, type Scenario } from '../src/simulation/scenario.ts'
-import { explain, type Play, simulate } from '../src/simulation/simulate.ts'
-import type { VolunteerProcess } from '../src/simulation/volunteer-process.ts'
-import type { World } from '../src/simulation/world.ts'
+import { explain } from '../src/world/campaign.ts'
+import { calm, type GridScenario, type Play } from '../src/world/scenario.ts'
+import type { VolunteerProcess } from '../src/world/volunteer-process.ts'
+import { simulateGrid, type World } from '../src/world/world.ts'
 import { QUICK, smallJob } from './small-job.ts'
 
 /** The step at which it falls asleep, and ms until it wakes up: longer than SILENCE_MS. */
@@ -29,54 +29,38 @@ class Sleep implements Play {
   /** it takes part in a step of a later generation */
   isBack = false
 
-  scenario(drawn: Scenario): Scenario {
-    const { config } = drawn
+  scenario(drawn: GridScenario): GridScenario {
+    const still = calm(drawn)
     return {
-      ...drawn,
-      ...CALM,
+      ...still,
+      // a step of the others takes longer than to fetch one
+      members: { ...still.members, latencyMs: 40, digestMs: 0, linkBytesPerMs: 200 },
       seats: 3,
       computeMs: 500,
       transferMs: 1000,
-      linksMs: 200,
-      config: {
-        ...config,
-        epochs: 1,
-        blocks: 100,
-        batchBlocks: 2,
-        validationBlocks: 0,
-        minVolunteers: 3,
-        timing: config.timing,
-      },
+      shape: { ...drawn.shape, epochs: 1, blocks: 100, batchBlocks: 2, minVolunteers: 3 },
     }
   }
 
   direct(world: World): void {
-    world.onMoment = (member, moment) => {
-      if (moment.at !== 'after' || moment.what !== 'compute') return
-      const { ring } = member.core
-      if (this.#sleeper === undefined && ring?.members.length === 3 && ring.flight?.step === STEP)
-        this.#sleeps(world, member)
-      else if (member === this.#sleeper && (ring?.generation ?? 0) > this.#generation) this.isBack = true
+    world.onMoment = (member, { at }) => {
+      const ring = world.observer.ringOf(member)
+      if (ring === undefined) return
+      if (at === 'applied' && member === this.#sleeper && ring.generation > this.#generation) this.isBack = true
+      if (at !== 'computed' || this.#sleeper !== undefined || ring.members.length < 3 || ring.step !== STEP) return
+      this.#sleeper = member
+      this.#generation = ring.generation
+      member.clock.standStill(SLEEP_MS)
     }
-  }
-
-  #sleeps(world: World, member: VolunteerProcess): void {
-    this.#sleeper = member
-    this.#generation = member.core.promised
-    world.suspend(member, SLEEP_MS)
   }
 }
 
-test(`a member that slept is back in the ring before the run ends, in ${SEEDS} networks`, () => {
+test(`a member that slept is back in the ring before the run ends, in ${SEEDS} networks`, async () => {
   for (let seed = 1; seed <= SEEDS; seed++) {
-    const sleep = new Sleep()
-    const outcome = simulate(seed, { mode: 'ring', play: sleep })
-    assert.equal(
-      outcome.violation,
-      undefined,
-      outcome.violation === undefined ? '' : explain(outcome, { mode: 'ring', play: new Sleep() }),
-    )
-    assert.ok(sleep.isBack, `seed ${seed}: the run ended without it`)
+    const play = new Sleep()
+    const outcome = await simulateGrid(seed, { mode: 'ring', play })
+    if (outcome.violation !== undefined) assert.fail(await explain(outcome, { mode: 'ring', play: new Sleep() }))
+    assert.ok(play.isBack, `seed ${seed}: the run ended without it`)
   }
 })
 

@@ -109,7 +109,12 @@ async function servePage(): Promise<{ readonly url: string; stop(): void }> {
     await build({
       configFile: false,
       logLevel: 'error',
-      build: { write: false, minify: false, lib: { entry, formats: ['es'] } },
+      build: {
+        write: false,
+        minify: false,
+        lib: { entry, formats: ['es'] },
+        rolldownOptions: { output: { codeSplitting: false } }, // one file is served
+      },
     }),
   ].flat()
   if (built === undefined || !('output' in built)) throw new Error('internal: vite built nothing')

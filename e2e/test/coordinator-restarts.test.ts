@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Grid } from '@starling-grid/cli'
-import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+import { finishesWhole, PACED, QUICK, tinyJob } from './small-job.ts'
 
 const STEPS = 50
 
@@ -11,8 +11,8 @@ test(
   async () => {
     const grid = await Grid.start({ timing: QUICK })
     try {
-      const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
-      const volunteers = [grid.addVolunteer({ executor: 'reference' }), grid.addVolunteer({ executor: 'reference' })]
+      const job = await grid.submit(tinyJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      const volunteers = [grid.addVolunteer(PACED), grid.addVolunteer(PACED)]
       const before = await grid.watch.waitFor('some steps', ({ run }) => (run?.version.v ?? 0) >= 8 && run?.version)
       const history = await grid.records(job)
       await grid.killCoordinator()

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { Grid } from '@starling-grid/cli'
 import { type JobSpec, pathTo, ROUTES, type RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
-import { lightJob, QUICK } from './small-job.ts'
+import { PACED, QUICK, tinyJob } from './small-job.ts'
 
 const STEPS = 60
 
@@ -28,12 +28,12 @@ test(
   async () => {
     const grid = await Grid.start({ timing: { ...QUICK, checkpointMs: 3_600_000 } })
     const job = (change: Partial<JobSpec>): JobSpec => ({
-      ...lightJob({ maxSteps: STEPS, minVolunteers: 2 }),
+      ...tinyJob({ maxSteps: STEPS, minVolunteers: 2 }),
       ...change,
     })
     try {
       const older = await grid.submit(job({ name: 'older' }))
-      const volunteers = [grid.addVolunteer({ executor: 'reference' }), grid.addVolunteer({ executor: 'reference' })]
+      const volunteers = [grid.addVolunteer(PACED), grid.addVolunteer(PACED)]
       await until(grid, older, 'some steps', ({ version }) => version.v >= 12)
       const newer = await grid.submit(job({ name: 'newer', maxSteps: 8, seed: 8 }))
       const once = grid.addVolunteer({ executor: 'reference', once: true })

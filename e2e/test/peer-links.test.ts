@@ -1,6 +1,6 @@
 // Links between real processes and real tabs, introduced by the coordinator's signalling; and a ring of four processes.
 import assert from 'node:assert/strict'
-import { fork } from 'node:child_process'
+import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { after, before, test } from 'node:test'
@@ -30,6 +30,8 @@ const PATH = '/signalling'
 const COMMAND_MS = 120_000
 const tokens = new Map<MemberId, string>()
 const refusals: ErrorCode[] = []
+/** processes of a test that failed would keep this one */
+const children = new Set<ChildProcess>()
 let app: FastifyInstance
 let signalling: Signalling
 let browser: Browser | undefined
@@ -69,6 +71,7 @@ before(async () => {
 })
 
 after(async () => {
+  for (const child of children) child.kill('SIGKILL')
   await browser?.close()
   await app.close()
 })
@@ -79,7 +82,12 @@ async function bundle(file: string): Promise<string> {
   const output = await build({
     configFile: false,
     logLevel: 'error',
-    build: { write: false, minify: false, lib: { entry, formats: ['es'] } },
+    build: {
+      write: false,
+      minify: false,
+      lib: { entry, formats: ['es'] },
+      rolldownOptions: { output: { codeSplitting: false } }, // one file is served
+    },
   })
   const [built] = [output].flat()
   if (built === undefined || !('output' in built)) throw new Error('internal: vite built nothing')
@@ -96,6 +104,8 @@ function accessFor(self: MemberId): SignallingAccess {
 /** A peer in a Node process. Its `stop` waits for the process to end by itself. */
 async function startProcess(callFarEnd: CallFarEnd): Promise<Peer> {
   const child = fork(TYPESCRIPT, [fileURLToPath(new URL('link-peer-process.ts', import.meta.url))])
+  children.add(child)
+  child.once('exit', () => children.delete(child))
   const waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>()
   let lastCall = 0
   child.on(

@@ -80,8 +80,9 @@ test('threat 43: two liars of three pass no false state, whatever is late', asyn
   assert.ok(total.derivedStates >= 10, `${total.derivedStates} states were derived`)
 })
 
+// Seed 3 trains in local rounds, whose part of a volunteer is read from the disk once: no event may wait for it.
 test('a seed gives the same journal, row for row, every time', async () => {
-  for (const seed of [1, 2, 17]) {
+  for (const seed of [1, 2, 3, 17]) {
     const [one, again] = [await simulateGrid(seed), await simulateGrid(seed)]
     assert.deepEqual(again.fingerprint, one.fingerprint, `seed ${seed}`)
     assert.equal(again.events, one.events, `seed ${seed}`)

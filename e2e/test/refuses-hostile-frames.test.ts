@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
-import { finishesWhole, lightJob, QUICK } from './small-job.ts'
+import { finishesWhole, QUICK, tinyJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 30
@@ -14,7 +14,7 @@ for (const fault of ['send-nan:8', 'send-garbage:8'])
     async () => {
       const grid = await Grid.start({ timing: QUICK })
       try {
-        const job = await grid.submit(lightJob({ maxSteps: STEPS, minVolunteers: 2 }))
+        const job = await grid.submit(tinyJob({ maxSteps: STEPS, minVolunteers: 2 }))
         grid.addVolunteer({ executor: 'reference' })
         grid.addVolunteer({ name: 'hostile', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: fault } })
         const run = await finishesWhole(grid, job, STEPS)

@@ -5,8 +5,6 @@ import { after, describe, test } from 'node:test'
 import { mutate } from '../src/mutants/mutant.ts'
 import { RULE_MUTANTS, type RuleMutant } from '../src/mutants/rules.ts'
 import { Tree } from '../src/mutants/tree.ts'
-import { firstCaught } from '../src/simulation/campaign.ts'
-import { SHELL_MUTANTS, type ShellMutant } from '../src/simulation/scenario.ts'
 
 /** Seeds that are tried when the one that was seen to show a mutant does not any more. */
 const OTHER_SEEDS = 100
@@ -51,9 +49,4 @@ describe('what the world does not reach is noticed by the nearest test', () => {
         }
         assert.fail('no test noticed it')
       })
-})
-
-describe('a shell of the old simulation that is broken is noticed', () => {
-  for (const [mutant, promise] of Object.entries(SHELL_MUTANTS) as [ShellMutant, string][])
-    test(`${mutant}: ${promise}`, () => assert.ok(firstCaught(3000, { mutant })))
 })

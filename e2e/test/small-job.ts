@@ -1,6 +1,8 @@
 // A short run on real digits, and the checks that every test of a whole grid ends with.
 import assert from 'node:assert/strict'
+import { fileURLToPath } from 'node:url'
 import { demoJob, type Grid } from '@starling-grid/cli'
+import { mlp } from '@starling-grid/model'
 import type { JobSpec, RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
 
@@ -24,6 +26,21 @@ export function smallJob(options: Partial<Parameters<typeof demoJob>[0]> & { rea
 export function lightJob(options: Parameters<typeof smallJob>[0]): JobSpec {
   return { ...smallJob(options), blockSamples: 4 }
 }
+
+/**
+ * The same with a twentieth of the arithmetic: for what is about messages between members, whatever a step computes.
+ * Where a test needs steps that last, PACED members make them so at no cost of a core.
+ */
+export function tinyJob(options: Parameters<typeof smallJob>[0]): JobSpec {
+  return { ...smallJob(options), model: mlp({ input: [1, 28, 28], hidden: [32], classes: 10 }) }
+}
+
+/** A member whose frames take 60 ms one way: a step lasts as long as on a slow machine. */
+export const PACED = {
+  executor: 'reference',
+  entry: fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url)),
+  env: { STARLING_FAULT: 'long-lines:60' },
+} as const
 
 /** Waits for the end; nothing lost, nothing twice, loss lower than at the start, all replicas equal. */
 export async function finishesWhole(grid: Grid, job: string, steps: number): Promise<RunView> {

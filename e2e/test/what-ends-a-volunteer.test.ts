@@ -68,7 +68,7 @@ test(
         },
       }))
       if (code in FATAL) return endsWith(code, life)
-      if (code === 'own-limit' || code === 'no-f16') return staysWithout(life)
+      if (code === 'own-limit' || code === 'no-f16' || code === 'requirement-unmet') return staysWithout(life)
       const first = await Promise.race([second, life.ended.then((error) => error ?? 'stopped')])
       assert.equal(first, undefined, `${code} is no reason to end`)
       await life.stop()
@@ -123,3 +123,14 @@ test(
     })
   },
 )
+
+test('a volunteer without the GPU that a job requires leaves it, and says why', { timeout: 60_000 }, async () => {
+  const real = { ...smallJob({ maxSteps: 10, minVolunteers: 1 }), requires: { realGpu: true } }
+  await coordinator.runs.submit(real)
+  const life = live(coordinator.url, () => ({}))
+  await staysWithout(life)
+  assert.ok(
+    life.statuses.some(({ detail }) => detail.includes('expected a real GPU, which the job requires')),
+    life.statuses.at(-1)?.detail,
+  )
+})

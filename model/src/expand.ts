@@ -53,14 +53,13 @@ export class Expansion implements ExpandedOperators {
   }
 
   operator(layer: OperatorLayer, inputs: readonly [Value, ...Value[]], place: string): Value {
-    if (this.placed.length >= MAX_LAYERS)
-      throw invalid(`${place} expects a model of at most ${MAX_LAYERS} operators and gets more`)
+    if (this.placed.length >= MAX_LAYERS) throw invalid(place, `a model of at most ${MAX_LAYERS} operators`, 'more')
     const rule = ruleOf(layer)
     const [first, ...others] = inputs
     const x = this.shapeOf(first)
     const y = rule.shape(layer, [x, ...others.map((value) => this.shapeOf(value))], place)
     if (elementCount(y) > MAX_SAMPLE_ELEMENTS)
-      throw invalid(`${place} expects at most ${MAX_SAMPLE_ELEMENTS} values per sample and gets ${elementCount(y)}`)
+      throw invalid(place, `at most ${MAX_SAMPLE_ELEMENTS} values per sample`, String(elementCount(y)))
     return this.placed.push({
       layer,
       place,

@@ -13,6 +13,8 @@ import type { ModelSpec } from './spec.ts'
 export interface PushedGradient {
   /** Σ gradients, (total,), into `vector`: every element is written */
   writeTo(vector: Float32Array): void
+  /** the same in pieces, between which the caller may do other work */
+  writing(vector: Float32Array): Iterator<unknown, void>
 }
 
 /** Neighbouring dense entries are one piece; a sparse entry is one. */
@@ -29,6 +31,8 @@ export interface GradientForm {
 }
 
 const WORD_BYTES = 4
+/** Elements that are checked or written in one piece: less than a millisecond. */
+const PIECE_ELEMENTS = 256 * 1024
 /**
  * A matrix goes sparse below this share of its rows: beyond it the row numbers and the second look are not worth it.
  */
@@ -79,7 +83,15 @@ function wordsOf({ length, sparse }: BodyPiece): number {
  * @throws GridError 'gradient-shape' for another length or row numbers that do not ascend or are out of range,
  * 'gradient-not-finite'
  */
-export function readGradient(body: Uint8Array, { pieces, bytes }: GradientForm): PushedGradient {
+export function readGradient(body: Uint8Array, form: GradientForm): PushedGradient {
+  return completed(readingGradient(body, form))
+}
+
+/** readGradient in pieces, between which the caller may do other work. @throws GridError as readGradient */
+export function* readingGradient(
+  body: Uint8Array,
+  { pieces, bytes }: GradientForm,
+): Generator<undefined, PushedGradient> {
   if (body.byteLength !== bytes)
     throw new GridError('gradient-shape', `expected a body of ${bytes} bytes, got ${body.byteLength}`)
   const aligned = body.byteOffset % WORD_BYTES === 0 ? body : new Uint8Array(body)
@@ -89,26 +101,81 @@ export function readGradient(body: Uint8Array, { pieces, bytes }: GradientForm):
     at += rows.byteLength
     const values = new Float32Array(aligned.buffer, at, sparse === undefined ? length : sparse.rows * sparse.columns)
     at += values.byteLength
-    if (sparse !== undefined) requireRows(rows, sparse)
-    requireFinite(values)
-    return { offset, length, columns: sparse?.columns, rows, values }
+    return { offset, length, sparse, rows, values }
   })
-  return {
-    writeTo(vector) {
-      for (const { offset, length, columns, rows, values } of parts) {
-        if (columns === undefined) vector.set(values, offset)
-        else {
-          vector.fill(0, offset, offset + length)
-          for (const [i, row] of rows.entries())
-            vector.set(values.subarray(i * columns, (i + 1) * columns), offset + row * columns)
-        }
-      }
-    },
+  for (const { sparse, rows, values } of parts) {
+    if (sparse !== undefined) yield* checkingRows(rows, sparse)
+    for (const { start, end, isFull } of piecesOf(values.length)) {
+      requireFinite(values.subarray(start, end))
+      if (isFull) yield
+    }
+  }
+  const writing = (vector: Float32Array): Generator<undefined, void> => writeParts(parts, vector)
+  return { writing, writeTo: (vector) => completed(writing(vector)) }
+}
+
+interface BodyPart extends BodyPiece {
+  readonly rows: Uint32Array
+  readonly values: Float32Array
+}
+
+function* writeParts(parts: readonly BodyPart[], vector: Float32Array): Generator<undefined, void> {
+  for (const { offset, length, sparse, rows, values } of parts) {
+    for (const { start, end, isFull } of piecesOf(length)) {
+      if (sparse === undefined) vector.set(values.subarray(start, end), offset + start)
+      else vector.fill(0, offset + start, offset + end)
+      if (isFull) yield
+    }
+    if (sparse !== undefined) yield* writeRowsTo(vector, { offset, rows, values, columns: sparse.columns })
   }
 }
 
-function requireRows(rows: Uint32Array, { name, of }: { readonly name: string; readonly of: number }): void {
+function* writeRowsTo(
+  vector: Float32Array,
+  { offset, rows, values, columns }: Pick<BodyPart, 'offset' | 'rows' | 'values'> & { readonly columns: number },
+): Generator<undefined, void> {
+  for (const { start, end, isFull } of piecesOf(rows.length, Math.ceil(PIECE_ELEMENTS / columns))) {
+    for (const [i, row] of rows.subarray(start, end).entries())
+      vector.set(values.subarray((start + i) * columns, (start + i + 1) * columns), offset + row * columns)
+    if (isFull) yield
+  }
+}
+
+interface WorkPiece {
+  readonly start: number
+  /** exclusive */
+  readonly end: number
+  /** worth a pause behind it */
+  readonly isFull: boolean
+}
+
+function* piecesOf(length: number, size = PIECE_ELEMENTS): Generator<WorkPiece> {
+  for (let start = 0; start < length; start += size)
+    yield { start, end: Math.min(length, start + size), isFull: start + size <= length }
+}
+
+function completed<T>(work: Iterator<unknown, T>): T {
+  for (;;) {
+    const piece = work.next()
+    if (piece.done === true) return piece.value
+  }
+}
+
+function* checkingRows(rows: Uint32Array, part: { readonly name: string; readonly of: number }): Generator<undefined> {
   let least = 0
+  for (const { start, end, isFull } of piecesOf(rows.length)) {
+    least = requireRows(rows.subarray(start, end), part, least)
+    if (isFull) yield
+  }
+}
+
+/** The lowest row that may follow. @throws GridError 'gradient-shape' */
+function requireRows(
+  rows: Uint32Array,
+  { name, of }: { readonly name: string; readonly of: number },
+  lowest = 0,
+): number {
+  let least = lowest
   for (const row of rows) {
     if (row < least || row >= of)
       throw new GridError(
@@ -117,6 +184,7 @@ function requireRows(rows: Uint32Array, { name, of }: { readonly name: string; r
       )
     least = row + 1
   }
+  return least
 }
 
 function requireFinite(values: Float32Array): void {

@@ -8,6 +8,7 @@ export {
   isSparse,
   type PushedGradient,
   readGradient,
+  readingGradient,
   readRowNumbers,
   type RowsByName,
   sparseParts,
@@ -17,6 +18,7 @@ export {
 } from './gradient-body.ts'
 export { modelHash } from './hash.ts'
 export { initialParameters } from './init.ts'
+export { parseJob } from './job.ts'
 export { parseOptimizerSpec } from './optimizer.ts'
 export {
   activationBytesPerSample,

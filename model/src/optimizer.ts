@@ -8,7 +8,7 @@ import {
   type OptimizerSpec,
   type OptimizerState,
 } from '@starling-grid/shaders'
-import { Fields } from './fields.ts'
+import { Fields, Misreadings } from './fields.ts'
 
 const OPTIMIZERS = ['sgd', 'adam', 'adamw'] as const
 /** A run of more steps is a mistake. */
@@ -20,11 +20,12 @@ const MAX_STEPS = 100_000_000
  * @example parseOptimizerSpec({ type: 'sgd', lr: 0.02, momentum: 0.9 })
  */
 export function parseOptimizerSpec(json: unknown): OptimizerSpec {
-  try {
-    return readOptimizer(new Fields('the optimizer', json))
-  } catch (error) {
-    throw error instanceof GridError ? new GridError('job-invalid', error.message) : error
-  }
+  const misread = new Misreadings()
+  const place = { place: 'the optimizer', path: [], misread }
+  const spec = misread.attempt([], () => readOptimizer(new Fields(place, json)), undefined)
+  misread.throwIfAny('job-invalid')
+  if (spec === undefined) throw new Error('internal: an optimizer was neither read nor refused')
+  return spec
 }
 
 function readOptimizer(fields: Fields): OptimizerSpec {

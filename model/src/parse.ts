@@ -1,9 +1,9 @@
 // JSON → ModelSpec. The one place where a model from outside becomes typed; whatever it returns can be built and run.
 
-import { MAX_PARAMETERS } from '@starling-grid/protocol'
+import { MAX_PARAMETERS, type Path, shown } from '@starling-grid/protocol'
 import { elementCount, type Shape } from '@starling-grid/shaders'
 import { layerShapes, placeOf } from './expand.ts'
-import { Fields, invalid } from './fields.ts'
+import { Fields, invalid, Misfit, Misreadings } from './fields.ts'
 import {
   MAX_NESTING,
   readGpt,
@@ -39,21 +39,44 @@ const LOSSES = ['cross_entropy', 'mse', 'bce_with_logits'] as const
  * @example parseModelSpec({ input: [784], layers: [{ type: 'linear', name: 'fc', out: 10 }], loss: 'cross_entropy' })
  */
 export function parseModelSpec(json: unknown): ModelSpec {
-  const fields = new Fields('the model', json)
+  const misread = new Misreadings()
+  const places: LayerPlaces = { paths: new Map(), misread }
+  const spec = misread.attempt([], () => readModel(json, places), undefined)
+  misread.throwIfAny()
+  if (spec === undefined) throw new Error('internal: a model was neither read nor refused')
+  misread.attempt([], () => requireTrainable(spec, places), undefined)
+  misread.throwIfAny()
+  return spec
+}
+
+function readModel(json: unknown, places: LayerPlaces): ModelSpec {
+  const { misread } = places
+  const fields = new Fields({ place: 'the model', path: [], misread }, json)
   const spec: ModelSpec = {
     name: fields.name('name', 'model'),
-    input: readInput(fields),
-    layers: fields.list('layers', MAX_LAYERS).map((layer, index) => readLayer(layer, [index])),
-    ...readLoss(fields),
+    input: misread.attempt(['input'], () => readInput(fields), [1]),
+    layers: fields
+      .list('layers', MAX_LAYERS)
+      .map((layer, index) => readLayer(layer, { at: [index], path: ['layers', index], places })),
+    ...misread.attempt(['loss'], () => readLoss(fields), { loss: 'mse' }),
     inputScale: fields.positive('inputScale', 1),
   }
   fields.requireAllRead()
-  const placed = layerShapes(spec)
-  requireTokensWhereTaken(placed)
-  requireDistinctNames(placed.flatMap((layer) => layer.parameters))
-  requireBounded(spec)
-  requireAllTargets(spec)
   return spec
+}
+
+/** Each attribute is right; what they make together is looked at. @throws Misfit with the path of the layer */
+function requireTrainable(spec: ModelSpec, { paths }: LayerPlaces): void {
+  try {
+    const placed = layerShapes(spec)
+    requireTokensWhereTaken(placed)
+    requireDistinctNames(placed.flatMap((layer) => layer.parameters))
+    requireBounded(spec)
+    requireAllTargets(spec)
+  } catch (error) {
+    if (!(error instanceof Misfit)) throw error
+    throw new Misfit(error.place, error.mistake, { path: paths.get(error.place) ?? [] })
+  }
 }
 
 /** Both numbers, since a change of one often changes the other. */
@@ -61,8 +84,9 @@ function requireBounded(spec: ModelSpec): void {
   const [parameters, activations] = [parameterCount(spec), activationBytesPerSample(spec)]
   if (parameters <= MAX_PARAMETERS && activations <= MAX_ACTIVATION_BYTES) return
   throw invalid(
-    `expected at most ${MAX_PARAMETERS} parameters and ${MAX_ACTIVATION_BYTES} bytes of activations per sample, ` +
-      `got ${parameters} and ${activations}; use a smaller model`,
+    'the model',
+    `at most ${MAX_PARAMETERS} parameters and ${MAX_ACTIVATION_BYTES} bytes of activations per sample`,
+    `${parameters} and ${activations}; use a smaller model`,
   )
 }
 
@@ -70,7 +94,7 @@ function requireBounded(spec: ModelSpec): void {
 function requireAllTargets(spec: ModelSpec): void {
   const norm = layerShapes(spec).find(({ layer }) => layer.type === 'batchnorm2d')
   if (norm && spec.ignore_index !== undefined)
-    throw invalid(`${norm.place} measures whole batches and does not go with \`ignore_index\`; use \`groupnorm\``)
+    throw invalid(norm.place, 'no `ignore_index`, since it measures whole batches,', 'one; use `groupnorm`')
 }
 
 function readLoss(fields: Fields): Pick<ModelSpec, 'loss' | 'label_smoothing' | 'ignore_index'> {
@@ -96,12 +120,35 @@ function readInput(fields: Fields): Shape {
   return sizes
 }
 
-function readLayer(json: unknown, path: readonly number[]): LayerSpec {
-  const type = new Fields(`layer ${path.join('.')}`, json).choice('type', LAYER_TYPES)
-  const fields = new Fields(placeOf(path, type), json)
+/** Where each layer stands in the JSON, by its place in sentences. */
+interface LayerPlaces {
+  readonly paths: Map<string, Path>
+  readonly misread: Misreadings
+}
+
+interface LayerPlace {
+  /** the list's index, then those of the lists inside it */
+  readonly at: readonly number[]
+  readonly path: Path
+  readonly places: LayerPlaces
+}
+
+/** Stands in for a layer that cannot be read; the model is refused in the end. */
+const UNREAD: LayerSpec = { type: 'flatten' }
+
+function readLayer(json: unknown, here: LayerPlace): LayerSpec {
+  return here.places.misread.attempt(here.path, () => readAttributes(json, here), UNREAD)
+}
+
+function readAttributes(json: unknown, here: LayerPlace): LayerSpec {
+  const { at, path, places } = here
+  const { misread } = places
+  const type = new Fields({ place: `layer ${at.join('.')}`, path, misread }, json).requiredChoice('type', LAYER_TYPES)
+  const fields = new Fields({ place: placeOf(at, type), path, misread }, json)
+  places.paths.set(fields.place, path)
   fields.take('type')
   const layer = isBlock(type)
-    ? BLOCKS[type](fields, readerInside(path, fields.place))
+    ? BLOCKS[type](fields, readerInside(here, fields.place))
     : LAYERS[type as OperatorType].read(fields)
   fields.requireAllRead()
   return layer
@@ -111,13 +158,14 @@ function isBlock(type: string): type is BlockLayer['type'] {
   return Object.hasOwn(BLOCKS, type)
 }
 
-function readerInside(path: readonly number[], place: string): ReadLayers {
-  return (json, index) => {
-    if (path.length >= MAX_NESTING)
-      throw invalid(`${place} expects at most ${MAX_NESTING} levels of nesting and gets ${path.length}`)
+function readerInside({ at: outer, path, places }: LayerPlace, place: string): ReadLayers {
+  return (json, { at, key }) => {
+    if (outer.length >= MAX_NESTING) throw invalid(place, `at most ${MAX_NESTING} levels of nesting`, 'more')
     if (!Array.isArray(json) || json.length > MAX_LAYERS)
-      throw invalid(`${place} expects a list of at most ${MAX_LAYERS} layers inside it`)
-    return json.map((layer: unknown, i) => readLayer(layer, [...path, ...index, i]))
+      throw invalid(place, `a list of at most ${MAX_LAYERS} layers in its \`${key[0]}\``, shown(json))
+    return json.map((layer: unknown, i) =>
+      readLayer(layer, { at: [...outer, ...at, i], path: [...path, ...key, i], places }),
+    )
   }
 }
 
@@ -127,11 +175,12 @@ function requireDistinctNames(parameters: readonly ParameterSpec[]): void {
     const { name, shape, tied } = parameter
     const first = seen.get(name)
     if (first !== undefined && tied !== true)
-      throw invalid(`two layers hold a parameter \`${name}\`; each layer needs a name of its own`)
+      throw invalid('the model', 'layers with names of their own', `two that hold a parameter \`${name}\``)
     if (first !== undefined && first.shape.join() !== shape.join())
       throw invalid(
-        `\`${name}\` is shared and has the shape [${first.shape.join(', ')}] in one layer and ` +
-          `[${shape.join(', ')}] in another`,
+        'the model',
+        `one shape of its shared parameter \`${name}\``,
+        `[${first.shape.join(', ')}] and [${shape.join(', ')}]`,
       )
     seen.set(name, first ?? parameter)
   }

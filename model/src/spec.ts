@@ -224,8 +224,8 @@ export type BlockLayer = ResidualLayer | ParallelLayer | MultiheadAttentionLayer
 export type LayerSpec = OperatorLayer | BlockLayer
 
 /**
- * cross_entropy: softmax over the last dimension against class indices; mse: squared error against values;
- * bce_with_logits: a sigmoid for each output against values from 0 to 1
+ * `cross_entropy`: softmax over the last dimension against class indices. `mse`: squared error against values.
+ * `bce_with_logits`: a sigmoid for each output against values from 0 to 1
  */
 export type Loss = 'cross_entropy' | 'mse' | 'bce_with_logits'
 

@@ -23,10 +23,9 @@ export function requireTokensWhereTaken(placed: readonly PlacedLayer[]): void {
   const ids = inputValues(placed)
   const reads = ({ inputs }: PlacedLayer) => inputs.some((value) => ids.has(value))
   const misplaced = embeddings.find((embedding) => !reads(embedding))
-  if (misplaced)
-    throw invalid(`${misplaced.place} expects token ids and gets what other layers computed; it can only stand first`)
+  if (misplaced) throw invalid(misplaced.place, 'token ids', 'what other layers computed; it can only stand first')
   const computing = placed.find((layer) => reads(layer) && !['embedding', 'flatten'].includes(layer.layer.type))
-  if (computing) throw invalid(`${computing.place} would compute with token ids; only an \`embedding\` takes them`)
+  if (computing) throw invalid(computing.place, 'numbers', 'token ids; only an `embedding` takes them')
 }
 
 /** The input, also under other shapes. */

@@ -80,7 +80,7 @@ test('every spec error names the layer, what it expects and what it gets', () =>
   assertInvalid({ input: [1], layers: [] }, /`layers`/)
   assertInvalid(null, /the model expects an object/)
   const twice = { type: 'linear', name: 'a', out: 3 }
-  assertInvalid({ input: [3], layers: [twice, twice] }, /two layers hold a parameter `a.weight`/)
+  assertInvalid({ input: [3], layers: [twice, twice] }, /two that hold a parameter `a.weight`/)
 })
 
 test('linear keeps leading dimensions, mse counts every output as a target', () => {
@@ -156,7 +156,7 @@ test('a model that no volunteer could hold is refused with both of its numbers',
   assert.equal(parameterCount(parseModelSpec(wide(3))), 120)
   assertInvalid(
     wide(4),
-    /^expected at most 67108864 parameters and 1073741824 bytes of activations per sample, got 120 and 1200000000;/,
+    /^the model expects at most 67108864 parameters and 1073741824 bytes of activations per sample and gets 120 and 1200000000;/,
   )
 })
 
@@ -166,5 +166,5 @@ test('batch norm beside ignored targets is refused, since it measures every samp
     ignore_index: -1,
     layers: [{ type: 'batchnorm2d', name: 'bn' }, { type: 'flatten' }],
   }
-  assertInvalid(spec, /^layer 0 `batchnorm2d` .*`ignore_index`; use `groupnorm`$/)
+  assertInvalid(spec, /^layer 0 `batchnorm2d` .*`ignore_index`.*; use `groupnorm`$/)
 })

@@ -24,12 +24,12 @@ test('ids are not computed with, and what is computed is no ids', () => {
     )
   refused(/layer 1 `embedding` expects token ids and gets what other layers computed/, { type: 'relu' }, table)
   refused(/layer 1 `embedding` expects token ids/, table, { ...table, name: 'f' })
-  refused(/layer 0\.1\.0 `linear` would compute with token ids/, {
+  refused(/layer 0\.1\.0 `linear` expects numbers and gets token ids/, {
     type: 'parallel',
     combine: 'concat',
     branches: [[table, { type: 'flatten' }], [{ type: 'linear', name: 'a', out: 3 }]],
   })
-  refused(/layer 0 `residual` would compute with token ids/, {
+  refused(/layer 0 `residual` expects numbers and gets token ids/, {
     type: 'residual',
     layers: [table, { type: 'linear', name: 'a', out: 1 }, { type: 'flatten' }],
   })

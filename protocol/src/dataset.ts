@@ -3,8 +3,13 @@ import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { GridError } from './errors.ts'
 import { blockIndex, type BlockId } from './ids.ts'
-import { MAX_BLOCKS, MAX_SHARD_BYTES, MAX_VOCABULARY_LENGTH } from './limits.ts'
-import { Count, Sha256Schema, strict } from './schema.ts'
+import { MAX_BLOCKS, MAX_NAME_LENGTH, MAX_SHARD_BYTES, MAX_VOCABULARY_LENGTH } from './limits.ts'
+import { Count, FiniteNumber, Sha256Schema, strict } from './schema.ts'
+
+/** Means in the manifest of a dataset: numbers of a flat sample that are normalised each by itself. */
+export const MAX_NORMALIZED = 1024
+/** Names of classes in the manifest of a dataset; ImageNet has 1000. */
+export const MAX_CLASS_NAMES = 1000
 
 const ShardRefSchema = strict({
   sha256: Sha256Schema,
@@ -12,25 +17,98 @@ const ShardRefSchema = strict({
   samples: Type.Integer({ minimum: 1, maximum: 10_000_000 }),
 })
 /**
- * One safetensors file. Of samples with classes: tensors `x` U8 (samples, …inputShape) and `y` I32 (samples,); of a
- * text: `tokens` U16 (n,), of which each epoch takes `samples` windows (windows.ts).
+ * One safetensors file. Of samples: tensors `x` U8 or F32 (samples, …shape) and `y`, which is I32 (samples,) of classes,
+ * F32 (samples, size) of values, U8 (samples, size) of labels. Of a text: `tokens` U16 or I32 (n,), of which each epoch
+ * takes `samples` windows (windows.ts).
  */
 export type ShardRef = Static<typeof ShardRefSchema>
+
+/** Pixels by which an image is moved or cut. */
+const Pixels = Type.Integer({ minimum: 1, maximum: 4096 })
+
+/**
+ * What volunteers do to each training image, by chance that is a function of seed, epoch, block and sample. Every
+ * member and every audit draws the same.
+ */
+export const AugmentSchema = strict({
+  /** moves by up to so many pixels each way; what enters is 0 */
+  shift: Type.Optional(Pixels),
+  /** mirrors half of the images; `both`: a quarter each way, and a quarter both ways */
+  flip: Type.Optional(Type.Union([Type.Literal('horizontal'), Type.Literal('vertical'), Type.Literal('both')])),
+  /** height and width that are cut out at any place; validation takes the middle */
+  crop: Type.Optional(Type.Tuple([Pixels, Pixels])),
+  /** brightness, contrast and saturation change by up to this part of themselves */
+  color: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
+})
+export type Augment = Static<typeof AugmentSchema>
+
+/** Names of datasets: also file names. */
+export const DatasetNameSchema = Type.String({
+  pattern: '^[a-z0-9][a-z0-9._-]{0,59}$',
+  title: 'a name of at most 60 small letters, digits, dots, dashes and underscores',
+})
+
+/** The dataset of a job: one that was imported under a name, or one that is read when the job is submitted. */
+export const JobDatasetSchema = Type.Union([
+  strict({
+    source: Type.Optional(Type.Literal('named')),
+    name: DatasetNameSchema,
+    /** inputs get mean 0 and deviation 1, by the statistics of the training samples; absent: so for numbers, not for pixels */
+    normalize: Type.Optional(Type.Boolean()),
+    augment: Type.Optional(AugmentSchema),
+    /** of a text: windows that an epoch trains on; as many as lie side by side where it is absent */
+    windowsPerEpoch: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000_000 })),
+  }),
+  strict({ source: Type.Literal('digits') }),
+  strict({ source: Type.Literal('mnist'), folder: Type.String({ maxLength: 4096 }) }),
+  strict({
+    source: Type.Literal('text'),
+    /** a file of UTF-8 text */
+    path: Type.String({ minLength: 1, maxLength: 4096 }),
+    /** what a token is */
+    tokens: Type.Literal('characters'),
+    /** windows that an epoch trains on; as many as lie side by side in the text where it is absent */
+    windowsPerEpoch: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000_000 })),
+  }),
+])
+export type JobDataset = Static<typeof JobDatasetSchema>
+
+const ShapeSchema = Type.Array(Type.Integer({ minimum: 1, maximum: 1_000_000 }), { minItems: 1, maxItems: 4 })
+const PerChannel = Type.Array(FiniteNumber, { minItems: 1, maxItems: MAX_NORMALIZED })
 
 export const DatasetManifestSchema = strict({
   name: Type.String({ maxLength: 80 }),
   /** where the samples come from, for people */
   source: Type.String({ maxLength: 200 }),
-  inputShape: Type.Array(Type.Integer({ minimum: 1, maximum: 1_000_000 }), { minItems: 1, maxItems: 4 }),
+  /** of a sample as the model takes it */
+  inputShape: ShapeSchema,
+  /** of a sample in the shards, where a crop makes another of it */
+  storedShape: Type.Optional(ShapeSchema),
+  /** stored inputs; absent: U8 */
+  inputType: Type.Optional(Type.Union([Type.Literal('U8'), Type.Literal('F32')])),
+  /** of a model of this dataset: classes, tokens, values or labels */
   classes: Count,
+  /** what a target is; absent: a class, or a text's next token */
+  target: Type.Optional(Type.Union([Type.Literal('values'), Type.Literal('labels')])),
+  classNames: Type.Optional(Type.Array(Type.String({ maxLength: MAX_NAME_LENGTH }), { maxItems: MAX_CLASS_NAMES })),
   /** a text: its characters in the order of their numbers; a sample is inputShape[0] tokens */
   vocabulary: Type.Optional(Type.String({ minLength: 1, maxLength: MAX_VOCABULARY_LENGTH })),
-  /** multiplies stored U8 values */
+  /** a text without characters of its own: what a token is */
+  tokens: Type.Optional(Type.Union([Type.Literal('bytes'), Type.Literal('bpe')])),
+  /** multiplies stored values */
   inputScale: Type.Number({ minimum: 0, maximum: 1 }),
+  /** scaled values become (value − mean) / deviation, channel by channel, or number by number of a flat sample */
+  normalize: Type.Optional(strict({ mean: PerChannel, deviation: PerChannel })),
+  augment: Type.Optional(AugmentSchema),
   train: Type.Array(ShardRefSchema, { minItems: 1, maxItems: 100_000 }),
   validation: Type.Array(ShardRefSchema, { maxItems: 100_000 }),
 })
 export type DatasetManifest = Static<typeof DatasetManifestSchema>
+
+/** Whether samples are windows of tokens. */
+export function isText({ vocabulary, tokens }: Pick<DatasetManifest, 'vocabulary' | 'tokens'>): boolean {
+  return vocabulary !== undefined || tokens !== undefined
+}
 
 /** Where one block lies: `samples` rows of a shard from row `start`. */
 export interface BlockRange {
@@ -94,9 +172,21 @@ export function blockRanges(shards: readonly ShardRef[], blockSamples: number): 
   return new BlockRanges(shards, blockSamples)
 }
 
-/** Values of one sample. */
+/** Values of one sample, as the model takes it. */
 export function elementsOf({ inputShape }: Pick<DatasetManifest, 'inputShape'>): number {
-  return inputShape.reduce((product, size) => product * size, 1)
+  return sizeOf(inputShape)
+}
+
+/** Values of one sample in the shards. */
+export function storedElementsOf({
+  inputShape,
+  storedShape = inputShape,
+}: Pick<DatasetManifest, 'inputShape' | 'storedShape'>): number {
+  return sizeOf(storedShape)
+}
+
+function sizeOf(shape: readonly number[]): number {
+  return shape.reduce((product, size) => product * size, 1)
 }
 
 /**
@@ -107,13 +197,36 @@ export function requirePossible(manifest: DatasetManifest, blockSamples: number)
   const blocks =
     new BlockRanges(manifest.train, blockSamples).length + new BlockRanges(manifest.validation, blockSamples).length
   if (blocks > 2 * MAX_BLOCKS) throw impossible(`at most ${MAX_BLOCKS} blocks of a split, got ${blocks} in all`)
-  if (manifest.vocabulary !== undefined) return // windows overlap: their number is no matter of bytes
-  const elements = elementsOf(manifest)
+  if (isText(manifest)) return // windows overlap: their number is no matter of bytes
+  requirePossibleImages(manifest)
+  const elements = storedElementsOf(manifest)
   for (const { samples, bytes } of [...manifest.train, ...manifest.validation])
     if (samples * elements > bytes)
       throw impossible(
         `at most ${bytes} bytes of samples in a shard of ${bytes}, got ${samples} samples of ${elements}`,
       )
+}
+
+/** Augmentation reads within the stored image, and no number is divided by a deviation of 0. */
+function requirePossibleImages(manifest: DatasetManifest): void {
+  const { inputShape, storedShape = inputShape, augment } = manifest
+  requireNormalizable(manifest)
+  if (augment !== undefined && storedShape.length !== 3)
+    throw impossible(`images of (channels, height, width) to augment, got samples of [${storedShape.join(', ')}]`)
+  const crop = augment?.crop
+  const cut = crop === undefined ? storedShape : [storedShape[0], ...crop]
+  const fits = cut.every((size, i) => (size ?? 0) <= (storedShape[i] ?? 0))
+  if (!fits || cut.join() !== inputShape.join())
+    throw impossible(
+      `images of [${storedShape.join(', ')}] cut to [${inputShape.join(', ')}], got a crop of ${crop?.join(' × ')}`,
+    )
+}
+
+function requireNormalizable({ inputShape: [parts = 0], normalize }: DatasetManifest): void {
+  if (normalize === undefined) return
+  const { mean, deviation } = normalize
+  if (mean.length !== parts || deviation.length !== parts || !deviation.every((value) => value > 0))
+    throw impossible(`a mean and a deviation above 0 for each of ${parts} channels, got others`)
 }
 
 function impossible(what: string): GridError {

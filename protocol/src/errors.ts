@@ -43,6 +43,7 @@ export const ERROR_CODES = {
   'adapter-limit': 'the adapter lacks a limit or feature that the model needs',
   'no-f16': 'the job is computed in half precision, which the adapter does not have',
   'own-limit': "the job needs more than the volunteer's owner allows, or its kernels take too long",
+  'requirement-unmet': 'the job requires what this machine does not have, or what its owner does not allow',
   'device-lost': 'the GPU device was lost',
   'no-key': 'the key that a volunteer signs with cannot be made or read',
   'model-invalid': 'the model specification is wrong',

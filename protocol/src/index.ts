@@ -15,16 +15,22 @@ export {
 export { type CancelTimer, type Clock, sleepOn, systemClock } from './clock.ts'
 export { decodeToCoordinator, decodeToVolunteer, encode } from './codec.ts'
 export {
+  type Augment,
   type BlockRange,
   BlockRanges,
   blockRanges,
   type DatasetManifest,
   DatasetManifestSchema,
   elementsOf,
+  isText,
+  type JobDataset,
+  MAX_CLASS_NAMES,
+  MAX_NORMALIZED,
   rangeOf,
   requirePossible,
   samplesIn,
   type ShardRef,
+  storedElementsOf,
 } from './dataset.ts'
 export { describeError, ERROR_CODES, type ErrorCode, GridError, isGridError } from './errors.ts'
 export {
@@ -64,18 +70,20 @@ export {
   versionId,
   type VolunteerId,
 } from './ids.ts'
+export { type Exchange, EXCHANGES, exchangesWith } from './exchange.ts'
 export {
+  asJobSpec,
   type AsyncSettings,
-  type Exchange,
   type GradientEncoding,
+  jobMistakes,
   type JobSpec,
   type JobTerms,
   JobTermsSchema,
   type LocalSettings,
   type Mode,
   OptimizerSchema,
-  parseJobSpec,
   type Precision,
+  type Requirements,
 } from './job.ts'
 export {
   FETCH_CHUNK_BYTES,
@@ -105,8 +113,19 @@ export {
   SILENCE_MS,
   SUMS_KEPT,
 } from './limits.ts'
+export {
+  hintFor,
+  type Mistake,
+  MistakesError,
+  mistakeText,
+  nearest,
+  nearMiss,
+  type Path,
+  refusedJob,
+  shown,
+} from './mistakes.ts'
 export { type LinkEnd, type LinkIdentity, linkProof, requireLinkProof } from './link-proof.ts'
-export { isLocalV4 } from './local-address.ts'
+export { isLocalV4, isLoopbackUrl } from './local-address.ts'
 export {
   type AssignmentMove,
   type BlameReason,
@@ -135,6 +154,16 @@ export {
   type ToVolunteer,
 } from './messages.ts'
 export { assignmentsAfter, assignmentsOfStep, epochOrder, isPartition, random32, splitBlocks } from './order.ts'
+export {
+  type CheckpointList,
+  CheckpointListSchema,
+  EventListSchema,
+  type JobList,
+  JobListSchema,
+  PausedSchema,
+  StoppedSchema,
+  SubmittedSchema,
+} from './owner-api.ts'
 export { plainText } from './plain-text.ts'
 export { allRecords, MAX_RECORDS, type RecordsPage } from './records.ts'
 export { MAX_RELAY_MESSAGE_BYTES, MIN_RELAY_MESSAGE_BYTES, relayPath } from './relay.ts'
@@ -152,6 +181,17 @@ export {
   ROWS_HEADER,
 } from './routes.ts'
 export {
+  type AuditView,
+  type DepartureView,
+  type MemberView,
+  type Phase,
+  type RunEvent,
+  type RunView,
+  RunViewSchema,
+  type StepPoint,
+  type ValidationPoint,
+} from './run-view.ts'
+export {
   float32Values,
   floatTensor,
   int32Values,
@@ -167,6 +207,8 @@ export {
   BlockIdSchema,
   Count,
   FiniteNumber,
+  MAX_JSON_DEPTH,
+  MAX_JSON_VALUES,
   MemberIdSchema,
   parse,
   parseJson,
@@ -176,16 +218,5 @@ export {
 } from './schema.ts'
 export { SerialQueue } from './serial-queue.ts'
 export { SESSION_PROTOCOL, sessionProtocols, tokenIn, withoutToken } from './session-socket.ts'
-export {
-  type AuditView,
-  type DepartureView,
-  type MemberView,
-  type Phase,
-  type RunEvent,
-  type RunView,
-  type StepPoint,
-  type ValidationPoint,
-  type WatchMessage,
-  WatchTokenSchema,
-} from './watch.ts'
+export { type WatchMessage, WatchTokenSchema } from './watch.ts'
 export { trainingWindows, validationWindows, windowPlaces } from './windows.ts'

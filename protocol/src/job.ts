@@ -1,7 +1,9 @@
 // What a job owner submits, and what a volunteer is told of it at join.
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
-import { DatasetManifestSchema } from './dataset.ts'
+import { DatasetManifestSchema, JobDatasetSchema } from './dataset.ts'
+import { ExchangeSchema } from './exchange.ts'
+import { type Mistake, mistakesOf, type Renamed } from './mistakes.ts'
 import { JobIdSchema, parse, Sha256Schema, strict } from './schema.ts'
 
 export const MODES = ['ring', 'local', 'async'] as const
@@ -19,16 +21,12 @@ export type GradientEncoding = Static<typeof GradientEncodingSchema>
 const PrecisionSchema = Type.Union([Type.Literal('f32'), Type.Literal('f16')])
 export type Precision = Static<typeof PrecisionSchema>
 
-/** Which way a step's gradients take: around the ring, or from each member to each (a direct exchange). */
-export const ExchangeSchema = Type.Union([Type.Literal('ring'), Type.Literal('direct')])
-export type Exchange = Static<typeof ExchangeSchema>
-
 const Positive = Type.Number({ exclusiveMinimum: 0, maximum: 1e6 })
 const Fraction = Type.Number({ minimum: 0, exclusiveMaximum: 1 })
 
 /**
- * Rises from 0 over `warmup` steps, then falls to lr × `to` until step `steps`, in a straight line or as half a wave of
- * the cosine. A submitted job may leave out `steps`: then it is the whole run.
+ * Rises from 0 over `warmup` steps, then falls to lr × `to` until step `steps`: a straight line or half a cosine wave.
+ * A submitted job may leave out `steps`: then it is the whole run.
  */
 const ScheduleSchema = strict({
   type: Type.Union([Type.Literal('linear'), Type.Literal('cosine')]),
@@ -114,6 +112,15 @@ const AsyncSchema = strict({
 })
 export type AsyncSettings = Static<typeof AsyncSchema>
 
+/** What a machine must have to take part; volunteers without it leave the job to others. */
+const RequiresSchema = strict({
+  /** GB (10⁹ bytes) that its owner allows one job */
+  memory: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 10_000 })),
+  /** an adapter with a GPU behind it, no software and no reference executor */
+  realGpu: Type.Optional(Type.Boolean()),
+})
+export type Requirements = Static<typeof RequiresSchema>
+
 /** A job as submitted. The model is checked by `@starling-grid/model`, not here. */
 export const JobSpecSchema = strict({
   name: Type.String({ minLength: 1, maxLength: 80 }),
@@ -124,19 +131,7 @@ export const JobSpecSchema = strict({
   /** anybody may see its members, its data and its model; absent: only its owner and its volunteers */
   public: Type.Optional(Type.Boolean()),
   model: Type.Unknown(),
-  dataset: Type.Union([
-    strict({ source: Type.Literal('digits') }),
-    strict({ source: Type.Literal('mnist'), folder: Type.String({ maxLength: 4096 }) }),
-    strict({
-      source: Type.Literal('text'),
-      /** a file of UTF-8 text */
-      path: Type.String({ minLength: 1, maxLength: 4096 }),
-      /** what a token is */
-      tokens: Type.Literal('characters'),
-      /** windows that an epoch trains on; as many as lie side by side in the text where it is absent */
-      windowsPerEpoch: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000_000 })),
-    }),
-  ]),
+  dataset: JobDatasetSchema,
   optimizer: OptimizerSchema,
   /** global norm of the mean gradient is clipped to this */
   clipNorm: Type.Optional(Positive),
@@ -165,11 +160,35 @@ export const JobSpecSchema = strict({
   exchange: Type.Optional(Type.Union([Type.Literal('auto'), ExchangeSchema])),
   /** settings of local rounds; mode `local` has defaults */
   local: Type.Optional(LocalFieldsSchema),
+  requires: Type.Optional(RequiresSchema),
 })
 export type JobSpec = Static<typeof JobSpecSchema>
 
-/** @throws GridError 'job-invalid' with the path, what was expected and what came */
-export function parseJobSpec(value: unknown): JobSpec {
+/** Names of other programs → ours. */
+const RENAMED: Renamed = {
+  'optimizer.learningRate': 'lr',
+  'optimizer.learning_rate': 'lr',
+  lr: 'optimizer.lr',
+  learningRate: 'optimizer.lr',
+  learning_rate: 'optimizer.lr',
+  batchSize: 'blockSamples` and `batchBlocks',
+  batch_size: 'blockSamples` and `batchBlocks',
+  loss: 'model.loss',
+}
+
+/**
+ * All that is wrong with the fields of a job. The model is not looked into: `parseJob` of `@starling-grid/model` checks
+ * the whole job.
+ */
+export function jobMistakes(value: unknown): Mistake[] {
+  return mistakesOf(JobSpecSchema, value, RENAMED)
+}
+
+/**
+ * A job without mistakes as its type.
+ * @throws GridError 'job-invalid'
+ */
+export function asJobSpec(value: unknown): JobSpec {
   return parse(JobSpecSchema, value, 'the job', 'job-invalid')
 }
 
@@ -195,5 +214,7 @@ export const JobTermsSchema = strict({
   precision: Type.Optional(PrecisionSchema),
   /** the run may train in local rounds */
   local: Type.Optional(LocalSchema),
+  /** a volunteer that lacks it leaves the job, and says why */
+  requires: Type.Optional(RequiresSchema),
 })
 export type JobTerms = Static<typeof JobTermsSchema>

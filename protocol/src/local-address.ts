@@ -1,5 +1,12 @@
 // Which IPv4 addresses reach a machine of the same network alone. Coordinator and volunteers judge by the same table.
 
+const LOOPBACK_HOSTS = new Set(['localhost', '127.0.0.1', '[::1]'])
+
+/** Whether an address is of this machine alone. */
+export function isLoopbackUrl(url: string): boolean {
+  return URL.canParse(url) && LOOPBACK_HOSTS.has(new URL(url).hostname)
+}
+
 /** First address and length of each prefix, as in the registry of special-purpose addresses (RFC 6890). */
 const LOCAL_V4: readonly (readonly [address: string, bits: number])[] = [
   ['0.0.0.0', 8], // this host, RFC 1122

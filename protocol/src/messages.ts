@@ -4,9 +4,10 @@ import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { StepRecordSchema, VersionRefSchema } from './chain.ts'
 import { ERROR_CODES, type ErrorCode } from './errors.ts'
+import { ExchangeSchema } from './exchange.ts'
 import { NONCE_BYTES, PUBLIC_KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES } from './identity.ts'
 import type { BlockId, JobId } from './ids.ts'
-import { ExchangeSchema, JobTermsSchema } from './job.ts'
+import { JobTermsSchema } from './job.ts'
 import {
   FETCH_CHUNK_BYTES,
   MAX_DIRECT_MEMBERS,

@@ -70,7 +70,7 @@ export function splitBlocks(blocks: readonly BlockId[], weights: readonly number
 }
 
 /**
- * The assignments of a planned step: each member keeps the blocks that it learned from (A7) and gets the rest of its
+ * The assignments of a planned step. Each member keeps the blocks that it learned from (A7) and gets the rest of its
  * part from the other blocks.
  */
 export function assignmentsOfStep(

@@ -12,14 +12,17 @@ export const ROUTES = {
   relay: '/relay',
   signalling: '/signalling',
   parameterServer: '/api/parameter-server',
-  // the owner's and the pages'
-  jobs: '/api/jobs',
-  job: '/api/jobs/:id',
-  stop: '/api/jobs/:id/stop',
-  records: '/api/jobs/:id/records',
-  export: '/api/jobs/:id/export',
-  checkpoints: '/api/jobs/:id/checkpoints',
-  checkpoint: '/api/jobs/:id/checkpoints/:v',
+  // the owner's and readers', of the first version of this interface
+  jobs: '/api/v1/jobs',
+  job: '/api/v1/jobs/:id',
+  stop: '/api/v1/jobs/:id/stop',
+  pause: '/api/v1/jobs/:id/pause',
+  resume: '/api/v1/jobs/:id/resume',
+  events: '/api/v1/jobs/:id/events',
+  records: '/api/v1/jobs/:id/records',
+  export: '/api/v1/jobs/:id/export',
+  checkpoints: '/api/v1/jobs/:id/checkpoints',
+  checkpoint: '/api/v1/jobs/:id/checkpoints/:v',
   // members'
   shard: '/api/shards/:sha256',
   version: '/api/jobs/:id/versions/:versionId',
@@ -27,7 +30,7 @@ export const ROUTES = {
   rows: '/api/jobs/:id/versions/:versionId/rows',
   sums: '/api/jobs/:id/sums/:versionId',
   pushes: '/api/jobs/:id/pushes',
-  offRingSum: '/api/jobs/:id/off-ring-sums/:sum',
+  givenSum: '/api/jobs/:id/off-ring-sums/:sum',
 } as const
 
 type PartOf<Route extends string> = Route extends `${infer Head}/${infer Rest}`

@@ -5,6 +5,15 @@ import { Check, Errors } from 'typebox/schema' // what typebox/value has of it, 
 import { type ErrorCode, GridError } from './errors.ts'
 import type { BlockId, JobId, MemberId, Sha256, VersionId } from './ids.ts'
 
+/** What a schema describes, for those that only read it. */
+export type ReadonlyOf<T extends TSchema> = Unwritable<Static<T>>
+
+type Unwritable<T> = T extends string | number | boolean | null | undefined
+  ? T
+  : T extends readonly (infer E)[]
+    ? readonly Unwritable<E>[]
+    : { readonly [K in keyof T]: Unwritable<T[K]> }
+
 /** A non-negative integer that a double holds exactly. */
 export const Count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
 export const FiniteNumber = Type.Number({ minimum: -1e300, maximum: 1e300 })
@@ -34,9 +43,18 @@ const areBlockIds = (value: unknown): boolean =>
 export const strict = <T extends Parameters<typeof Type.Object>[0]>(properties: T) =>
   Type.Object(properties, { additionalProperties: false })
 
+type Checker = (schema: TSchema, value: unknown) => boolean
+
+let check: Checker = Check
+
+/** How values are checked from now on in this process (compiled-checks.ts). */
+export function checkWith(checker: Checker): void {
+  check = checker
+}
+
 /** Whether the value is of the schema's type; what is wrong with it is not looked for. */
 export function conforms<T extends TSchema>(schema: T, value: unknown): value is Static<T> {
-  return Check(schema, value)
+  return check(schema, value)
 }
 
 /**
@@ -49,7 +67,7 @@ export function parse<T extends TSchema>(
   what: string,
   code: ErrorCode = 'message-malformed',
 ): Static<T> {
-  if (Check(schema, value)) return value as Static<T>
+  if (check(schema, value)) return value as Static<T>
   const [, [first]] = Errors(schema, value)
   throw new GridError(code, `${what}: ${first === undefined ? 'does not match its schema' : describe(first, value)}`)
 }

@@ -12,12 +12,14 @@ import {
   type FrameType,
   GridError,
   isErrorCode,
+  jobMistakes,
+  asJobSpec,
+  MistakesError,
   ManifestSchema,
   MAX_FRAME_PAYLOAD_BYTES,
   MAX_MESSAGE_BYTES,
   packFrame,
   parse,
-  parseJobSpec,
   parseJson,
   PushSchema,
   random32,
@@ -25,6 +27,7 @@ import {
   unpackFrame,
   writeSafetensors,
 } from '@starling-grid/protocol'
+import { compileChecks } from '@starling-grid/protocol/compiled-checks'
 import { Check } from 'typebox/schema'
 import { TO_COORDINATOR, TO_VOLUNTEER } from '../src/messages.ts'
 import { MAX_JSON_DEPTH, measureJson } from '../src/schema.ts'
@@ -55,30 +58,40 @@ const DIRECTIONS = [
   { name: 'a volunteer', schemas: TO_VOLUNTEER as unknown as Record<string, Schema>, decode: decodeToVolunteer },
 ]
 
-for (const { name, schemas, decode } of DIRECTIONS)
-  test(`messages to ${name}: valid ones pass unchanged, changed ones are refused or read as they are`, (context) => {
-    const stranger = new Stranger(random32(1))
-    let taken = 0
-    let refused = 0
-    for (const [type, schema] of Object.entries(schemas))
-      for (let i = 0; i < MESSAGES_OF_A_TYPE; i++) {
-        const good = stranger.value(schema)
-        const text = JSON.stringify(good)
-        if (text.length <= MAX_MESSAGE_BYTES && measureJson(text).depth <= MAX_JSON_DEPTH)
-          assert.deepEqual(decode(text), JSON.parse(text), `a good ${type}`)
-        const bad = i % 2 === 0 ? stranger.mangled(text) : JSON.stringify(stranger.changed(good))
-        const message = refusedOrTaken(
-          () => `${type} ${i}: ${bad.slice(0, 300)}`,
-          () => decode(bad),
-        )
-        if (message === undefined) refused++
-        else taken++
-        if (message !== undefined) assert.deepEqual(message, JSON.parse(bad), 'what passes is what was said')
-      }
-    assert.ok(refused > taken, `${refused} refused, ${taken} taken`)
-    assert.equal(({} as Record<string, unknown>)['polluted'], undefined, 'Object.prototype is as it was')
-    context.diagnostic(`${refused} refused, ${taken} still good`)
-  })
+/** By direction: which of the changed messages were taken when their schemas were walked through. */
+const takenWalked = new Map<string, readonly boolean[]>()
+
+/** In this order: processes compile their schemas for good. */
+for (const way of ['walked through', 'compiled'] as const)
+  for (const { name, schemas, decode } of DIRECTIONS)
+    test(`schemas ${way}, messages to ${name}: valid ones pass unchanged, changed ones are refused or read as they are`, (context) => {
+      if (way === 'compiled') compileChecks()
+      const stranger = new Stranger(random32(1))
+      const outcomes: boolean[] = []
+      let taken = 0
+      let refused = 0
+      for (const [type, schema] of Object.entries(schemas))
+        for (let i = 0; i < MESSAGES_OF_A_TYPE; i++) {
+          const good = stranger.value(schema)
+          const text = JSON.stringify(good)
+          if (text.length <= MAX_MESSAGE_BYTES && measureJson(text).depth <= MAX_JSON_DEPTH)
+            assert.deepEqual(decode(text), JSON.parse(text), `a good ${type}`)
+          const bad = i % 2 === 0 ? stranger.mangled(text) : JSON.stringify(stranger.changed(good))
+          const message = refusedOrTaken(
+            () => `${type} ${i}: ${bad.slice(0, 300)}`,
+            () => decode(bad),
+          )
+          outcomes.push(message !== undefined)
+          if (message === undefined) refused++
+          else taken++
+          if (message !== undefined) assert.deepEqual(message, JSON.parse(bad), 'what passes is what was said')
+        }
+      assert.ok(refused > taken, `${refused} refused, ${taken} taken`)
+      assert.equal(({} as Record<string, unknown>)['polluted'], undefined, 'Object.prototype is as it was')
+      assert.deepEqual(outcomes, takenWalked.get(name) ?? outcomes, 'both ways take the same messages')
+      takenWalked.set(name, outcomes)
+      context.diagnostic(`${refused} refused, ${taken} still good`)
+    })
 
 for (const { name, schemas, decode } of DIRECTIONS)
   test(`messages to ${name} with a property that their schema does not name are refused`, () => {
@@ -166,12 +179,16 @@ test('job descriptions are refused with their place, or taken', () => {
     mode: 'ring',
     minVolunteers: 2,
   }
-  parseJobSpec(job)
+  assert.deepEqual(jobMistakes(job), [])
   for (let i = 0; i < 5 * MESSAGES_OF_A_TYPE; i++) {
     const bad = stranger.changed(job)
     refusedOrTaken(
       () => `job ${i}: ${JSON.stringify(bad).slice(0, 300)}`,
-      () => parseJobSpec(bad),
+      () => {
+        const mistakes = jobMistakes(bad)
+        if (mistakes.length > 0) throw new MistakesError('job-invalid', mistakes)
+        asJobSpec(bad)
+      },
     )
   }
 })

@@ -1,5 +1,5 @@
 // What one message may cost the coordinator's event loop, measured against a plain parse of the same text in the same
-// moment: a busy machine slows both.
+// moment. A busy machine slows both.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { decodeToCoordinator, isGridError, MAX_MESSAGE_BYTES } from '@starling-grid/protocol'

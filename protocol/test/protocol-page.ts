@@ -6,6 +6,7 @@ import * as frames from '../src/frame.ts'
 import * as limits from '../src/limits.ts'
 import { TO_COORDINATOR, TO_VOLUNTEER } from '../src/messages.ts'
 import { JobIdSchema } from '../src/schema.ts'
+import { writeJobDocs } from './job-page.ts'
 
 const PAGE = new URL('../../docs/PROTOCOL.md', import.meta.url)
 
@@ -96,4 +97,7 @@ export function renewed(page: string): string {
   }, page)
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(PAGE, renewed(protocolPage()))
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  writeFileSync(PAGE, renewed(protocolPage()))
+  writeJobDocs()
+}

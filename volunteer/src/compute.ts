@@ -1,7 +1,9 @@
-// The executor, used by one task at a time: loads the parameters that a task names, measures speed.
+// The executor, used by one task at a time: loads the parameters that a task names, measures speed. And who may write a
+// gradient's memory, and until when (R3). Each assignment (of a step, a round, a grant) leases memory of its own. The
+// lease ends with the assignment; memory that a computation still uses then is not leased again before the computation
+// ended. So a computation that outlives a ballot can neither write into nor be added to what a later generation reads.
 import { type Clock, SerialQueue, type VersionRef } from '@starling-grid/protocol'
 import { allFinite } from './floats.ts'
-import { GradientBuffers, type GradientLease } from './gradient-buffers.ts'
 import type { Batch, BatchSums, EarlyRanges, Executor } from './graph/executor.ts'
 import type { LocalVersion } from './recovery/local-version.ts'
 
@@ -20,11 +22,6 @@ export interface NamedParameters {
 export interface Computed {
   readonly sums: BatchSums
   readonly finite: boolean
-}
-
-interface ComputeResult {
-  readonly into: Float32Array
-  readonly early?: EarlyRanges | undefined
 }
 
 export class Compute {
@@ -50,31 +47,27 @@ export class Compute {
    * (R3).
    */
   heldGradient(lease: GradientLease, batch: Batch, early?: EarlyRanges): Promise<Computed | undefined> {
-    return this.#queue.run(() =>
-      lease.use((into) => {
-        const { version, parameters } = this.#held
-        if (version === undefined) throw new Error('internal: computing without a version')
-        return this.#gradient({ version, parameters }, batch, { into, early: early && whileOpen(lease, early) })
-      }),
-    )
+    const load = (): void => {
+      const { version, parameters } = this.#held
+      if (version === undefined) throw new Error('internal: computing without a version')
+      this.#load({ version, parameters })
+    }
+    return this.#gradient(lease, batch, load, early && whileOpen(lease, early))
   }
 
   /** Gradient with parameters that were pulled (async mode). Undefined: the lease ended before. */
   pulledGradient(lease: GradientLease, from: NamedParameters, batch: Batch): Promise<Computed | undefined> {
-    return this.#queue.run(() => lease.use((into) => this.#gradient(from, batch, { into })))
+    return this.#gradient(lease, batch, () => this.#load(from))
   }
 
   /**
    * Gradient with parameters that no version names (inner steps of a local round). Undefined: the lease ended before.
    */
   localGradient(lease: GradientLease, parameters: Float32Array, batch: Batch): Promise<Computed | undefined> {
-    return this.#queue.run(() =>
-      lease.use((into) => {
-        this.#loaded = undefined
-        this.executor.loadParameters(parameters)
-        return this.#run(batch, { into })
-      }),
-    )
+    return this.#gradient(lease, batch, () => {
+      this.#loaded = undefined
+      this.executor.loadParameters(parameters)
+    })
   }
 
   evaluate(from: NamedParameters, batch: Batch): Promise<BatchSums> {
@@ -96,20 +89,20 @@ export class Compute {
     return this.samplesPerSecond
   }
 
-  async #gradient(from: NamedParameters, batch: Batch, result: ComputeResult): Promise<Computed> {
-    if (batch.samples === 0) {
-      result.into.fill(0)
-      return { sums: NOTHING, finite: true }
+  /** `load`: brings the parameters to the executor, when it is this task's turn. */
+  #gradient(lease: GradientLease, batch: Batch, load: () => void, early?: EarlyRanges): Promise<Computed | undefined> {
+    const compute = async (into: Float32Array): Promise<Computed> => {
+      if (batch.samples === 0) {
+        into.fill(0)
+        return { sums: NOTHING, finite: true }
+      }
+      load()
+      const start = this.#clock.now()
+      const sums = await this.executor.gradient(batch, into, early)
+      this.#measured(batch.samples, this.#clock.now() - start)
+      return { sums, finite: Number.isFinite(sums.lossSum) && allFinite(into) }
     }
-    this.#load(from)
-    return this.#run(batch, result)
-  }
-
-  async #run(batch: Batch, { into, early }: ComputeResult): Promise<Computed> {
-    const start = this.#clock.now()
-    const sums = await this.executor.gradient(batch, into, early)
-    this.#measured(batch.samples, this.#clock.now() - start)
-    return { sums, finite: Number.isFinite(sums.lossSum) && allFinite(into) }
+    return this.#queue.run(() => lease.use(compute))
   }
 
   #load({ version, parameters, partial = false }: NamedParameters): void {
@@ -129,4 +122,68 @@ export class Compute {
 /** Pieces of a gradient whose lease ended are no news. */
 function whileOpen(lease: GradientLease, early: EarlyRanges): EarlyRanges {
   return { ...early, onFinal: (index, encoded) => (lease.isOver ? undefined : early.onFinal(index, encoded)) }
+}
+
+/** Free arrays that are kept: those of one share, which has two when it is computed in pieces. */
+const MOST_FREE = 2
+
+export class GradientLease {
+  /** (parameterCount,) the lease's own until it ends; what it holds at first is undefined */
+  readonly values: Float32Array
+  readonly #giveBack: (values: Float32Array) => void
+  #uses = 0
+  #isOver = false
+
+  constructor(values: Float32Array, giveBack: (values: Float32Array) => void) {
+    this.values = values
+    this.#giveBack = giveBack
+  }
+
+  get isOver(): boolean {
+    return this.#isOver
+  }
+
+  /**
+   * Runs what reads or writes `values` for a while. Undefined: the lease ended before `task` began, or before it was
+   * done. Memory of a task that failed is given up: a part of it may still run.
+   * @throws what `task` throws
+   */
+  async use<T>(task: (values: Float32Array) => Promise<T>): Promise<T | undefined> {
+    if (this.#isOver) return undefined
+    this.#uses++
+    const result = await task(this.values)
+    this.#uses--
+    if (!this.#isOver) return result
+    this.#release()
+    return undefined
+  }
+
+  /** The assignment is over: its computations are dropped, those that wait do not begin. */
+  end(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#release()
+  }
+
+  #release(): void {
+    if (this.#uses === 0) this.#giveBack(this.values)
+  }
+}
+
+export class GradientBuffers {
+  /** floats of a gradient */
+  readonly length: number
+  readonly #free: Float32Array[] = []
+
+  constructor(length: number) {
+    this.length = length
+  }
+
+  lease(): GradientLease {
+    return new GradientLease(this.#free.pop() ?? new Float32Array(this.length), this.#takeBack)
+  }
+
+  #takeBack = (values: Float32Array): void => {
+    if (this.#free.length < MOST_FREE) this.#free.push(values)
+  }
 }

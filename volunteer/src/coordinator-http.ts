@@ -170,9 +170,9 @@ export class CoordinatorHttp {
     })
   }
 
-  /** Σ gradients of off-ring members that this member was given to contribute (A1). */
-  offRingSum(job: JobId, id: number, bytes: number): Promise<Uint8Array> {
-    return this.#get(pathTo(ROUTES.offRingSum, { id: job, sum: id }), { maxBytes: bytes })
+  /** Σ gradients that this member was given to contribute (A1). */
+  givenSum(job: JobId, id: number, bytes: number): Promise<Uint8Array> {
+    return this.#get(pathTo(ROUTES.givenSum, { id: job, sum: id }), { maxBytes: bytes })
   }
 
   #get(

@@ -16,7 +16,7 @@ export const FATAL: Readonly<Partial<Record<ErrorCode, string>>> = {
   'browser-missing': 'Run `npm run doctor`; it says what is missing.',
 }
 
-const ENDS_JOB: ReadonlySet<ErrorCode> = new Set(['own-limit', 'no-f16', 'device-lost'])
+const ENDS_JOB: ReadonlySet<ErrorCode> = new Set(['own-limit', 'no-f16', 'requirement-unmet', 'device-lost'])
 
 /** What ends the work on one job: another job may go well. */
 export function endsJob(error: unknown): error is GridError {

@@ -9,6 +9,7 @@ import type { Executor, ExecutorBounds } from './graph/executor.ts'
 import type { PeerNetwork, SignallingAccess } from './link/peer-link.ts'
 import type { RelaySocket } from './link/relay-link.ts'
 import type { OwnLimits } from './own-limits.ts'
+import type { UploadNotes } from './upload-budget.ts'
 
 /** A text socket to the coordinator. The browser's WebSocket and `ws` both fit. */
 export interface CoordinatorSocket {
@@ -56,7 +57,7 @@ export interface OwnersTerms {
   /** jobs that are declined; absent: forgotten at the end */
   readonly declined?: KeptText
   /** bytes sent in the present hour; absent: forgotten at the end */
-  readonly uploaded?: KeptText
+  readonly uploaded?: UploadNotes
 }
 
 export interface VolunteerHost extends CoordinatorAccess, OwnersTerms {

@@ -30,4 +30,5 @@ export { DEFAULT_BLOCK_FLOPS, DEFAULT_LIMITS, type OwnLimits } from './own-limit
 export { followSums, versionFrom } from './recovery/followed-version.ts'
 export { LocalVersion } from './recovery/local-version.ts'
 export { StepAudit, type StepVerdict } from './recovery/step-audit.ts'
+export { UploadBudget, type UploadNotes } from './upload-budget.ts'
 export { createVolunteer } from './volunteer.ts'

@@ -36,6 +36,7 @@ import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
 import { GenerationRunner } from './generation/generation-runner.ts'
 import type { VolunteerHost } from './host.ts'
+import { localRounds } from './late-parts.ts'
 import type { PeerLink, PeerNetwork } from './link/peer-link.ts'
 import type { openLocalRounds } from './local/local-round.ts'
 import type { MemberCore, ControlMessage } from './member/member-state.ts'
@@ -43,6 +44,7 @@ import { claimOf, createMember, goOnFrom } from './member/member.ts'
 import { DEFAULT_LIMITS, executorBytes, requireBlockWork } from './own-limits.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { LocalVersion } from './recovery/local-version.ts'
+import { requireAdapter, requireMemory } from './requirements.ts'
 import { toldAdapter } from './told-adapter.ts'
 
 export interface JobSessionParts {
@@ -82,8 +84,7 @@ function floatsOf(bytes: Uint8Array, length: number): Float32Array {
   if (bytes.byteLength !== Float32Array.BYTES_PER_ELEMENT * length)
     throw new GridError('gradient-shape', `expected a sum of ${length} floats, got ${bytes.byteLength} bytes`)
   const floats = new Float32Array(bytes.slice().buffer)
-  if (!allFinite(floats))
-    throw new GridError('gradient-not-finite', 'expected a finite sum of off-ring members, got NaN or infinity')
+  if (!allFinite(floats)) throw new GridError('gradient-not-finite', 'expected a finite given sum, got NaN or infinity')
   return floats
 }
 
@@ -156,7 +157,7 @@ export class JobSession {
 
   /**
    * @throws GridError 'model-hash', 'model-invalid', 'no-adapter', 'adapter-limit', 'no-f16', 'shard-corrupt',
-   * 'own-limit',
+   * 'own-limit', 'requirement-unmet',
    * 'cancelled'; whatever failed, the executor is released
    */
   static async prepare(terms: JobTerms, parts: JobSessionParts, signal: AbortSignal): Promise<JobSession> {
@@ -170,15 +171,18 @@ export class JobSession {
           'update volunteer or coordinator, the older one',
       )
     const limits = parts.host.limits ?? DEFAULT_LIMITS
+    const { requires = {} } = terms
+    requireMemory(requires, limits)
     const maxBytes = executorBytes(spec, limits)
     requireBlockWork(spec, terms.blockSamples, limits)
     // pages load it when there is such a job
-    const library = terms.local && (await loaded(import('./local/local-round.ts')))
+    const library = terms.local && (await loaded(localRounds()))
     const { blockSamples, precision = 'f32' } = terms
     const bounds = { precision, maxBytes, onDeviceLost: () => parts.onDeviceLost() }
     const executor = await parts.host.createExecutor(spec, blockSamples, bounds)
     const session = new JobSession({ terms, spec, parts, executor, openRounds: library?.openLocalRounds })
     try {
+      requireAdapter(requires, executor.adapter)
       await session.#warmUp(signal)
       return session
     } catch (error) {
@@ -246,8 +250,8 @@ export class JobSession {
       onChange,
       onFatal,
       witness: parts.host.witness?.(terms),
-      offRingSum: async (id) =>
-        floatsOf(await http.offRingSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
+      givenSum: async (id) =>
+        floatsOf(await http.givenSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
       onEncoded: (state) => void (this.#kept.due && this.#keep(state)),
       fromCoordinator: (version, { from, maxBytes }) => http.state(terms.id, version, { from, maxBytes }),
       upload: (version, bytes) => http.upload(terms.id, version, bytes),

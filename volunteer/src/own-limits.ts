@@ -1,8 +1,7 @@
 // What the owner of this machine allows, whatever a coordinator asks for. Each refusal says what was needed and what to
-// raise. Pure, but for the upload budget, which has a clock and outlives the volunteer.
+// raise. Pure.
 import { activationBytesPerSample, type ModelSpec, parameterLayout } from '@starling-grid/model'
-import { GridError, parseJson } from '@starling-grid/protocol'
-import type { KeptText } from './declined-jobs.ts'
+import { GridError } from '@starling-grid/protocol'
 import { buildGraph } from './graph/build.ts'
 import { flopsOf } from './graph/flops.ts'
 
@@ -21,13 +20,12 @@ export const DEFAULT_LIMITS: OwnLimits = { memoryBytes: 4e9, uploadBytesPerHour:
 export const DEFAULT_BLOCK_FLOPS = 1e13
 
 /**
- * f32 vectors of the model's length that a member holds beside its executor: parameters, two moments, two gradients,
- * the next version (3), the executor's copy, and a whole state as bytes (3).
+ * f32 vectors of the model's length that a member holds beside its executor. They are parameters, two moments, two
+ * gradients, the next version (3), the executor's copy, and a whole state as bytes (3).
  */
 const HELD_VECTORS = 12
 /** Vectors that leave a member of a ring in a step, below: 2 (N − 1) / N of the gradient. */
 const SENT_VECTORS = 2
-const HOUR_MS = 3_600_000
 
 /**
  * Before anything is fetched or allocated: bytes that the executor may take of the limit.
@@ -77,93 +75,4 @@ export function overLimit(what: 'memory' | 'upload', needed: number, allowed: nu
 
 function sizeOf(bytes: number): string {
   return bytes >= 1e9 ? `${(bytes / 1e9).toFixed(1)} GB` : `${(bytes / 1e6).toFixed(1)} MB`
-}
-
-/** Bytes are written down in portions of this part of an hour's, before they are sent. */
-const WRITTEN_PART = 0.01
-const MOST_WRITTEN_BYTES = 1024
-
-/**
- * Bytes that may still leave this machine in the present hour, which begins with the first of them. Kept beyond a
- * restart; of several volunteers of one owner the one that wrote last is kept.
- */
-export class UploadBudget {
-  readonly #perHour: number
-  readonly #now: () => number
-  readonly #kept: KeptText | undefined
-  #since = Number.NEGATIVE_INFINITY
-  #bytes = 0
-  /** of the present hour: what a restart finds, never less than what was sent */
-  #written = 0
-  #refused = false
-  /** called when bytes were refused */
-  onSpent: ((error: GridError) => void) | undefined
-
-  /** `wallTime`: ms since the epoch */
-  constructor(perHour: number, wallTime: () => number, kept?: KeptText) {
-    this.#perHour = perHour
-    this.#now = wallTime
-    this.#kept = kept
-  }
-
-  /** What an earlier process sent in the present hour. */
-  async load(): Promise<void> {
-    const { since, bytes } = spentIn(await this.#kept?.read().catch(() => undefined))
-    this.#since = since
-    this.#bytes = bytes
-    this.#written = bytes
-  }
-
-  /** Before the bytes are sent. @throws GridError 'own-limit' */
-  take(bytes: number): void {
-    if (this.refillMs <= 0) {
-      this.#since = this.#now()
-      this.#bytes = 0
-      this.#written = 0
-      this.#refused = false
-    }
-    if (this.#bytes + bytes > this.#perHour) {
-      this.#refused = true
-      const error = overLimit('upload', this.#bytes + bytes, this.#perHour)
-      this.onSpent?.(error)
-      throw error
-    }
-    this.#bytes += bytes
-    if (this.#bytes > this.#written) this.#write()
-  }
-
-  #write(): void {
-    this.#written = Math.min(this.#perHour, this.#bytes + WRITTEN_PART * this.#perHour)
-    const text = JSON.stringify({ since: this.#since, bytes: this.#written })
-    void this.#kept?.write(text).catch(() => undefined) // no storage: it is known until the end
-  }
-
-  /** Bytes were refused in the present hour. */
-  get isSpent(): boolean {
-    return this.#refused && this.refillMs > 0
-  }
-
-  /** until the next hour begins; a clock that was set back begins one */
-  get refillMs(): number {
-    const passed = this.#now() - this.#since
-    return passed < 0 ? 0 : HOUR_MS - passed
-  }
-}
-
-const NOTHING_SPENT = { since: Number.NEGATIVE_INFINITY, bytes: 0 }
-
-/** An absent or damaged text says that nothing was sent. */
-function spentIn(text: string | undefined): { readonly since: number; readonly bytes: number } {
-  try {
-    const spent: unknown = text === undefined ? undefined : parseJson(text, MOST_WRITTEN_BYTES, 'bytes that were sent')
-    return isSpent(spent) ? spent : NOTHING_SPENT
-  } catch {
-    return NOTHING_SPENT
-  }
-}
-
-function isSpent(value: unknown): value is { readonly since: number; readonly bytes: number } {
-  if (typeof value !== 'object' || value === null) return false
-  const { since, bytes } = value as Partial<Record<string, unknown>>
-  return Number.isFinite(since) && typeof bytes === 'number' && bytes >= 0
 }

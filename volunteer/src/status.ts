@@ -32,6 +32,9 @@ const NOTHING: VolunteerStatus = {
   error: null,
 }
 
+/** Phases in which no work is shown. */
+const ENDED: ReadonlySet<VolunteerPhase> = new Set(['finished', 'stopped', 'connecting', 'failed'])
+
 export class StatusReporter {
   readonly #show: (status: VolunteerStatus) => void
   #status = NOTHING
@@ -43,6 +46,8 @@ export class StatusReporter {
   #earlierSamples = 0
   #pushedSamples = 0
   #pushedLoss: number | null = null
+  /** whose work changed since its state was derived */
+  #changed: JobSession | undefined
 
   constructor(show: (status: VolunteerStatus) => void, clock: Clock) {
     this.#clock = clock
@@ -50,6 +55,7 @@ export class StatusReporter {
   }
 
   get phase(): VolunteerPhase {
+    this.#derive()
     return this.#status.phase
   }
 
@@ -63,6 +69,7 @@ export class StatusReporter {
     this.#set({ phase: 'connecting', detail: `${why}; trying again in ${(retryMs / 1000).toFixed(1)} s` })
   }
   preparing({ id, name, owner, purpose }: JobTerms): void {
+    this.#derive()
     this.#earlierSamples = id === this.#jobId ? this.#status.samplesCommitted : 0
     this.#jobId = id
     this.#pushedSamples = 0
@@ -99,15 +106,25 @@ export class StatusReporter {
     })
   }
 
-  /** The state of the work, whenever it changed. */
+  /** The work changed. It does so with every frame: what is shown of it is derived when it is shown. */
   working(session: JobSession): void {
+    if (ENDED.has(this.#status.phase)) return
+    this.#changed = session
+    this.#showSoon()
+  }
+
+  #derive(): void {
+    const session = this.#changed
+    this.#changed = undefined
+    if (session === undefined) return
     const { core, compute, ring } = session
-    if (this.#status.phase === 'finished' || this.#status.phase === 'stopped' || this.#status.phase === 'connecting')
-      return
+    const { phase, detail } = phaseOf(session)
     const last = core.tail.at(-1)
     const heldLoss = last === undefined ? this.#status.loss : last.lossSum / Math.max(last.targets, 1)
-    this.#set({
-      ...phaseOf(session),
+    this.#status = {
+      ...this.#status,
+      phase,
+      detail: plainText(detail),
       mode: modeOf(core) ?? this.#status.mode,
       ring: core.ring === undefined ? null : { rank: core.ring.rank, size: core.ring.members.length },
       relayedLinks: core.ring === undefined ? 0 : ring.links.relayedLinks,
@@ -117,14 +134,19 @@ export class StatusReporter {
       loss: core.asyncEpoch === undefined ? heldLoss : this.#pushedLoss,
       bytesSent: ring.links.bytesSent,
       bytesReceived: ring.links.bytesReceived,
-    })
+    }
   }
 
   /** Texts may come from the coordinator: in a terminal they are lines without control characters. */
   #set(change: Partial<VolunteerStatus>): void {
     if (this.#status.phase === 'failed') return // it has ended: what was under way says nothing more
+    this.#derive()
     const text = change.detail === undefined ? {} : { detail: plainText(change.detail) }
     this.#status = { ...this.#status, ...change, ...text }
+    this.#showSoon()
+  }
+
+  #showSoon(): void {
     const wait = this.#shownAt + INTERVAL_MS - this.#clock.now()
     if (wait <= 0) return this.#flush()
     this.#cancelPending ??= this.#clock.timer(wait, () => this.#flush())
@@ -134,6 +156,7 @@ export class StatusReporter {
     this.#cancelPending?.()
     this.#cancelPending = undefined
     this.#shownAt = this.#clock.now()
+    this.#derive()
     this.#show(this.#status)
   }
 }

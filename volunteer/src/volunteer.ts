@@ -18,13 +18,15 @@ import { type Declined, DeclinedJobs } from './declined-jobs.ts'
 import { endsJob, explained, isFatal } from './fatal.ts'
 import type { VolunteerHost, VolunteerStatus } from './host.ts'
 import type { JobSession, JobSessionParts } from './job-session.ts'
+import { relayLinks } from './late-parts.ts'
 import { ownIceServers } from './link/candidate-gate.ts'
 import { metered, meteredNetwork, noDirectLinks } from './link/metered-network.ts'
 import type { PeerNetwork, SignallingAccess } from './link/peer-link.ts'
-import { DEFAULT_LIMITS, UploadBudget } from './own-limits.ts'
+import { DEFAULT_LIMITS } from './own-limits.ts'
 import { Preparation } from './preparation.ts'
 import { persistently } from './retry.ts'
 import { StatusReporter } from './status.ts'
+import { UploadBudget } from './upload-budget.ts'
 
 export interface VolunteerOptions {
   readonly name: string
@@ -168,7 +170,8 @@ class VolunteerLife implements Volunteer {
   #declines({ id }: JobTerms, error: unknown): boolean {
     if (!endsJob(error)) return false
     if (error.code === 'device-lost' && !this.#declined.lost(id)) return false
-    if (error.code === 'no-f16') this.#declined.add(id, error.message, Number.POSITIVE_INFINITY)
+    if (error.code === 'no-f16' || error.code === 'requirement-unmet')
+      this.#declined.add(id, error.message, Number.POSITIVE_INFINITY)
     if (error.code === 'own-limit')
       this.#declined.add(id, error.message, this.#budget.isSpent ? this.#budget.refillMs : Number.POSITIVE_INFINITY)
     this.#leaveJob()
@@ -336,7 +339,7 @@ class VolunteerLife implements Volunteer {
       onDeviceLost: () => this.#lostDevice(terms),
       onFatal: (error) => this.#failed(error),
       openRelay: async (member, signal) => {
-        const { openRelayLink } = await import('./link/relay-link.ts') // hardly any volunteer needs it
+        const { openRelayLink } = await relayLinks()
         const link = await openRelayLink(
           {
             self: this.#self,

@@ -1,5 +1,5 @@
-// What a member contributes for its assignment: the same sum in one piece or in several, with early buckets or without,
-// and what off-ring members computed in it once.
+// What a member contributes for its assignment: the same sum in one piece or in several, with early buckets or without.
+// What off-ring members computed is in it once.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { mlp } from '@starling-grid/model'
@@ -81,7 +81,7 @@ function bench(speed: number, buckets = false) {
       pace: { blockMs: 0 },
       signal: new AbortController().signal,
       tell: (input) => void react(core, input),
-      takeOffRing: (id) => {
+      takeGiven: (id) => {
         if (id !== offRing) return undefined
         offRing = undefined
         return new Float32Array(held.layout.total).fill(100)
@@ -93,10 +93,10 @@ function bench(speed: number, buckets = false) {
     void early.push(assignment.gradient.slice(ranges[index]?.start, ranges[index]?.end))
   const run = () => computeAssignment(assignment, batches, onFinal)
   /** The first sum of off-ring members that comes is kept until it is used. */
-  const fetchOffRing = (id: number): void => {
+  const fetchGiven = (id: number): void => {
     if (offRing !== undefined) return
     offRing = id
-    react(core, { type: 'off-ring-fetched', generation: 1, id })
+    react(core, { type: 'given-fetched', generation: 1, id })
   }
   compute.samplesPerSecond = speed
   const start = (): unknown =>
@@ -104,7 +104,7 @@ function bench(speed: number, buckets = false) {
       type: 'order',
       order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: BLOCKS }] },
     })
-  return { core, compute, assignment, run, fetchOffRing, asked, early, encodes, start }
+  return { core, compute, assignment, run, fetchGiven, asked, early, encodes, start }
 }
 
 async function gradientWith(speed: number, buckets = false) {
@@ -162,7 +162,7 @@ describe('a share', () => {
         correct: 1,
       },
     })
-    lent.fetchOffRing(3)
+    lent.fetchGiven(3)
     lent.start()
     await lent.run()
     assert.deepEqual(lent.encodes, [false])
@@ -177,7 +177,7 @@ describe('a share', () => {
       [SLOW, false],
       [SLOW, true],
     ] as const) {
-      const { core, assignment, run, fetchOffRing, start } = bench(speed, buckets)
+      const { core, assignment, run, fetchGiven, start } = bench(speed, buckets)
       react(core, {
         type: 'order',
         order: {
@@ -192,7 +192,7 @@ describe('a share', () => {
           correct: 1,
         },
       })
-      fetchOffRing(3)
+      fetchGiven(3)
       start()
       const result = await run()
       assert.deepEqual([result?.blocks, result?.samples, result?.sums.targets], [[...BLOCKS, ...lent], 20, 20])
@@ -208,7 +208,7 @@ describe('a share', () => {
 
   test('names the blocks of off-ring members only with their sum in it', async () => {
     const plain = await gradientWith(FAST)
-    const { core, assignment, run, fetchOffRing, start } = bench(FAST)
+    const { core, assignment, run, fetchGiven, start } = bench(FAST)
     const offRing = (id: number): void =>
       void react(core, {
         type: 'order',
@@ -225,9 +225,9 @@ describe('a share', () => {
         },
       })
     offRing(3)
-    fetchOffRing(3)
+    fetchGiven(3)
     offRing(4)
-    fetchOffRing(4)
+    fetchGiven(4)
     start()
     const result = await run()
     assert.deepEqual(result?.blocks, [...BLOCKS, trainingBlock(0, 9)])

@@ -282,12 +282,12 @@ describe('what off-ring members computed (A1)', () => {
     )
     assert.deepEqual(
       react(core, { type: 'order', order: { type: 'off-ring-take', ...BALLOT, id: 7 } }).map(({ type }) => type),
-      ['fetch-off-ring'],
+      ['fetch-given'],
     )
-    react(core, { type: 'off-ring-fetched', generation: 1, id: 7 })
+    react(core, { type: 'given-fetched', generation: 1, id: 7 })
     take(core, 9)
     take(core, 9)
-    assert.deepEqual(core.ring?.flight?.offRing?.blocks, LENT)
+    assert.deepEqual(core.ring?.flight?.given?.blocks, LENT)
     const apply = reduced(core, assignments([...BLOCKS.slice(0, 2), ...LENT])).find((effect) => effect.type === 'apply')
     assert.deepEqual(apply?.record.blocks, [...BLOCKS, ...LENT])
   })
@@ -295,15 +295,15 @@ describe('what off-ring members computed (A1)', () => {
   test('goes into one step, also when everything is said twice', () => {
     const core = member()
     tell(core)
-    react(core, { type: 'off-ring-fetched', generation: 1, id: 7 })
+    react(core, { type: 'given-fetched', generation: 1, id: 7 })
     take(core, 9)
     take(core, 9)
     reduced(core, assignments([...BLOCKS.slice(0, 2), ...LENT]))
     tell(core)
-    react(core, { type: 'off-ring-fetched', generation: 1, id: 7 })
+    react(core, { type: 'given-fetched', generation: 1, id: 7 })
     takeBlocks(core, { generation: 1, step: 2, most: 9, blockMs: 1 })
     assert.equal(core.ring?.flight?.step, 2)
-    assert.equal(core.ring?.flight?.offRing, undefined)
+    assert.equal(core.ring?.flight?.given, undefined)
   })
 
   test('is right in the manifest of the member that was given it, and a lie in any other', () => {

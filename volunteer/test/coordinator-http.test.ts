@@ -39,7 +39,7 @@ const REQUESTS: Readonly<Record<string, (http: CoordinatorHttp) => Promise<unkno
   upload: (http) => http.upload(JOB, VERSION, BYTES),
   rows: (http) => http.rows(JOB, VERSION, { parts: [{ name: 'table', rows: 1 }], numbers: BYTES, bytes: 4 }),
   push: (http) => http.push(JOB, PUSH, BYTES),
-  offRingSum: (http) => http.offRingSum(JOB, 1, 4),
+  givenSum: (http) => http.givenSum(JOB, 1, 4),
 }
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void

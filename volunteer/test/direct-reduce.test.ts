@@ -2,8 +2,9 @@
 // member sends.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { DirectReduce, type DirectOptions } from '../src/reduce/direct-reduce.ts'
+import { DirectReduce } from '../src/reduce/direct-reduce.ts'
 import { RankFailure } from '../src/reduce/rank-failure.ts'
+import type { StepReduceOptions } from '../src/reduce/reduce.ts'
 import { FAR_OUTSIDE } from '../src/reduce/slice-norms.ts'
 import { at, manifestOf } from './step-reduce-group.ts'
 import { honest, isCode, victim } from './step-reduce-hostile.ts'
@@ -24,7 +25,7 @@ test('a direct exchange of one is a bug: the rank has no other to exchange with'
 function withLiar(
   size: number,
   times: number,
-  options: Pick<DirectOptions, 'weights' | 'harmless'> = {},
+  options: Pick<StepReduceOptions, 'weights' | 'harmless'> = {},
 ): { readonly run: () => void; readonly members: readonly DirectReduce[] } {
   const length = 10 * size
   const members = Array.from(

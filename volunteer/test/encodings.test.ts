@@ -1,5 +1,5 @@
 // Encodings on their own: f16 against its definition, int8 and top-k against their bounds, PowerSGD against plain
-// algebra; and what error feedback is for: over many steps nothing is lost.
+// algebra. And what error feedback is for: over many steps nothing is lost.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isGridError, random32 } from '@starling-grid/protocol'

@@ -1,7 +1,7 @@
 // Memory of gradients: one assignment at a time, and none while an older computation may still write.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { GradientBuffers } from '../src/gradient-buffers.ts'
+import { GradientBuffers } from '../src/compute.ts'
 
 function pending(): {
   readonly done: Promise<string>

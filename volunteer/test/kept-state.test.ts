@@ -1,7 +1,7 @@
 // What a volunteer keeps between its visits: it comes back as it was written, or not at all.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { genesis, jobId, type Sha256, systemClock } from '@starling-grid/protocol'
+import { genesis, jobId, type Sha256, sha256Name, systemClock, trainingBlock } from '@starling-grid/protocol'
 import type { ShardCache } from '@starling-grid/volunteer'
 import { type Kept, KeptState } from '../src/recovery/kept-state.ts'
 
@@ -20,7 +20,19 @@ class MemoryCache implements ShardCache {
 }
 
 const bytes = Uint8Array.from({ length: 1000 }, (_, i) => i)
-const state: Kept = { state: bytes, claim: { base: genesis(jobId('one'), 'model', 1), records: [] } }
+const proof = {
+  v: 1,
+  generation: 1,
+  modeEpoch: 0,
+  kind: 'ring',
+  blocks: [trainingBlock(0, 3)],
+  samples: 4,
+  targets: 4,
+  lossSum: 9,
+  correct: 1,
+  gradDigest: sha256Name('ab'.repeat(32)),
+} as const
+const state: Kept = { state: bytes, claim: { base: genesis(jobId('one'), 'model', 1), records: [proof] } }
 const [one, other] = ['one', 'other'].map(jobId)
 const keptBy = (cache: ShardCache, job = one): KeptState => new KeptState(cache, job ?? jobId('one'), systemClock)
 

@@ -11,13 +11,8 @@ import { buildGraph } from '../src/graph/build.ts'
 import { MAX_WORK, type Plan, planGraph, poolBytes } from '../src/graph/plan.ts'
 import { MemoryGrid } from '../src/link/memory-link.ts'
 import { meteredNetwork } from '../src/link/metered-network.ts'
-import {
-  DEFAULT_BLOCK_FLOPS,
-  DEFAULT_LIMITS,
-  executorBytes,
-  requireBlockWork,
-  UploadBudget,
-} from '../src/own-limits.ts'
+import { DEFAULT_BLOCK_FLOPS, DEFAULT_LIMITS, executorBytes, requireBlockWork } from '../src/own-limits.ts'
+import { UploadBudget, type UploadNotes } from '../src/upload-budget.ts'
 
 const HUGE = { maxStorageBufferBindingSize: 2 ** 40, maxBufferSize: 2 ** 40, maxStorageBuffersPerShaderStage: 10 }
 const HOUR = 3_600_000
@@ -161,34 +156,98 @@ test('threat 52: no byte beyond the upload limit leaves; the next hour has its o
   assert.deepEqual(arrived, [600, 400, 600])
 })
 
+/** Where the volunteers of one owner keep their notes. */
+class Shelf {
+  readonly #texts = new Map<object, string>()
+  writes = 0
+
+  ownNotes(): UploadNotes {
+    const self = {}
+    return {
+      others: async () => [...this.#texts].filter(([writer]) => writer !== self).map(([, text]) => text),
+      write: async (text) => {
+        this.writes++
+        this.#texts.set(self, text)
+      },
+    }
+  }
+
+  /** What was handed over by now is stored, and read by those that wrote. */
+  settled(): Promise<void> {
+    return new Promise((resolve) => setTimeout(resolve, 0))
+  }
+}
+
+async function budgetOn(shelf: Shelf, perHour: number, now: () => number): Promise<UploadBudget> {
+  const budget = new UploadBudget(perHour, now, shelf.ownNotes())
+  await budget.load()
+  return budget
+}
+
+test('threat 52: volunteers that are started often and send little leave the limit to the others', async () => {
+  const shelf = new Shelf()
+  for (let i = 0; i < 200; i++) {
+    const budget = await budgetOn(shelf, 1_000_000, () => 1e12)
+    budget.take(100)
+    await shelf.settled()
+  }
+  const last = await budgetOn(shelf, 1_000_000, () => 1e12)
+  last.take(900_000)
+})
+
+test('threat 52: volunteers of one owner share the limit, and each next hour is common to them', async () => {
+  let now = 1e12
+  const shelf = new Shelf()
+  const budgets = await Promise.all([1, 2, 3].map(() => budgetOn(shelf, 10_000, () => now)))
+  const sendAll = async (): Promise<number> => {
+    let sent = 0
+    for (let open = [...budgets]; open.length > 0; await shelf.settled())
+      open = open.filter((budget) => {
+        try {
+          budget.take(50)
+        } catch {
+          return false
+        }
+        sent += 50
+        return true
+      })
+    return sent
+  }
+  const sent = await sendAll()
+  assert.ok(sent <= 10_300 && sent >= 9500, `${sent} bytes of all three`)
+  assert.ok(budgets.every((budget) => budget.isSpent && budget.refillMs === HOUR))
+  now += HOUR
+  assert.ok(budgets.every((budget) => !budget.isSpent))
+  const later = await sendAll()
+  assert.ok(later <= 10_300 && later >= 9500, `${later} bytes in the next hour`)
+})
+
 test('threat 52: what left in the present hour counts after a restart, whenever the process ended', async () => {
   let now = 1e12
-  const texts: string[] = []
-  const kept = { read: async () => texts.at(-1), write: async (text: string) => void texts.push(text) }
-  const after = async (): Promise<UploadBudget> => {
-    const budget = new UploadBudget(10_000, () => now, kept)
-    await budget.load()
-    return budget
-  }
+  const shelf = new Shelf()
+  const after = (): Promise<UploadBudget> => budgetOn(shelf, 10_000, () => now)
   const first = await after()
   for (let i = 0; i < 400; i++) first.take(10)
-  assert.ok(texts.length <= 50, `${texts.length} writes`)
+  await shelf.settled()
+  assert.ok(shelf.writes <= 50, `${shelf.writes} writes`)
   now += HOUR / 2
   const second = await after()
   assert.throws(() => second.take(6001), { code: 'own-limit' })
   assert.ok(second.isSpent)
   assert.equal(second.refillMs, HOUR / 2)
   second.take(5800)
+  await shelf.settled()
   now += HOUR / 2
   const third = await after()
   third.take(10_000)
-  now -= HOUR
+  await shelf.settled()
+  now -= HOUR + 1
   ;(await after()).take(10_000)
 })
 
 for (const damaged of ['', '{', '[]', '{"since":"x","bytes":1}', '{"since":1,"bytes":-1}'])
   test(`what is kept of sent bytes may be damaged: ${damaged || 'empty'}`, async () => {
-    const budget = new UploadBudget(100, Date.now, { read: async () => damaged, write: () => Promise.reject() })
+    const budget = new UploadBudget(100, Date.now, { others: async () => [damaged], write: () => Promise.reject() })
     await budget.load()
     budget.take(100)
     assert.throws(() => budget.take(1), { code: 'own-limit' })

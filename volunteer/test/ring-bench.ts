@@ -1,5 +1,5 @@
-// Members of a ring at a bench: real GenerationRunner, links in memory, reduce and optimizer. The orders of a
-// coordinator are given by hand, and a computation or a download can be held up for as long as a test likes. Used by
+// Members of a ring at a bench: real GenerationRunner, links in memory, reduce and optimizer. A test gives a
+// coordinator's orders by hand. It can hold up a computation or a download for as long as it needs. Used by
 // ring-gradients.test.ts.
 import assert from 'node:assert/strict'
 import { outerOptimizer, type ModelSpec } from '@starling-grid/model'
@@ -192,7 +192,7 @@ export class BenchMember {
       fromCoordinator: () => Promise.reject(new Error('internal: no coordinator here')),
       upload: async () => undefined,
       uploadSums: async (version, bytes) => void this.sums.push({ version, bytes }),
-      offRingSum: async () => new Float32Array(held.layout.total).fill(0.5),
+      givenSum: async () => new Float32Array(held.layout.total).fill(0.5),
       send: (message) => void this.sent.push(message),
       onEncoded: () => undefined,
       onChange: () => undefined,
@@ -288,7 +288,7 @@ export class RingBench {
     })
     this.tell({ type: 'off-ring-take', ...offRing })
     const { core } = this.members[rank] ?? assert.fail()
-    await until(() => core.ring?.offRingSums.get(offRing.id)?.stage === 'here')
+    await until(() => core.ring?.givenSums.get(offRing.id)?.stage === 'here')
   }
 
   /** The record of the step under way, equal on both, and so are their parameters. */

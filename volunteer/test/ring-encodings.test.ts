@@ -1,4 +1,4 @@
-// The reduce that trains, with sums that travel encoded: equal bytes on all members, what is lost comes later, and
+// The reduce that trains, with sums that travel encoded. All members have equal bytes, what is lost comes later, and
 // nothing that is no encoding gets in.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -21,11 +21,11 @@ import { createReferenceExecutor, LocalVersion } from '@starling-grid/volunteer'
 import { encodeInt8 } from '../src/codec/encode-int8.ts'
 import { scaledF16Codec } from '../src/codec/encode-scaled-f16.ts'
 import { startFeedback, swapped, type Feedback } from '../src/codec/encoding.ts'
-import { leavingRuns } from '../src/codec/leaving-runs.ts'
 import { RingCodec } from '../src/codec/ring-codec.ts'
 import { Compute } from '../src/compute.ts'
 import { Residual } from '../src/generation/residual.ts'
 import type { Batch } from '../src/graph/executor.ts'
+import { leavingRuns } from '../src/reduce/exchanges.ts'
 import type { Addressed } from '../src/reduce/reduce.ts'
 import { RingReduce } from '../src/reduce/ring-reduce.ts'
 import { StepReduces } from '../src/reduce/step-reduces.ts'
@@ -269,7 +269,7 @@ test('numbers so small that their scale has hardly any bits keep their signs', (
   }
 })
 
-// Member 1 of 2: what it may get is the partial sum of segment 0 at hop 0, 600 floats in chunks of 256, 256 and 88.
+// Member 1 of 2. It may get the partial sum of segment 0 at hop 0, 600 floats in chunks of 256, 256 and 88.
 const LENGTH = 1200
 const chunk = new Float32Array(256).fill(1)
 const int8 = (scale: number): Uint8Array => {

@@ -47,13 +47,18 @@ class Table {
   readonly fetch: StateFetch
   readonly requests: { readonly from: MemberId; readonly request: FetchRequest }[] = []
   readonly #servers = new Map<MemberId, StateServer>()
+  readonly dialled: MemberId[] = []
+  readonly unreached: MemberId[] = []
+  ms = 0
 
   constructor(sources: ReadonlyMap<MemberId, Source>, unreachable: readonly MemberId[] = []) {
     this.fetch = new StateFetch({
-      clock: systemClock,
+      clock: { ...systemClock, now: () => this.ms },
       reach: async (member) => {
+        this.dialled.push(member)
         if (unreachable.includes(member)) throw new Error('no link')
       },
+      onUnreached: (member) => this.unreached.push(member),
       send: (to, frame) => {
         this.requests.push({ from: to, request: JSON.parse(new TextDecoder().decode(frame.payload)) as FetchRequest })
         setImmediate(() => this.#servers.get(to)?.serve(asker, unpackFrame(packFrame(frame))))
@@ -93,6 +98,19 @@ test('a state arrives whole from several members, each of which sends a part', a
   assert.deepEqual(await table.fetch.fetch(wanted, [one, two, three], never), state)
   for (const member of [one, two, three]) assert.ok(table.askedFor(member) > 0, `${member} was not asked`)
   assert.equal(table.askedFor(one) + table.askedFor(two) + table.askedFor(three), 6, 'no chunk was sent twice')
+})
+
+test('a source that no link leads to is asked once and then rests, longer each time, while another can be', async () => {
+  const table = new Table(sources([[two, {}]]), [one])
+  const again = () => table.fetch.fetch(wanted, [one, two], never)
+  for (let i = 0; i < 3; i++) assert.deepEqual(await again(), state)
+  assert.deepEqual([table.dialled, table.unreached], [[one, two, two, two], [one]])
+  table.ms = 11_000
+  for (let i = 0; i < 2; i++) await again()
+  table.ms = 22_000
+  await again()
+  assert.deepEqual(table.unreached, [one, one], 'its second rest is longer')
+  await assert.rejects(table.fetch.fetch(wanted, [one], never), code('link-lost'), 'alone it is asked all the same')
 })
 
 test('a source that goes away costs the chunk that it was asked for, and the others send the rest', async () => {

@@ -3,10 +3,9 @@
 import assert from 'node:assert/strict'
 import { type Frame, packFrame, trainingBlock, unpackFrame, type Manifest } from '@starling-grid/protocol'
 import { DirectReduce } from '../src/reduce/direct-reduce.ts'
-import type { Addressed, Reduce } from '../src/reduce/reduce.ts'
+import type { Addressed, Reduce, StepReduceOptions } from '../src/reduce/reduce.ts'
 import { RingReduce } from '../src/reduce/ring-reduce.ts'
 import { evenBuckets } from '../src/reduce/schedule.ts'
-import type { StepReduceOptions } from '../src/reduce/step-reduce.ts'
 
 export type Way = 'ring' | 'direct'
 

@@ -4,15 +4,14 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ErrorCode, type Frame, type FrameType, GridError } from '@starling-grid/protocol'
 import { DirectReduce } from '../src/reduce/direct-reduce.ts'
-import type { Reduce } from '../src/reduce/reduce.ts'
+import type { Reduce, StepReduceOptions } from '../src/reduce/reduce.ts'
 import { RingReduce } from '../src/reduce/ring-reduce.ts'
-import type { StepReduceOptions } from '../src/reduce/step-reduce.ts'
 import { Group, manifestOf, type Way } from './step-reduce-group.ts'
 
 // The victim is member 1 of 3, with 30 floats in one bucket of 10-float segments and chunks of 5 floats. All frames
-// come from member 0. In a ring it may send partial sums of segment 0 at hop 0 and of segment 2 at hop 1, and sums of
-// segment 1 at hop 0 and of segment 0 at hop 1; in a direct exchange its slices of segment 1, which the victim owns,
-// and sums of segment 0, which it owns itself.
+// come from member 0. In a ring it may send partial sums of segment 0 at hop 0 and of segment 2 at hop 1. It may also
+// send sums of segment 1 at hop 0 and of segment 0 at hop 1. In a direct exchange it may send its slices of segment 1,
+// which the victim owns, and sums of segment 0, its own.
 const victimOptions: StepReduceOptions = {
   generation: 7,
   step: 3,

@@ -22,6 +22,7 @@ export type { Batch, BatchSums, EarlyRanges, EncodeRequest } from '../src/graph/
 export type { GraphRunner, RunRequest, Values } from '../src/graph/runner.ts'
 export type { Tensor } from '../src/graph/tensor.ts'
 export type { StepWitness } from '../src/host.ts'
+export { fetchLateParts } from '../src/late-parts.ts'
 export { LinkSet } from '../src/link/link-set.ts'
 export { MemoryGrid } from '../src/link/memory-link.ts'
 export type { PeerJsClient } from '../src/link/peerjs-network.ts'

@@ -1,5 +1,6 @@
-// A network whose line carries so many bytes a second from here and needs its time for each, as those of homes do: what
-// a machine's own loopback takes is work of its cores and not time on a line. All links of a network share its line.
+// A network whose line carries so many bytes a second from this end and needs its time for each, as those of homes do.
+// What a machine's own loopback takes is work of its cores and not time on a line. All links of a network share its
+// line.
 import type { PeerLink, PeerNetwork } from '../src/link/peer-link.ts'
 
 /** ms of traffic that leave at once: timers come no oftener under load */

@@ -56,7 +56,7 @@ export async function openPage(options: PageOptions): Promise<OpenPage> {
 }
 
 /**
- * Several tabs of the same page in one browser, each in a context of its own: a hidden tab of a shared one would have
+ * Several tabs of the same page in one browser, each in a context of its own. A hidden tab of a shared one would have
  * slow timers.
  */
 export async function openPages({ modules, files = {}, gpu = true }: PageOptions, count: number): Promise<OpenPages> {

@@ -3,20 +3,12 @@ import { join, resolve } from 'node:path'
 import { ensureWebPage } from '@starling-grid/client-web/build'
 import type { RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
-import { httpsOption, wholeNumber } from '../arguments.ts'
+import { DEFAULT_PORT, httpsOption, wholeNumber } from '../arguments.ts'
 import { auditSteps, auditText, type StepsAudited } from '../audit-steps.ts'
 import { demoJob } from '../demo-job.ts'
 import type { Grid } from '../grid/grid.ts'
 import type { Watch } from '../grid/watch.ts'
-import {
-  DEFAULT_PORT,
-  failEarly,
-  keepModel,
-  keepServing,
-  nextSteps,
-  startLocalGrid,
-  stopOnSignal,
-} from '../local-run.ts'
+import { failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
 import { duration, ProgressLine } from '../terminal/progress-line.ts'
 
 interface DemoOptions {

@@ -75,8 +75,8 @@ async function train(
       maxSteps: steps,
       optimizer: OPTIMIZER,
     } // more than enough blocks for the steps
-    // LeNet-5 as its authors have it, smooth: whether a relu is open, or which cell is the largest, can hang on
-    // rounding, and then one step differs by 1e-3 between any two orders of addition, on one machine as on many.
+    // LeNet-5 as its authors have it, smooth. Whether a relu is open, or which cell is the largest, can hang on
+    // rounding. Then one step differs by 1e-3 between any two orders of addition, on one machine as on many.
     const job = await grid.submit(
       model === 'gpt'
         ? textJob({ ...options, ...(await ensureText(folder, (text) => line.say(text))) })

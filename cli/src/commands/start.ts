@@ -1,5 +1,4 @@
 // `starling start`: options, the pages, start, next steps, stop on signal.
-import { readFile } from 'node:fs/promises'
 import {
   type Coordinator,
   createCoordinator,
@@ -7,8 +6,9 @@ import {
   type OwnerToken,
   ownerToken,
 } from '@starling-grid/coordinator'
-import { describeError, GridError, type JobSpec, parseJobSpec, ROUTES } from '@starling-grid/protocol'
+import { type JobSpec, ROUTES } from '@starling-grid/protocol'
 import { type Certificate, certificateOf } from '../certificate.ts'
+import { readJobFile } from '../job-file.ts'
 import { ALL_ADDRESSES, otherMachines } from '../other-machines.ts'
 import { parseOptions, type StartOptions, timingOf } from '../start-options.ts'
 
@@ -23,7 +23,7 @@ export async function start(argv: readonly string[]): Promise<number> {
   const options = parseOptions(argv)
   const webRoot = options.webRoot ?? (await builtPages())
   process.umask(OWN_FILES) // data, models and the journal are of this user alone
-  const job = options.job === undefined ? undefined : await readJobFile(options.job)
+  const job = options.job === undefined ? undefined : (await readJobFile(options.job)).job
   const owner = await ownerToken(options.dataDir, options)
   const { https: httpsPort, ...rest } = options
   const door = httpsPort === undefined ? undefined : await httpsDoor(options, httpsPort)
@@ -80,35 +80,18 @@ async function submitTo({ runs }: Coordinator, job: JobSpec | undefined): Promis
   else say(`run ${unfinished.job.id} is not finished and goes on; --job was not submitted`)
 }
 
-/** @throws GridError 'job-invalid' */
-async function readJobFile(file: string): Promise<JobSpec> {
-  const text = await readFile(file, 'utf8').catch((cause: unknown) => {
-    throw new GridError(
-      'job-invalid',
-      `expected a job file, got ${file} (${describeError(cause)}); name one that can be read`,
-      { cause },
-    )
-  })
-  try {
-    return parseJobSpec(JSON.parse(text))
-  } catch (cause) {
-    throw new GridError(
-      'job-invalid',
-      `expected a valid job in ${file}, got: ${cause instanceof Error ? cause.message : String(cause)}`,
-      { cause },
-    )
-  }
-}
-
 /** What other users of this machine see, or could see. */
-function warnings({ tokenIsShown }: StartOptions, { file, wasOpen }: OwnerToken): string[] {
+function warnings({ tokenIsShown, passwordIsShown }: StartOptions, { file, wasOpen }: OwnerToken): string[] {
   const shown =
     'Warning: --token shows the owner token to every user of this machine in its list of processes; ' +
     'use --token-file FILE or STARLING_TOKEN.'
+  const password =
+    'Warning: --state shows the password of the database to every user of this machine in its list of processes; ' +
+    'use STARLING_STATE or the file ~/.pgpass.'
   const open =
     `Warning: other users of this machine could read ${file} until now; if they may have, ` +
     'delete it and start again for a new token.'
-  return [...(tokenIsShown ? [shown] : []), ...(wasOpen ? [open] : [])]
+  return [...(tokenIsShown ? [shown] : []), ...(passwordIsShown ? [password] : []), ...(wasOpen ? [open] : [])]
 }
 
 function nextSteps({ url, runs }: Coordinator, { token, file, isNew }: OwnerToken): string {

@@ -1,22 +1,14 @@
 // `train`: a job file, a coordinator with its pages and volunteers on this machine, a log of every step, and the model
 // at the end. Its data folder stays: the same command again goes on where the last one ended, however it ended.
-import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { ensureWebPage } from '@starling-grid/client-web/build'
-import { describeError, GridError, type JobSpec, parseJobSpec, type RunView } from '@starling-grid/protocol'
+import { MistakesError, type RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
-import { wholeNumber } from '../arguments.ts'
+import { DEFAULT_PORT, wholeNumber } from '../arguments.ts'
 import type { Grid } from '../grid/grid.ts'
 import type { Watch } from '../grid/watch.ts'
-import {
-  DEFAULT_PORT,
-  failEarly,
-  keepModel,
-  keepServing,
-  nextSteps,
-  startLocalGrid,
-  stopOnSignal,
-} from '../local-run.ts'
+import { type JobFile, locatedDataset, readJobFile } from '../job-file.ts'
+import { failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
 import { RunLog } from '../run-log.ts'
 import { duration, ProgressLine } from '../terminal/progress-line.ts'
 import { type TrainFolder, trainFolder, trainRoot } from '../train-folder.ts'
@@ -40,7 +32,10 @@ const LIMIT_MS = 7 * 24 * 60 * 60 * 1000
 
 export async function train(argv: string[]): Promise<number> {
   const { file, options } = parse(argv)
-  const job = await readJob(file, options)
+  const { job, located } = await readJob(file, options)
+  const locatedAgain = (error: unknown): never => {
+    throw error instanceof MistakesError ? located(error) : error
+  }
   const line = new ProgressLine()
   const folder = await trainFolder(file, job, options.dataDir)
   const webRoot = await ensureWebPage((text) => line.say(text))
@@ -49,7 +44,7 @@ export async function train(argv: string[]): Promise<number> {
   try {
     const [known] = await grid.jobs()
     // its coordinator answers this machine alone: the dashboard needs no token, unless the job says so
-    const id = known ?? (await grid.submit({ public: true, ...job }))
+    const id = known ?? (await grid.submit({ public: true, ...job }).catch(locatedAgain))
     line.say(about(file, folder, known !== undefined))
     await nextSteps(line, grid)
     const { executor, adapter } = options
@@ -110,7 +105,7 @@ function parse(argv: string[]): { readonly file: string; readonly options: Train
       'Trains the job of a file with a coordinator and volunteers on this machine. Called again, ' +
         'it goes on with the same run.',
     )
-    .argument('<job>', 'JSON file with a job, such as examples/nanogpt-shakespeare-char.json')
+    .argument('<job>', 'YAML or JSON file with a job, such as examples/nanogpt-shakespeare-char.yaml')
     .option('--volunteers <n>', 'headless volunteers', wholeNumber(1), 1)
     .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
     .option('--adapter <text>', "part of the wanted adapter's name")
@@ -132,41 +127,10 @@ function parse(argv: string[]): { readonly file: string; readonly options: Train
 }
 
 /** Paths in a job file are relative to it. */
-async function readJob(file: string, { data, steps }: TrainCommandOptions): Promise<JobSpec> {
-  const text = await readFile(file, 'utf8').catch((cause: unknown) => {
-    throw new GridError(
-      'job-invalid',
-      `expected a job file, got ${file} (${describeError(cause)}); name one that can be read`,
-      { cause },
-    )
-  })
-  const job = parseJobSpec(parseJson(text, file))
-  return {
-    ...job,
-    dataset: locate(job.dataset, (path) => (data === undefined ? resolve(dirname(file), path) : resolve(data))),
-    ...(steps === undefined ? {} : { maxSteps: steps }),
-  }
-}
-
-function parseJson(text: string, file: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch (cause) {
-    throw new GridError('job-invalid', `expected JSON in ${file}, got: ${describeError(cause)}`, { cause })
-  }
-}
-
-function locate(dataset: JobSpec['dataset'], path: (named: string) => string): JobSpec['dataset'] {
-  switch (dataset.source) {
-    case 'digits':
-      return dataset
-    case 'mnist':
-      return { ...dataset, folder: path(dataset.folder) }
-    case 'text':
-      return { ...dataset, path: path(dataset.path) }
-    default:
-      return dataset satisfies never
-  }
+async function readJob(file: string, { data, steps }: TrainCommandOptions): Promise<JobFile> {
+  const { job, located } = await readJobFile(file)
+  const dataset = locatedDataset(job.dataset, (path) => resolve(data ?? resolve(dirname(file), path)))
+  return { job: { ...job, dataset, ...(steps === undefined ? {} : { maxSteps: steps }) }, located }
 }
 
 async function followed({ watch }: Grid, log: RunLog | undefined, line: ProgressLine): Promise<RunView> {

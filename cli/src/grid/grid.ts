@@ -1,16 +1,9 @@
 // A whole grid of real processes on this machine: one coordinator on a free port, volunteers, and a watch on the run.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { setPriority, tmpdir } from 'node:os'
 import { join, parse } from 'node:path'
-import {
-  allRecords,
-  GridError,
-  type JobSpec,
-  pathTo,
-  ROUTES,
-  type RunView,
-  type StepRecord,
-} from '@starling-grid/protocol'
+import type { JobSpec, RunView, StepRecord } from '@starling-grid/protocol'
+import { CoordinatorApi, saveBody } from '../api/coordinator-api.ts'
 import { type Child, earlyEnd, startChild, stopChild } from './processes.ts'
 import { Watch } from './watch.ts'
 
@@ -28,6 +21,8 @@ export interface LocalGridOptions {
   readonly volunteerNiceness?: number
   /** port of its door for other machines (starling start --https); 0: any free one */
   readonly https?: number
+  /** environment of the coordinator besides this process's, such as STARLING_STATE */
+  readonly env?: NodeJS.ProcessEnv
   /** times of the coordinator that a test shortens (coordinator/src/run/timing.ts) */
   readonly timing?: Readonly<Record<string, number>>
   /** volunteers keep what an audit of all steps needs (audit-steps.ts) */
@@ -93,8 +88,9 @@ export class Grid {
     return this.proxy?.url ?? this.direct
   }
 
-  get #owner(): { readonly authorization: string } {
-    return { authorization: `Bearer ${this.token}` }
+  /** For its owner. */
+  get api(): CoordinatorApi {
+    return new CoordinatorApi({ url: this.direct, token: this.token })
   }
 
   /** Folder of what its volunteers keep for audits. */
@@ -104,35 +100,17 @@ export class Grid {
 
   /** @throws GridError what the coordinator refused, with its code */
   async submit(job: JobSpec): Promise<string> {
-    const response = await fetch(`${this.direct}${ROUTES.jobs}`, {
-      method: 'POST',
-      headers: { ...this.#owner, 'content-type': 'application/json' },
-      body: JSON.stringify(job),
-    })
-    const answer = (await response.json()) as { id?: string; code?: GridError['code']; message?: string }
-    if (!response.ok || answer.id === undefined)
-      throw new GridError(answer.code ?? 'job-invalid', answer.message ?? `HTTP ${response.status}`)
-    return answer.id
+    return (await this.api.submit(job)).job.id
   }
 
   /** The run ends with the epoch that it is in. */
   async endWithEpoch(job: string): Promise<void> {
-    const response = await fetch(`${this.url}${pathTo(ROUTES.stop, { id: job })}`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${this.token}` },
-    })
-    if (!response.ok)
-      throw new GridError(
-        'unsupported',
-        `expected the coordinator to end the run, got HTTP ${response.status} ${await response.text()}`,
-      )
+    await this.api.stop(job)
   }
 
   /** Ids of the jobs that its data folder holds, the oldest first. */
   async jobs(): Promise<string[]> {
-    const response = await fetch(`${this.url}${ROUTES.jobs}`, { headers: this.#owner })
-    const { jobs } = (await response.json()) as { jobs: { job: { id: string } }[] }
-    return jobs.map(({ job }) => job.id)
+    return (await this.api.jobs()).jobs.map(({ job }) => job.id)
   }
 
   addVolunteer({
@@ -203,24 +181,17 @@ export class Grid {
   }
 
   /** The committed chain of a job. */
-  async records(job: string): Promise<StepRecord[]> {
-    return allRecords(job, async (path) => (await fetch(`${this.direct}${path}`, { headers: this.#owner })).json())
+  records(job: string): Promise<StepRecord[]> {
+    return this.api.records(job)
   }
 
   /** A job's run as the dashboard sees it. */
-  async run(job: string): Promise<RunView> {
-    const response = await fetch(`${this.direct}${pathTo(ROUTES.job, { id: job })}`, { headers: this.#owner })
-    return (await response.json()) as RunView
+  run(job: string): Promise<RunView> {
+    return this.api.run(job)
   }
 
   async exportModel(job: string, file: string): Promise<void> {
-    const response = await fetch(`${this.direct}${pathTo(ROUTES.export, { id: job })}`, { headers: this.#owner })
-    if (!response.ok)
-      throw new GridError(
-        'unsupported',
-        `expected the model of the run, got HTTP ${response.status} ${await response.text()}`,
-      )
-    await writeFile(file, new Uint8Array(await response.arrayBuffer()))
+    await saveBody(await this.api.export(job), file)
   }
 
   async stop(): Promise<void> {
@@ -276,7 +247,7 @@ async function startCoordinator(
   const child = startChild({
     name: 'the coordinator',
     args,
-    env: { STARLING_TOKEN: token },
+    env: { STARLING_TOKEN: token, ...options.env },
     onLine: (line, stream) =>
       stream === 'stdout' && line.startsWith('{') ? told(JSON.parse(line) as Listening) : undefined,
   })

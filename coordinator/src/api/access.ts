@@ -107,8 +107,8 @@ export class Access {
 
   /**
    * Whether a shard belongs to a job that this caller may read; and to a public one, so that any cache may keep it. A
-   * volunteer whose token is of a session before a restart has to hear so: it would take any other refusal for a shard
-   * that is gone. @throws GridError 'session-unknown'
+   * volunteer whose token is of a session before a restart is told so. It would take any other refusal for a shard that
+   * is gone. @throws GridError 'session-unknown'
    */
   shardFor(request: FastifyRequest, name: Sha256): 'public' | 'private' | undefined {
     const jobs = this.#parts.runs.jobsOfShard(name)

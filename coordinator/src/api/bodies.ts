@@ -16,9 +16,21 @@ export function registerBodies(app: FastifyInstance): void {
   )
   app.addContentTypeParser(
     'application/octet-stream',
-    { parseAs: 'buffer' },
-    async (_: FastifyRequest, body: Buffer) => body,
+    async (request: FastifyRequest, body: AsyncIterable<Uint8Array>) => {
+      const bytes = new Uint8Array(requireLength(request, request.routeOptions.bodyLimit))
+      await fill(bytes, body)
+      return bytes
+    },
   )
+}
+
+/** Each part is copied when it arrives: to join 256 MiB at the end would hold the event loop. */
+async function fill(bytes: Uint8Array, body: AsyncIterable<Uint8Array>): Promise<void> {
+  let at = 0
+  for await (const part of body) {
+    bytes.set(part, at)
+    at += part.byteLength
+  }
 }
 
 /**

@@ -1,11 +1,12 @@
-// Bounds on connections of strangers: their number for each address, the least speed of sending and reading, and the
-// bytes of all bodies on their way. A body or an answer may take as long as it needs while bytes move: nothing here
+// Bounds on connections of strangers: their number for each address and the least speed of sending and reading. Also
+// the bytes of all bodies on their way. A body or an answer may take as long as it needs while bytes move: nothing here
 // bounds the whole time of a request.
 import type { Server } from 'node:http'
 import { BlockList, isIPv6, type Socket } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import type { CoordinatorClock } from '../clock.ts'
 import { subscriberOf } from './addresses.ts'
+import { KeyedCounts } from './counts.ts'
 import { announcesBody, HttpRefusal } from './errors.ts'
 
 export interface ConnectionLimits {
@@ -48,22 +49,20 @@ export interface ConnectionGuard {
 
 export function guardConnections(app: FastifyInstance, { clock, proxies, limits }: ConnectionGuard): void {
   const trusted = blockList(proxies)
-  const open = new Map<string, number>()
+  const open = new KeyedCounts()
   const readers: Moving = new Map()
   const senders: Moving = new Map()
   app.server.on('connection', (socket: Socket) => {
     const { remoteAddress: ip = '' } = socket
     const address = subscriberOf(ip)
-    const count = (open.get(address) ?? 0) + 1
-    if (count > limits.perAddress && !trusted.check(ip, isIPv6(ip) ? 'ipv6' : 'ipv4')) return void socket.destroy()
-    open.set(address, count)
+    if (open.of(address) >= limits.perAddress && !trusted.check(ip, isIPv6(ip) ? 'ipv6' : 'ipv4'))
+      return void socket.destroy()
+    open.add(address)
     readers.set(socket, { at: clock.awake(), bytes: 0 })
     socket.once('close', () => {
       readers.delete(socket)
       senders.delete(socket)
-      const left = (open.get(address) ?? 1) - 1
-      if (left > 0) open.set(address, left)
-      else open.delete(address)
+      open.remove(address)
     })
   })
   // WebSockets have bounds of their own.

@@ -1,5 +1,12 @@
 // A refusal as an HTTP answer: { code, message } of the one table, with the status that fits.
-import { describeError, type ErrorCode, GridError, isGridError } from '@starling-grid/protocol'
+import {
+  describeError,
+  type ErrorCode,
+  GridError,
+  isGridError,
+  type Mistake,
+  MistakesError,
+} from '@starling-grid/protocol'
 import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify'
 
 const STATUS: Partial<Record<ErrorCode, number>> = {
@@ -67,12 +74,17 @@ export function registerErrors(app: FastifyInstance, { onRefused, onDefect }: Er
     // The rest of a body that was refused is not read.
     if (announcesBody(request)) void reply.header('connection', 'close')
     if (refusal.retryAfter !== undefined) void reply.header('retry-after', refusal.retryAfter)
-    return reply.code(refusal.status).send({ code, message })
+    return reply.code(refusal.status).send({ code, message, ...mistakesOf(error) })
   })
   // A refused upgrade leaves its connection outside the server's list: it would stay open as long as the client likes.
   app.addHook('onResponse', async ({ headers, raw }) => {
     if (headers.upgrade !== undefined) raw.socket.destroySoon()
   })
+}
+
+/** Each mistake of a job: its owner mends the file. */
+function mistakesOf(error: unknown): { readonly errors?: readonly Mistake[] } {
+  return error instanceof MistakesError ? { errors: error.mistakes } : {}
 }
 
 /** Whether bytes follow the headers. */

@@ -1,6 +1,6 @@
 // Jobs as resources: submit, list, look at, take the model home.
-import { parseModelSpec } from '@starling-grid/model'
-import { GridError, MAX_RECORDS, parseJobSpec, pathTo, type RecordsPage, ROUTES } from '@starling-grid/protocol'
+import { parseJob, parseModelSpec } from '@starling-grid/model'
+import { GridError, MAX_RECORDS, pathTo, type RecordsPage, ROUTES } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
 import { modelSize } from '../host/model-size.ts'
 import type { RunHost } from '../host/run-host.ts'
@@ -36,7 +36,7 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
       onRequest: async (request) => access.requireOwner(request),
     },
     async (request, reply) => {
-      const spec = parseJobSpec(request.body)
+      const spec = parseJob(request.body)
       if (isDry(request.query)) return { model: modelSize(parseModelSpec(spec.model)) }
       const run = await runs.submit(spec)
       return reply
@@ -56,6 +56,17 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
     },
   )
 
+  for (const wish of ['pause', 'resume'] as const)
+    app.post<{ Params: { id: string } }>(
+      ROUTES[wish],
+      { onRequest: async (request) => access.requireOwner(request) },
+      async ({ params }, reply) => {
+        const run = access.requireRun(params.id)
+        runs[wish](run)
+        return reply.code(202).send({ paused: run.paused })
+      },
+    )
+
   app.get(ROUTES.jobs, async (request) => {
     const readable = runs
       .list()
@@ -70,11 +81,18 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
     return viewFor(reader, run.view())
   })
 
+  app.get<OneJob & { Querystring: { since?: string } }>(ROUTES.events, async (request) => {
+    const { run } = access.requireReader(request, request.params.id)
+    const since = countIn(request.query.since, { what: 'since', least: 0, otherwise: 0, most: Number.MAX_SAFE_INTEGER })
+    const { events } = await run.past()
+    return { events: events.filter(({ at }) => at >= since) }
+  })
+
   app.get<OneJob & { Querystring: { from?: string; limit?: string } }>(ROUTES.records, async (request) => {
     const { run } = access.requireReader(request, request.params.id)
     return recordsPage(run, {
-      from: countIn(request.query.from, { what: 'from', otherwise: 1, most: Number.MAX_SAFE_INTEGER }),
-      limit: countIn(request.query.limit, { what: 'limit', otherwise: MAX_RECORDS, most: MAX_RECORDS }),
+      from: countIn(request.query.from, { what: 'from', least: 1, otherwise: 1, most: Number.MAX_SAFE_INTEGER }),
+      limit: countIn(request.query.limit, { what: 'limit', least: 1, otherwise: MAX_RECORDS, most: MAX_RECORDS }),
     })
   })
 
@@ -92,17 +110,21 @@ async function recordsPage(
   return { records, next: last === undefined || records.length < limit ? null : last + 1, rewinds }
 }
 
+interface CountBounds {
+  readonly what: string
+  readonly least: number
+  readonly otherwise: number
+  readonly most: number
+}
+
 /** @throws GridError 'message-malformed' */
-function countIn(
-  text: string | undefined,
-  { what, otherwise, most }: { readonly what: string; readonly otherwise: number; readonly most: number },
-): number {
+function countIn(text: string | undefined, { what, least, otherwise, most }: CountBounds): number {
   if (text === undefined) return otherwise
-  const count = /^[1-9]\d{0,15}$/.test(text) ? Number(text) : 0
-  if (count < 1 || count > most)
+  const count = /^(0|[1-9]\d{0,15})$/.test(text) ? Number(text) : Number.NaN
+  if (!(count >= least && count <= most))
     throw new GridError(
       'message-malformed',
-      `expected \`${what}\` of 1 to ${most}, got ${text.slice(0, 20)}; ask for another page`,
+      `expected \`${what}\` of ${least} to ${most}, got ${text.slice(0, 20)}; ask for another page`,
     )
   return count
 }

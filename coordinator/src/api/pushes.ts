@@ -1,7 +1,6 @@
-// Gradients of async mode and of off-ring members: checked here for form and honesty of their numbers, decided about in
-// run/leases.ts.
-import { createHash } from 'node:crypto'
-import { type GradientForm, gradientForm, readGradient } from '@starling-grid/model'
+// Gradients of async mode and of off-ring members: checked here for their announced form and honest counts. Their
+// numbers are read in host/push-body.ts, and decided about in run/async/leases.ts.
+import { type GradientForm, gradientForm } from '@starling-grid/model'
 import {
   type ErrorCode,
   GridError,
@@ -15,7 +14,6 @@ import {
   PUSH_HEADER,
   PushSchema,
   ROUTES,
-  sha256Name,
 } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { RunHost } from '../host/run-host.ts'
@@ -79,7 +77,7 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
 /** What off-ring members pushed, for the member of the ring that was given it (A1). */
 function registerOffRingSums(app: FastifyInstance, access: Access): void {
   app.get<{ Params: { id: string; sum: string } }>(
-    ROUTES.offRingSum,
+    ROUTES.givenSum,
     { onRequest: async (request) => void access.requireMember(request, request.params.id) },
     async (request, reply) => {
       const { member, run } = access.requireMember(request, request.params.id)
@@ -102,9 +100,7 @@ async function decided(
   const { push, form } = announced
   try {
     requireHonestCounts(run.job, { ...push, blocks: push.leases.map(({ block }) => block) })
-    const body = bytesOf(request)
-    const gradient = readGradient(body, form)
-    return await run.push(push, gradient, sha256Name(createHash('sha256').update(body).digest('hex')))
+    return await run.push(push, bytesOf(request), form)
   } catch (error) {
     if (!isGridError(error)) throw error
     run.feed({ type: 'push-refused', push, code: error.code })

@@ -1,6 +1,7 @@
 // How many answers or bodies may be on their way at once: in all, and of one member or address. A seat is free again
 // when its response is over, however it ended.
 import type { FastifyReply } from 'fastify'
+import { KeyedCounts } from './counts.ts'
 import { HttpRefusal } from './errors.ts'
 
 /** seconds that who finds no seat waits */
@@ -9,7 +10,7 @@ const RETRY_SECONDS = 1
 export class Seats {
   readonly #most: number
   readonly #mostEach: number
-  readonly #taken = new Map<string, number>()
+  readonly #taken = new KeyedCounts()
   #all = 0
 
   constructor(most: number, mostEach: number) {
@@ -19,8 +20,7 @@ export class Seats {
 
   /** @throws HttpRefusal 'rate-exceeded' when none is free */
   take(holder: string, reply: FastifyReply): void {
-    const held = this.#taken.get(holder) ?? 0
-    if (held >= this.#mostEach)
+    if (this.#taken.of(holder) >= this.#mostEach)
       throw new HttpRefusal(
         429,
         'rate-exceeded',
@@ -35,14 +35,12 @@ export class Seats {
         RETRY_SECONDS,
       )
     this.#all++
-    this.#taken.set(holder, held + 1)
+    this.#taken.add(holder)
     reply.raw.once('close', () => this.#free(holder))
   }
 
   #free(holder: string): void {
     this.#all--
-    const left = (this.#taken.get(holder) ?? 1) - 1
-    if (left > 0) this.#taken.set(holder, left)
-    else this.#taken.delete(holder)
+    this.#taken.remove(holder)
   }
 }

@@ -1,5 +1,5 @@
 // The seam to where bytes are kept: shards of datasets and stored versions, each named by its SHA-256.
-// Implemented in memory and in a folder; all run test/blob-store-suite.ts.
+// Implemented in memory, in a folder and in a bucket; all run test/blob-store-suite.ts.
 import type { Sha256 } from '@starling-grid/protocol'
 import type { Stored } from './stored.ts'
 

@@ -1,17 +1,15 @@
 // Blobs as files under one folder. A file appears under its name only when its bytes are on the disk: temporary file →
 // fsync → rename → fsync of the folder.
-import { createHash, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describeError, GridError, type Sha256, sha256Name } from '@starling-grid/protocol'
 import { processClock } from '../clock.ts'
-import { isBlobName, requireDigest, requireName } from './blob-name.ts'
+import { digestOf, isBlobName, requireDigest, requireIntactStream, requireName } from './blob-name.ts'
 import type { BlobStore } from './blob-store.ts'
 import { storedInFile } from './stored.ts'
 
-/** Bytes that are hashed in one turn of the event loop: some 5 ms. */
-const HASH_BYTES = 2 * 1024 * 1024
 const UNFINISHED = 'unfinished'
 /** What is kept for the group and others: nothing. */
 const OWN_FOLDER = 0o700
@@ -57,7 +55,7 @@ function folderBlobs(root: string): BlobStore {
       const path = pathOf(name)
       const found = await ifPresent(stat(path))
       if (found === undefined) return undefined
-      if (!checked.has(name)) await requireIntactFile(name, path, root)
+      if (!checked.has(name)) await requireIntactStream(name, createReadStream(path), root)
       checked.add(name)
       return storedInFile(path, found.size)
     },
@@ -74,27 +72,6 @@ function folderBlobs(root: string): BlobStore {
       await rm(pathOf(name), { force: true })
     },
   }
-}
-
-/** Piece by piece: other requests are served between two of them. */
-async function digestOf(bytes: Uint8Array): Promise<string> {
-  const hash = createHash('sha256')
-  for (let at = 0; at < bytes.byteLength; at += HASH_BYTES) {
-    hash.update(bytes.subarray(at, at + HASH_BYTES))
-    await processClock.sleep(0)
-  }
-  return hash.digest('hex')
-}
-
-/** Piece by piece: a large blob does not hold up the event loop. */
-async function requireIntactFile(name: Sha256, path: string, root: string): Promise<void> {
-  const hash = createHash('sha256')
-  let bytes = 0
-  for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) {
-    hash.update(chunk)
-    bytes += chunk.byteLength
-  }
-  requireDigest(name, hash.digest('hex'), `${root} (${bytes} bytes)`)
 }
 
 async function holds(path: string, name: Sha256): Promise<boolean> {

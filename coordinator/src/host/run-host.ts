@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os'
-import type { PushedGradient } from '@starling-grid/model'
+import type { GradientForm, PushedGradient } from '@starling-grid/model'
 import {
   describeError,
   type ErrorCode,
@@ -41,6 +41,7 @@ import { causeOf, JournalRate, ROWS_PER_MINUTE } from './journal-rate.ts'
 import type { KeptFiles } from './kept-files.ts'
 import { OffRingSums } from './off-ring-sums.ts'
 import { type Decided, Outbox } from './outbox.ts'
+import { readPushBody } from './push-body.ts'
 import { Refusals } from './refusals.ts'
 import { type Past, pastOf, RunHistory } from './run-history.ts'
 import { RunJournal } from './run-journal.ts'
@@ -169,7 +170,7 @@ export class RunHost {
       answerMs: job.config.timing.threadAnswerMs,
       processes: parts.shardProcesses,
     })
-    this.offRingSums = new OffRingSums(job.form.layout)
+    this.offRingSums = new OffRingSums(job.form.layout, clock)
     this.versions = new Versions({
       clock,
       job,
@@ -266,6 +267,11 @@ export class RunHost {
     return this.state.finished !== undefined
   }
 
+  /** By its owner. */
+  get paused(): boolean {
+    return this.state.paused
+  }
+
   /** What volunteers are told of the end; undefined before it is durable (R1). */
   get end(): OnWire<MessageTo<'finished'>> | undefined {
     const { finished, chain } = this.state
@@ -313,11 +319,15 @@ export class RunHost {
     return refusal
   }
 
-  /** A push whose gradients were checked; answered when it is durable. */
-  push(push: Push, gradient: PushedGradient, gradDigest: Sha256): Promise<PushAnswer> {
+  /**
+   * Answered when it is durable; `body` has the announced form. @throws GridError 'gradient-shape',
+   * 'gradient-not-finite'
+   */
+  async push(push: Push, body: Uint8Array, form: GradientForm): Promise<PushAnswer> {
+    const { gradient, digest: gradDigest } = await readPushBody(body, form, this.#parts.clock)
     const norms =
       this.state.phase.type === 'ring' || this.state.phase.type === 'async'
-        ? this.offRingSums.normsOf(gradient, push.targets)
+        ? await this.offRingSums.normsOf(gradient, push.targets)
         : undefined
     return new Promise((answer) =>
       this.feed({ type: 'push', push, gradDigest, ...(norms ? { norms } : {}) }, { gradient, answer }),

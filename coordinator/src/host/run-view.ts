@@ -1,6 +1,7 @@
-// A run as the dashboard shows it: from its durable rows, from the state of the decisions, which may be ahead of the
-// disk, and from the connected members. Changes nothing.
+// A run as the dashboard shows it. It is made from durable rows, the connected members, and the state of the decisions,
+// which may be ahead of the disk. Changes nothing.
 import {
+  EXCHANGES,
   type JobId,
   type MemberId,
   type MemberView,
@@ -15,6 +16,7 @@ import { modeReason } from '../run/ballot/ballot.ts'
 import { validationBlocks } from '../run/history/validation.ts'
 import { leaseMs } from '../run/queue/lease-table.ts'
 import { currentEpoch } from '../run/queue/scheduler.ts'
+import { OWNER_PAUSED } from '../run/ring/parking.ts'
 import type { RunState } from '../run/state.ts'
 import { modelSize } from './model-size.ts'
 import { samplesExpected, speedOf } from './progress.ts'
@@ -92,7 +94,8 @@ export function runView(parts: ViewParts): RunView {
   return {
     job: { ...describeJob(job), epochs: state.config.epochs },
     phase: phaseOf(parts),
-    reason: trouble ?? state.phaseReason,
+    reason: trouble ?? (history.state.paused && state.phase.type === 'waiting' ? OWNER_PAUSED : state.phaseReason),
+    paused: history.state.paused,
     mode: state.mode,
     modeReason: modeReason(state),
     modeEpoch: state.modeEpoch,
@@ -110,6 +113,8 @@ export function runView(parts: ViewParts): RunView {
     samplesExpected: expected,
     samplesPerSecond,
     etaSeconds: samplesPerSecond > 0 ? Math.max(0, expected - samplesCommitted) / samplesPerSecond : null,
+    lastStep: history.lastStep ?? null,
+    lastValidation: history.lastValidation ?? null,
     checkpoint: checkpointOf(state),
     relay,
     audit: parts.audit,
@@ -209,7 +214,7 @@ function isRelayedFrom(
 ): boolean {
   const next = (rank + 1) % members.length
   return relayed.some(
-    ([a, b]) => (a === rank && (b === next || exchange.type === 'direct')) || (b === rank && a === next),
+    ([a, b]) => (a === rank && EXCHANGES[exchange.type].sends(a, b, members.length)) || (b === rank && a === next),
   )
 }
 

@@ -18,7 +18,6 @@ import {
   type DatasetManifest,
   genesis,
   type GradientEncoding,
-  GridError,
   type JobId,
   jobId,
   type JobSpec,
@@ -26,9 +25,13 @@ import {
   type LocalSettings,
   MAX_BLOCKS,
   MAX_STEP_BLOCKS,
+  type Mistake,
+  MistakesError,
+  type Path,
   sha256Name,
 } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
+import type { Catalog } from '../datasets/catalog.ts'
 import { datasetInside } from '../datasets/data-root.ts'
 import { importDataset } from '../datasets/import.ts'
 import type { StoredJob } from '../journal/state-store.ts'
@@ -63,6 +66,8 @@ const ID_NAME_LENGTH = 30
 
 export interface ImportParts {
   readonly blobs: BlobStore
+  /** of datasets that jobs name */
+  readonly catalog: Catalog
   /** folder that jobs may read files of */
   readonly dataRoot: string
   /** ms since the epoch */
@@ -73,17 +78,19 @@ export interface ImportParts {
  * Checks the whole job and imports its dataset.
  * @throws GridError 'model-invalid', 'job-invalid', 'unsupported', 'dataset-unreadable', 'disk-failed'
  */
-export async function importJob(spec: JobSpec, { blobs, dataRoot, submittedAt }: ImportParts): Promise<StoredJob> {
+export async function importJob(spec: JobSpec, parts: ImportParts): Promise<StoredJob> {
+  const { dataRoot, submittedAt } = parts
   const model = parseModelSpec(spec.model)
   parseOptimizerSpec(spec.optimizer)
   asyncPolicy(spec.async, keptVersions(parameterCount(model)))
   localSettings(spec)
-  const manifest = await importDataset(await datasetInside(spec.dataset, dataRoot), model, blobs)
+  const manifest = await importDataset(await datasetInside(spec.dataset, dataRoot), model, parts)
   if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
-    throw new GridError(
-      'job-invalid',
-      `expected at most ${MAX_BLOCKS} blocks, got more with blockSamples of ${spec.blockSamples}; use larger blocks`,
-    )
+    throw mistaken(['blockSamples'], {
+      expected: `at most ${MAX_BLOCKS} blocks of an epoch`,
+      found: `more with blocks of ${spec.blockSamples} samples`,
+      hint: 'use larger blocks',
+    })
   const description: Description = { spec: withScheduledSteps(spec, manifest), manifest, submittedAt }
   return { id: newJobId(spec.name), description: JSON.stringify(description) }
 }
@@ -195,33 +202,37 @@ function termsOf(id: JobId, spec: JobSpec, model: ModelSpec, dataset: DatasetMan
     ...(encoding ? { encoding } : {}),
     ...(precision ? { precision } : {}),
     ...(local ? { local } : {}),
+    ...(spec.requires ? { requires: spec.requires } : {}),
   }
 }
 
 /**
- * What local rounds use; undefined in a job that makes none.
- * Defaults: an outer step as in DiLoCo (Douillard et al., 2023), and few inner steps, since most jobs here are short.
- * Momentum 0.7: DiLoCo's 0.9, for hundreds of inner steps and rounds, left the loss 20 to 60 % above the ring's after
- * 26 rounds of 16 (`npm run bench -- local` compares).
+ * What local rounds use; undefined in a job that makes none. Defaults: an outer step as in DiLoCo (Douillard et al.,
+ * 2023), and few inner steps, since most jobs here are short. Momentum 0.7. DiLoCo's 0.9 is for hundreds of inner steps
+ * and rounds. After 26 rounds of 16 it left the loss 20 to 60 % above the ring's (`npm run bench -- local` compares).
  */
 function localSettings({ mode, local, batchBlocks }: JobSpec): LocalSettings | undefined {
   if (mode !== 'local' && local === undefined) return undefined
   const settings = { innerSteps: 16, outerLr: 0.7, outerMomentum: 0.7, ...local }
   const blocks = settings.innerSteps * batchBlocks
   if (blocks > MAX_STEP_BLOCKS)
-    throw new GridError(
-      'job-invalid',
-      `expected local rounds of at most ${MAX_STEP_BLOCKS} blocks, ` +
-        `got ${blocks} (${settings.innerSteps} inner steps of ${batchBlocks}); ` +
-        'use larger blocks or fewer inner steps',
-    )
+    throw mistaken(['local', 'innerSteps'], {
+      expected: `local rounds of at most ${MAX_STEP_BLOCKS} blocks`,
+      found: `${blocks} (${settings.innerSteps} inner steps of ${batchBlocks})`,
+      hint: 'use larger blocks or fewer inner steps',
+    })
   if ((settings.fragments ?? 1) > settings.innerSteps)
-    throw new GridError(
-      'job-invalid',
-      `expected at most one fragment for each of ${settings.innerSteps} inner steps, got ${settings.fragments}; ` +
-        'use fewer fragments or more inner steps',
-    )
+    throw mistaken(['local', 'fragments'], {
+      expected: `at most one fragment for each of ${settings.innerSteps} inner steps`,
+      found: String(settings.fragments),
+      hint: 'use fewer fragments or more inner steps',
+    })
   return settings
+}
+
+/** What only the coordinator finds, with its path: a command that has the file says the line. */
+function mistaken(path: Path, mistake: Omit<Mistake, 'path'>): MistakesError {
+  return new MistakesError('job-invalid', [{ path, ...mistake }])
 }
 
 /** Readable, and not to be guessed from another. */

@@ -10,6 +10,7 @@ import {
 } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import type { CoordinatorClock } from '../clock.ts'
+import type { Catalog } from '../datasets/catalog.ts'
 import type { KeptFiles } from '../host/kept-files.ts'
 import { type RunObserver, RunHost, type RunParts } from '../host/run-host.ts'
 import type { StateStore, StoredJob } from '../journal/state-store.ts'
@@ -32,6 +33,8 @@ export interface RunsParts extends RunsEvents {
   readonly clock: CoordinatorClock
   readonly store: StateStore
   readonly blobs: BlobStore
+  /** of datasets that jobs name */
+  readonly catalog: Catalog
   /** folder that jobs may read files of */
   readonly dataRoot: string
   readonly audience: RunObserver
@@ -89,8 +92,8 @@ export class Runs {
       )
     this.#importing++
     try {
-      const { blobs, dataRoot, clock } = this.#parts
-      return await this.begin(await importJob(spec, { blobs, dataRoot, submittedAt: clock.awake() }))
+      const { blobs, catalog, dataRoot, clock } = this.#parts
+      return await this.begin(await importJob(spec, { blobs, catalog, dataRoot, submittedAt: clock.awake() }))
     } finally {
       this.#importing--
     }
@@ -112,11 +115,22 @@ export class Runs {
 
   /** The run that people look at when they name none. */
   shown(): RunHost | undefined {
-    return this.#newest() ?? this.#hosts.at(-1)
+    return this.#newest() ?? this.#hosts.findLast((host) => !host.finished) ?? this.#hosts.at(-1)
   }
 
   #newest(): RunHost | undefined {
-    return this.#started ? this.#hosts.findLast((host) => !host.finished) : undefined
+    return this.#started ? this.#hosts.findLast((host) => !host.finished && !host.paused) : undefined
+  }
+
+  /** The run ends its step, writes a checkpoint and stands still, also over restarts; its volunteers go to another. */
+  pause(run: RunHost): void {
+    run.feed({ type: 'pause' })
+  }
+
+  /** It gets volunteers at once where it is the newest, and otherwise when the newer ones are over. */
+  resume(run: RunHost): void {
+    run.feed({ type: 'resume' })
+    if (run === this.#newest() && run !== this.current()) this.#switchTo(run)
   }
 
   /** The run that has the volunteers loses none of their work: it pauses first, and then they go. */
@@ -159,6 +173,12 @@ export class Runs {
     if (run === this.#given) this.#give(this.#newest())
   }
 
+  /** A paused run keeps its volunteers while no other has work for them. */
+  #parked(run: RunHost): void {
+    const next = this.#newest()
+    if (run === this.#given && next !== undefined) this.#give(next)
+  }
+
   async #open(stored: StoredJob): Promise<void> {
     try {
       await this.#take(stored)
@@ -177,7 +197,7 @@ export class Runs {
       ...parts,
       job,
       onEnded: (run) => this.#ended(run),
-      onParked: (run) => run === this.#given && this.#give(this.#newest()),
+      onParked: (run) => this.#parked(run),
     })
     for (const { sha256 } of [...job.manifest.train, ...job.manifest.validation])
       this.#shards.set(sha256, [...(this.#shards.get(sha256) ?? []), host])

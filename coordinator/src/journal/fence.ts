@@ -20,8 +20,8 @@ export function fenceAfter(fence: number, rows: readonly JournalRow[]): number {
 
 /**
  * The row that raises the fence: the first one of a coordinator process in the journal of a job. Its number is the
- * seconds since the epoch where that is more: a journal that was restored from a backup does not give a number again
- * that a row which it lost gave away (I7).
+ * seconds since the epoch where that is more. A journal restored from a backup lost rows; so it gives none of their
+ * numbers again (I7).
  */
 export function ownerRow(
   fence: number,

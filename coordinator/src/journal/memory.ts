@@ -2,8 +2,9 @@
 import { GridError, type JobId, type StepRecord } from '@starling-grid/protocol'
 import { superseded } from '../run/queue/superseded.ts'
 import { fenceAfter, ownerRow, requireFence } from './fence.ts'
+import type { PortableState } from './portable.ts'
 import { recordChanges, snapshotPlace } from './record-rows.ts'
-import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
+import type { JournalRow, StoredJob } from './state-store.ts'
 
 interface Journal {
   readonly job: StoredJob
@@ -13,7 +14,7 @@ interface Journal {
   fence: number
 }
 
-export function memoryState(): StateStore {
+export function memoryState(): PortableState {
   const journals = new Map<JobId, Journal>()
   const values = new Map<string, string>()
 
@@ -23,11 +24,15 @@ export function memoryState(): StateStore {
     return journal
   }
 
+  function create(journal: Journal): void {
+    const { id } = journal.job
+    if (journals.has(id))
+      throw new GridError('duplicate', `expected a new job id, got ${id}, which exists; choose another`)
+    journals.set(id, journal)
+  }
+
   return {
-    async createJob(job) {
-      if (journals.has(job.id)) throw new GridError('duplicate', `expected a new job id, got ${job.id}, which exists`)
-      journals.set(job.id, { job, rows: [], records: [], fence: 0 })
-    },
+    createJob: async (job) => create({ job, rows: [], records: [], fence: 0 }),
     jobs: async () => [...journals.values()].map(({ job }) => job),
     async takeOver(job, at, read) {
       const journal = journalOf(job)
@@ -52,6 +57,11 @@ export function memoryState(): StateStore {
     load: async (job) => structuredClone(journalOf(job).rows),
     records: async (job, from, limit) =>
       structuredClone(journalOf(job).records.slice(Math.max(0, from - 1), Math.max(0, from - 1) + limit)),
+    copyOf: async ({ id }) => structuredClone(journalOf(id)),
+    async adopt(copy) {
+      const { job, fence, rows, records } = structuredClone(copy)
+      create({ job, fence, rows: [...rows], records: [...records] })
+    },
     async put(key, value) {
       values.set(key, value)
     },

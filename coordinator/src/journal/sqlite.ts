@@ -6,8 +6,9 @@ import Database from 'libsql'
 import { superseded } from '../run/queue/superseded.ts'
 import type { JournalEntry } from '../run/state.ts'
 import { fenceAfter, ownerRow, requireFence } from './fence.ts'
+import type { PortableState } from './portable.ts'
 import { recordChanges, snapshotPlace } from './record-rows.ts'
-import type { JournalRow, StateStore, StoredJob } from './state-store.ts'
+import type { JournalRow, StoredJob } from './state-store.ts'
 
 // WAL with synchronous=FULL: every commit is one fsync of the log. The timeout is for a coordinator that is being taken
 // over.
@@ -26,7 +27,7 @@ const SCHEMA = `
   CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 `
 
-export interface SqliteState extends StateStore {
+export interface SqliteState extends PortableState {
   /** settings of this connection that a promise depends on */
   pragmas(): { readonly journal_mode: string; readonly synchronous: number }
 }
@@ -60,7 +61,7 @@ function freeBytes(folder: string): number {
 
 function sqliteState(database: Database.Database, file: string, free: () => number): SqliteState {
   const insertJob = database.prepare(
-    'INSERT INTO jobs (id, fence, description) VALUES (?, 0, ?) ON CONFLICT (id) DO NOTHING',
+    'INSERT INTO jobs (id, fence, description) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING',
   )
   const allJobs = database.prepare('SELECT id, description FROM jobs ORDER BY number')
   const fenceOf = database.prepare('SELECT number, fence FROM jobs WHERE id = ?')
@@ -82,9 +83,13 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
   )
   const getValue = database.prepare('SELECT value FROM settings WHERE key = ?')
 
-  function writing<T>(work: () => T): T {
+  const writing = <T>(work: () => T): T => transaction('BEGIN IMMEDIATE', work)
+  /** Of one moment, whatever other processes write. */
+  const reading = <T>(work: () => T): T => transaction('BEGIN', work)
+
+  function transaction<T>(begin: string, work: () => T): T {
     try {
-      database.exec('BEGIN IMMEDIATE')
+      database.exec(begin)
       const result = work()
       database.exec('COMMIT')
       return result
@@ -144,6 +149,13 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
     }
   }
 
+  /** @throws GridError 'duplicate' */
+  function newJob({ id, description }: StoredJob, fence: number): void {
+    const { changes } = insertJob.run(id, fence, description)
+    if (changes === 0)
+      throw new GridError('duplicate', `expected a new job id, got ${id}, which exists; choose another`)
+  }
+
   function jobNumber(job: JobId): { readonly number: number; readonly fence: number } {
     const found = fenceOf.get(job) as { number: number; fence: number } | undefined
     if (found === undefined) throw new Error(`internal: job ${job} was never created`)
@@ -151,10 +163,7 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
   }
 
   return {
-    async createJob({ id, description }) {
-      const { changes } = writing(() => insertJob.run(id, description))
-      if (changes === 0) throw new GridError('duplicate', `expected a new job id, got ${id}, which exists`)
-    },
+    createJob: async (job) => writing(() => newJob(job, 0)),
     jobs: async () => allJobs.all().map((row) => ({ ...(row as StoredJob) })),
     async takeOver(job, at, read) {
       return writing(() => {
@@ -187,6 +196,21 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
     records: async (job, from, limit) =>
       (recordsOf.all(job, from, limit) as { record: string }[]).map(({ record }) => JSON.parse(record) as StepRecord),
     load: async (job) => loaded(job),
+    copyOf: async (job) =>
+      reading(() => {
+        const records = (recordsOf.all(job.id, 1, -1) as { record: string }[]).map(
+          ({ record }) => JSON.parse(record) as StepRecord,
+        )
+        return { job, fence: jobNumber(job.id).fence, rows: loaded(job.id), records }
+      }),
+    async adopt({ job, fence, rows, records }) {
+      writing(() => {
+        newJob(job, fence)
+        const { number } = jobNumber(job.id)
+        for (const { at, entry } of rows) insertRow.run(number, at, JSON.stringify(entry))
+        for (const record of records) putRecord.run(number, record.v, JSON.stringify(record))
+      })
+    },
     async put(key, value) {
       writing(() => putValue.run(key, value))
     },

@@ -1,5 +1,5 @@
 // The seam to what must survive the process: the jobs, the journal of each, and a few small values.
-// Implemented in memory and in SQLite; both run test/state-store-suite.ts.
+// Implemented in memory, in SQLite and in PostgreSQL; all run test/state-store-suite.ts.
 import type { JobId, StepRecord } from '@starling-grid/protocol'
 import type { JournalEntry } from '../run/state.ts'
 
@@ -21,9 +21,9 @@ export interface StateStore {
   /** Oldest first. */
   jobs(): Promise<readonly StoredJob[]>
   /**
-   * R2: raises the fence of a job by an `owner` row and gives the whole journal, that row included, to `read`, as one
-   * transaction: an append of the owner before is in what `read` gets, or it is refused. Rows that later ones supersede
-   * (run/superseded.ts) are dropped then. When `read` throws, nothing is written. Durable when it resolves.
+   * R2: raises the fence of a job by an `owner` row and gives the whole journal, that row included, to `read`. It is
+   * one transaction: an append of the owner before is in what `read` gets, or it is refused. Rows that later ones
+   * supersede (run/superseded.ts) are dropped then. When `read` throws, nothing is written. Durable when it resolves.
    * @throws GridError 'disk-failed'; what `read` throws; Error when a row cannot be parsed
    */
   takeOver<T>(job: JobId, at: number, read: (rows: readonly JournalRow[]) => T): Promise<T>

@@ -1,6 +1,6 @@
 // STUN and TURN servers that volunteers are told, with TURN credentials of their own that are worthless after a few
-// minutes: "A REST API For Access To TURN Services" (draft-uberti-behave-turn-rest-00), which coturn knows as
-// use-auth-secret.
+// minutes. Source: "A REST API For Access To TURN Services" (draft-uberti-behave-turn-rest-00), use-auth-secret in
+// coturn.
 import { createHmac } from 'node:crypto'
 import { GridError, MAX_ICE_SERVERS, type MemberId, type MessageTo } from '@starling-grid/protocol'
 

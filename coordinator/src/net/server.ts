@@ -14,6 +14,7 @@ import {
   ROUTES,
   SESSION_PROTOCOL,
 } from '@starling-grid/protocol'
+import { compileChecks } from '@starling-grid/protocol/compiled-checks'
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import { Access } from '../api/access.ts'
 import { addressOf } from '../api/addresses.ts'
@@ -28,16 +29,16 @@ import { registerRoutesOnly, type Route } from '../api/routes.ts'
 import { registerShardProcesses } from '../api/shard-processes.ts'
 import { registerWatch, type WatchService } from '../api/watch.ts'
 import type { BlobStore } from '../blobs/blob-store.ts'
-import { openFolderBlobs } from '../blobs/folder.ts'
 import { type CoordinatorClock, processClock } from '../clock.ts'
+import { Catalog } from '../datasets/catalog.ts'
 import { FolderOwner } from '../folder-owner.ts'
 import { KeptFiles } from '../host/kept-files.ts'
 import { Runs } from '../jobs/runs.ts'
-import { openSqliteState } from '../journal/sqlite.ts'
 import type { StateStore } from '../journal/state-store.ts'
 import { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
 import { DEFAULT_TIMING } from '../run/timing.ts'
+import { openStorage, type StoragePlaces } from '../storage.ts'
 import { type IceOptions, requireIceOptions } from './ice-servers.ts'
 import { isLoopback, shareNetwork } from './network.ts'
 import { relayQuota } from './relay-quota.ts'
@@ -101,9 +102,10 @@ export interface NetworkOptions {
   readonly relayQuota?: number
 }
 
-export interface CoordinatorOptions extends NetworkOptions {
-  /** holds the journal and the blobs */
-  readonly dataDir: string
+/** `dataDir` holds the journal and the blobs, unless other places are named. */
+export interface CoordinatorOptions extends NetworkOptions, StoragePlaces {
+  /** data folder whose imported datasets jobs may name; absent: dataDir */
+  readonly datasetsDir?: string
   /** folder that jobs may read datasets from; the working directory by default */
   readonly dataRoot?: string
   /** of job control */
@@ -195,6 +197,7 @@ class CoordinatorLife implements Coordinator {
   }
 
   async start(): Promise<void> {
+    compileChecks()
     const { store, blobs } = await this.#openStorage()
     const files = await KeptFiles.open(join(this.#options.dataDir, 'encoded')) // the folder is ours from here on
     let opened = (): void => undefined
@@ -221,6 +224,7 @@ class CoordinatorLife implements Coordinator {
       clock: this.#clock,
       store,
       blobs,
+      catalog: new Catalog(this.#options.datasetsDir ?? this.#options.dataDir),
       dataRoot: this.#options.dataRoot ?? '.',
       files,
       audience: sessions,
@@ -264,7 +268,7 @@ class CoordinatorLife implements Coordinator {
   }
 
   /**
-   * Another coordinator has the jobs: what waits is answered, sockets close, and volunteers find the other one at the
+   * Another coordinator has the jobs. What waits is answered, sockets close, and volunteers find the other one at the
    * same address. onDeposed says when this one has ended.
    */
   async #deposed(error: unknown): Promise<void> {
@@ -302,7 +306,7 @@ class CoordinatorLife implements Coordinator {
     if (storage !== undefined) return storage
     this.#owner = await FolderOwner.claim(dataDir, { takeOver, onDisplaced: (error) => void this.#deposed(error) })
     try {
-      return { blobs: await openFolderBlobs(join(dataDir, 'blobs')), store: openSqliteState(join(dataDir, 'state.db')) }
+      return await openStorage(this.#options)
     } catch (error) {
       await this.#owner.release()
       throw error

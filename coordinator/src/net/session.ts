@@ -389,10 +389,7 @@ export class VolunteerSession {
   }: OnWire<MessageFrom<'heartbeat'>>): void {
     for (const { code, from, count } of refusals)
       if (isErrorCode(code))
-        this.#desk.refused(
-          code,
-          `${this.#who} got ${count} such frame${count === 1 ? '' : 's'} from ${this.#desk.nameOf(from)}`,
-        )
+        this.#desk.refused(code, `${this.#who} ${refusalText(code, count, this.#desk.nameOf(from))}`)
     if (this.id === undefined || this.#run?.job.id !== job) return
     this.#report = { activity: plainText(activity), samplesPerSecond, bytesSent, bytesReceived }
     this.#run.feed({
@@ -416,4 +413,10 @@ export class VolunteerSession {
     this.#desk.gone(this)
     this.#leaveRun(departure)
   }
+}
+
+function refusalText(code: ErrorCode, count: number, from: string): string {
+  const times = count === 1 ? '' : `, ${count} times`
+  if (code === 'link-timeout') return `got no link to ${from}, and fetched from others${times}`
+  return `got ${count} such frame${count === 1 ? '' : 's'} from ${from}`
 }

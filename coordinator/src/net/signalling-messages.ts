@@ -169,8 +169,8 @@ export function candidatesIn(signal: Signal): number {
 }
 
 /**
- * The same message for a volunteer of another network, which local addresses tell about this one's and lead to nothing
- * of it; undefined: nothing is left.
+ * The same message for a volunteer of another network. Local addresses would tell it about this network and lead
+ * nowhere. Undefined: nothing is left.
  */
 export function withoutLocalAddresses(signal: Signal): Signal | undefined {
   if (signal.type === 'CANDIDATE') {

@@ -5,6 +5,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import { createServer, type Server } from 'node:tls'
 import { describeError } from '@starling-grid/protocol'
 import { subscriberOf } from '../api/addresses.ts'
+import { KeyedCounts } from '../api/counts.ts'
 
 export interface TlsDoorOptions {
   /** PEM */
@@ -18,7 +19,7 @@ export interface TlsDoorOptions {
 /** ms for a handshake */
 const HANDSHAKE_MS = 10_000
 /** Handshakes under way of one address: a page opens six connections at once, a household a few pages. */
-const HANDSHAKES_PER_ADDRESS = 64
+export const HANDSHAKES_PER_ADDRESS = 64
 
 export class TlsDoor {
   readonly #server: Server
@@ -64,17 +65,22 @@ export class TlsDoor {
 }
 
 /** The HTTP server counts connections whose handshake is over; these are the others. */
-function boundHandshakes(server: Server): void {
+export function boundHandshakes(server: Pick<Server, 'on'>): void {
+  /** peers whose handshake is under way → their address */
   const underWay = new Map<string, string>()
-  const over = (socket: Socket): void => void underWay.delete(peerOf(socket))
-  server.on('secureConnection', over)
+  const counts = new KeyedCounts()
+  const over = (peer: string): void => {
+    const address = underWay.get(peer)
+    if (underWay.delete(peer) && address !== undefined) counts.remove(address)
+  }
+  server.on('secureConnection', (socket) => over(peerOf(socket)))
   server.on('connection', (socket: Socket) => {
     const address = subscriberOf(socket.remoteAddress ?? '')
-    const count = [...underWay.values()].filter((other) => other === address).length
-    if (count >= HANDSHAKES_PER_ADDRESS) return void socket.destroy()
+    if (counts.of(address) >= HANDSHAKES_PER_ADDRESS) return void socket.destroy()
     const peer = peerOf(socket)
     underWay.set(peer, address)
-    socket.once('close', () => underWay.delete(peer))
+    counts.add(address)
+    socket.once('close', () => over(peer))
   })
 }
 

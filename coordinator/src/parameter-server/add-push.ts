@@ -1,5 +1,4 @@
-// A push joins a sum, weighed, in exact f32: what shards of the parameter server and the sums of off-ring members do
-// alike.
+// A push joins a sum, weighed, in exact f32: what shards of the parameter server and sums for the ring do alike.
 
 const f32 = Math.fround
 

@@ -22,8 +22,8 @@ export function clipFactor(norm: number, bound: number): number {
 }
 
 /**
- * Times their own norm, or 1 where they begin at zero, that a first step of plain descent may move the parameters:
- * above honest ones by far.
+ * How far a first step of plain descent may move the parameters: times their own norm, or 1 where they begin at zero.
+ * Honest steps are far below.
  */
 const FIRST_STEP = 10
 

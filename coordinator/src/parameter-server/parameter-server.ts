@@ -6,6 +6,7 @@ import { type Clock, systemClock, type VersionId, type VersionRef } from '@starl
 import type { OptimizerState } from '@starling-grid/shaders'
 import { copied } from '../blobs/stored.ts'
 import { DEFAULT_TIMING } from '../run/timing.ts'
+import { inTurns } from '../turns.ts'
 import { allocate, keptVersions, type ServerMemory } from './memory.ts'
 import { clipFactor, firstBound, NormClip } from './norm-clip.ts'
 import { encodePushMemory, type PushMemory } from './push-memory.ts'
@@ -144,7 +145,7 @@ export class ParameterServer {
       throw new Error(`internal: version ${base.v} is no longer kept, and its pushes are to be compensated`)
     const first = running.pushes === 0
     if (first) running.normsAtHead = [...running.clip.norms]
-    gradient.writeTo(running.memory.gradient)
+    await inTurns(gradient.writing(running.memory.gradient), this.#options.clock ?? systemClock)
     const norm =
       normOf(
         await running.pool.run({ type: 'prepare', targets, head: head.index, base: from.index, strength, first }),

@@ -1,4 +1,4 @@
-// Messages between the coordinator and a shard in a process of its own, over one WebSocket: orders as JSON, vectors as
+// Messages between the coordinator and a shard in a process of its own, over one WebSocket. Orders are JSON, vectors as
 // bytes after the order that announces them. A shard answers every order except `write` with one binary message, in
 // their order. Both ends are the owner's (owner token); orders are checked all the same, before anything is allocated.
 import { MAX_PARAMETERS, OptimizerSchema, parse, parseJson, strict } from '@starling-grid/protocol'

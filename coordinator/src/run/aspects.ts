@@ -1,5 +1,5 @@
-// What a run is made of. A feature is a row: its part of the state, what it hears, what it does with time, and why the
-// ring must wait for it. The order of the rows is their priority.
+// What a run is made of. A feature is a row. It has a part of the state, the inputs that it takes, what it does with
+// time, and why the ring must wait. The order of the rows is their priority.
 import { accumulator } from './async/accumulator.ts'
 import { asyncMode } from './async/async.ts'
 import { leases } from './async/leases.ts'
@@ -16,6 +16,7 @@ import { completion } from './history/completion.ts'
 import { damagedCheckpoint } from './history/damaged-checkpoint.ts'
 import { validation } from './history/validation.ts'
 import { pause, quarantine } from './queue/quarantine.ts'
+import { suspects } from './queue/suspects.ts'
 import { admissions } from './ring/admissions.ts'
 import { learners } from './ring/learners.ts'
 import { membership } from './ring/membership.ts'
@@ -30,6 +31,7 @@ import type { Aspect } from './transition.ts'
 
 const ROWS = [
   quarantine,
+  suspects,
   parking,
   membership,
   derivedStates,

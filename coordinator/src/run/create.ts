@@ -22,6 +22,7 @@ export function createRunState(config: RunConfig): RunState {
     restorations: 0,
     validated: new Map(),
     finished: undefined,
+    paused: false,
     abandoned: [],
     rings: new Map(),
     lostGenerations: undefined,

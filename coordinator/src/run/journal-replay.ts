@@ -64,6 +64,9 @@ export function applyEntry(recording: Recording, entry: JournalEntry, at: number
     case 'epochs':
       state.config = { ...state.config, epochs: entry.epochs }
       return
+    case 'paused':
+      state.paused = entry.paused
+      return
     case 'finished':
       state.finished = entry.reason
       return

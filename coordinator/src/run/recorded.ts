@@ -1,5 +1,5 @@
-// What must survive a restart: a run's settings, the entries of its journal, and the state that they make. applyEntry
-// (journal-replay.ts) alone writes it, live and on replay; all others see it as `Recording`.
+// What must survive a restart: a run's settings, the entries of its journal, and the state that they make. Only
+// applyEntry (journal-replay.ts) writes it, live and on replay; all others see it as `Recording`.
 import type { BlockId, Exchange, JobId, MemberId, Mode, Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { AsyncPolicy } from './async/async-policy.ts'
 import type { WrittenRun } from './history/written-run.ts'
@@ -80,6 +80,8 @@ export type JournalEntry =
     }
   /** the owner ended the run early: it has this many epochs now */
   | { readonly type: 'epochs'; readonly epochs: number }
+  /** the owner lets the run rest, or go on */
+  | { readonly type: 'paused'; readonly paused: boolean }
   | { readonly type: 'finished'; readonly reason: string }
   /**
    * what all entries before made, so that they can go. `run`: the durable state (snapshot.ts); `shown`: what people are
@@ -126,6 +128,8 @@ interface RecordedWork {
   readonly chain: ChainIndex
   readonly checkpoints: Checkpoint[]
   finished: string | undefined
+  /** by its owner */
+  paused: boolean
   /** the branch that the last rewind cut off: a member that returns with it can bring it back (R6) */
   abandoned: readonly StepRecord[]
   readonly quarantined: Set<BlockId>

@@ -151,6 +151,10 @@ export type RunPhase =
       readonly target: VersionRef
       readonly consumed: ReadonlyMap<MemberId, Consumed>
       readonly confirmed: Map<MemberId, Sha256>
+      /** ms: the last CONFIRM */
+      lastConfirmAt: number | undefined
+      /** members that have what they need for it (ring/form-deadlines.ts) */
+      readonly near: ReadonlySet<MemberId>
     }
   | {
       readonly type: 'ring'
@@ -166,6 +170,8 @@ export type RunPhase =
       readonly held: Map<number, { readonly record: StepRecord; readonly by: Set<MemberId> }>
       /** last planned step and the blocks planned beyond C */
       plannedTo: number
+      /** the committed version that its members were last told of */
+      ackedTo: number
       readonly planned: Map<number, readonly BlockId[]>
       /** last commit, plan or validation result */
       progressAt: number
@@ -285,7 +291,7 @@ export type RunInput =
       readonly bytes: number
     }
   /**
-   * gradients arrived; their shape is right and they are finite. gradDigest: SHA-256 of the bytes. norms: of an
+   * gradients arrived; their shape is right and they are finite. `gradDigest`: SHA-256 of the bytes. `norms`: of an
    * off-ring member of the ring; the parameter server measures by itself
    */
   | { readonly type: 'push'; readonly push: Push; readonly gradDigest: Sha256; readonly norms?: PushNorms }
@@ -309,6 +315,10 @@ export type RunInput =
   | { readonly type: 'server-lost'; readonly reason: string }
   /** another job gets the volunteers: answered by the effect `parked` */
   | { readonly type: 'park'; readonly reason: string }
+  /** the owner lets the run rest: it ends its step, writes a checkpoint and stands still, also over restarts */
+  | { readonly type: 'pause' }
+  /** the owner lets it go on */
+  | { readonly type: 'resume' }
   /** the owner wants no epoch after the one that training is in */
   | { readonly type: 'end-with-epoch' }
   | { readonly type: 'tick' }

@@ -69,6 +69,8 @@ export interface Aspect {
 export interface PlanLimits {
   /** no plan has this block (R12) */
   readonly isTaken?: (state: RunState, block: BlockId) => boolean
+  /** blocks of a step, instead of the job's */
+  readonly batchBlocks?: (state: RunState) => number | undefined
   /** steps to plan ahead of C, of the `window` that others allow */
   readonly window?: (state: RunState, window: number, now: number) => number
   /** blocks that a record may hold beyond its planned ones: all of these or none */

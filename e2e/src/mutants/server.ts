@@ -37,8 +37,8 @@ export const SERVER_SIDE: readonly Mutant[] = [
       ['a power cut loses what was acknowledged', "'synchronous = FULL'", "'synchronous = OFF'"],
       [
         'a take-over reads before it raises the fence',
-        "database.exec('BEGIN IMMEDIATE')\n      const result = work()",
-        "const result = work()\n      database.exec('BEGIN IMMEDIATE')",
+        'database.exec(begin)\n      const result = work()',
+        'const result = work()\n      database.exec(begin)',
       ],
       [
         'half an append stays',

@@ -13,10 +13,10 @@ export const VOLUNTEER: readonly Mutant[] = [
     ['volunteer/test/direct-reduce', 'volunteer/test/ring-encodings'],
     [
       ['the first member is in no sum', 'sum.set(this.#contributionOf(0, chunk))', 'sum.fill(0)'],
-      ['a frame in our own name is taken', '|| from === this.#self || frame.hop !== 0', '|| frame.hop !== 0'],
+      ['a frame in our own name is taken', '|| from === this.world.rank || frame.hop !== 0', '|| frame.hop !== 0'],
       [
         'a sum that no member can know yet is taken',
-        'if (!this.#sum.own.has(chunk.bucket))\n      throw',
+        'if (!this.hasOwn(chunk.bucket))\n      throw',
         'if (false)\n      throw',
       ],
       ['slices far outside are summed', 'this.#judge(chunks)', ''],
@@ -46,7 +46,7 @@ export const VOLUNTEER: readonly Mutant[] = [
         'if (state !== CHUNK.forwarded) throw',
         'if (state === undefined) throw',
       ],
-      ['frames at a wrong hop are taken', 'frame.hop !== hopOf(this.#world, chunk.segment)', 'false'],
+      ['frames at a wrong hop are taken', 'frame.hop !== hopOf(this.world, chunk.segment)', 'false'],
     ],
   ),
   ...mutantsOf(
@@ -228,7 +228,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     MEMBER,
-    'volunteer/src/gradient-buffers.ts',
+    'volunteer/src/compute.ts',
     ['volunteer/test/gradient-buffers', 'volunteer/test/ring-gradients'],
     [
       [

@@ -159,9 +159,9 @@ export class ModelVolunteer {
           generation: effect.generation,
           version: effect.target,
         })
-      case 'fetch-off-ring':
+      case 'fetch-given':
         return this.#fetch(true, setting.gradientBytes, {
-          type: 'off-ring-fetched',
+          type: 'given-fetched',
           generation: effect.generation,
           id: effect.id,
         })

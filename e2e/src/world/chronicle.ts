@@ -69,6 +69,8 @@ export class Chronicle {
   readonly #checkpoints: VersionRef[]
   readonly #saved = new Set<string>()
   #abandoned: VersionRef | undefined
+  /** steps of generations up to this one do not come back: a final rewind gave them up */
+  #givenUpTo = -1
   /** versions that a restored journal does not have any more */
   readonly #lost = new Set<string>()
   /** rows of the past are read: bytes that they name may be gone by now */
@@ -121,6 +123,11 @@ export class Chronicle {
     return this.#checkpoints.some((checkpoint) => sameVersion(checkpoint, version))
   }
 
+  /** It was made from the head by a step that a final rewind gave up: that it is held saves no committed step. */
+  isGivenUp(version: VersionRef): boolean {
+    return this.#history.oldestGeneration(version, this.head) <= this.#givenUpTo
+  }
+
   /** It had one, which may be damaged by now. */
   wasSaved({ id }: VersionRef): boolean {
     return this.#saved.has(id)
@@ -144,6 +151,7 @@ export class Chronicle {
       case 'checkpoint':
         return this.#checkpoint(entry)
       case 'rewind':
+        if (entry.final === true) this.#givenUpTo = entry.generation ?? this.#generation
         return this.#rewind(entry.to)
       case 'mode':
         this.#raise('mode epoch', this.#modeEpoch, entry.modeEpoch)
@@ -163,7 +171,8 @@ export class Chronicle {
         this.#counts.validations++
         return
       case 'derived': // for people: it changes nothing
-      case 'epochs': // no owner ends a simulated run
+      case 'epochs': // no owner ends or pauses a simulated run
+      case 'paused':
         return
       case 'checkpoint-damaged':
         this.#counts.damagedCheckpoints++

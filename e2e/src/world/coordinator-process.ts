@@ -3,6 +3,7 @@
 import type { Timing } from '@starling-grid/coordinator/run'
 import {
   Access,
+  Catalog,
   type FollowTask,
   KeptFiles,
   registerBodies,
@@ -77,6 +78,7 @@ export class CoordinatorProcess implements DiskUser {
       clock,
       store: parts.disk.seenBy(this, parts.dice),
       blobs,
+      catalog: new Catalog('.'),
       dataRoot: '.',
       files: KeptFiles.inMemory(),
       audience: this.#sessions,
@@ -138,9 +140,10 @@ export class CoordinatorProcess implements DiskUser {
     return this.isOpen && (this.runs.current()?.mayTalk(a, b) ?? false)
   }
 
-  /** A request, when it has arrived here. */
+  /** A request, when it has arrived here. @throws GridError 'coordinator-lost' */
   async request(path: string, { method = 'GET', headers, body }: Asked): Promise<Response> {
     const { time } = this.#parts
+    if (this.clock.isDead) throw new GridError('coordinator-lost', 'the connection broke')
     time.inFlight++
     try {
       const answered = this.#app.inject({

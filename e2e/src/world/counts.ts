@@ -29,6 +29,8 @@ const COUNTED = [
   'lostDecisions',
   /** an answer over HTTP was lost although its request arrived */
   'lostAnswers',
+  /** a request arrived twice */
+  'repeatedRequests',
   /** members came back with a state that they had kept */
   'warmStarts',
   /** whole states that members uploaded */

@@ -2,7 +2,7 @@
 // ring and in a direct exchange. The rest of the world is as its seed has it, without any other fault.
 import type { Exchange, MemberId } from '@starling-grid/protocol'
 import { isSameMoment, type Moment } from './moments.ts'
-import { CALM, type GridScenario, type Play } from './scenario.ts'
+import { calm, type GridScenario, type Play } from './scenario.ts'
 import type { VolunteerProcess } from './volunteer-process.ts'
 import { type GridOutcome, simulateGrid, type World } from './world.ts'
 
@@ -103,8 +103,7 @@ class Director implements Play {
     const { exchange, size, point } = this.#cell
     const isBallot = point.victim !== undefined
     return {
-      ...drawn,
-      ...CALM,
+      ...calm(drawn),
       seats: size,
       computeMs: isBallot ? LONG_COMPUTE_MS : drawn.computeMs,
       timing: { ...drawn.timing, stallMs: NEVER_MS, contributeMs: NEVER_MS },

@@ -2,9 +2,11 @@
 import type { ToVolunteer } from '@starling-grid/protocol'
 import type { GridScenario } from './scenario.ts'
 import type { VolunteerProcess } from './volunteer-process.ts'
+import type { World } from './world.ts'
 
-export const DEFECTS = ['deaf', 'no-uploads', 'no-downloads', 'no-validation'] as const
-export type Defect = (typeof DEFECTS)[number]
+export const DEFECTS = ['deaf', 'no-uploads', 'no-downloads', 'no-validation', 'no-ring-steps'] as const
+/** `hangs-in-rings`: its computations never end in a ring, and do elsewhere; for hunts alone */
+export type Defect = (typeof DEFECTS)[number] | 'hangs-in-rings'
 
 /** Of the first seat. */
 function has(defect: Defect, { seat }: VolunteerProcess, scenario: GridScenario): boolean {
@@ -20,6 +22,16 @@ export function answersNothing(
 ): boolean {
   if (method === 'PUT') return has('no-uploads', volunteer, scenario)
   return method === 'GET' && path.includes('/versions/') && has('no-downloads', volunteer, scenario)
+}
+
+/** In a ring its computations do not end. */
+export function hangs(volunteer: VolunteerProcess, { scenario, observer }: World): boolean {
+  return has('hangs-in-rings', volunteer, scenario) && observer.ringOf(volunteer) !== undefined
+}
+
+/** In a ring its gradients are no numbers: the ring leaves it out, and it computes beside it. */
+export function computesNoNumber(volunteer: VolunteerProcess, { scenario, observer }: World): boolean {
+  return has('no-ring-steps', volunteer, scenario) && observer.ringOf(volunteer) !== undefined
 }
 
 /** It joins, and hears nothing of what the run says. */

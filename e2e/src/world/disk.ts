@@ -35,6 +35,11 @@ export class Disk {
   readonly #counts: Counts
   #store: StateStore = memoryState()
   #log: Written[] = []
+  /** the last take-over of each job: the rows that it read, and all that were ever written */
+  readonly takenOver = new Map<
+    JobId,
+    { readonly handed: readonly JournalRow[]; readonly whole: readonly JournalRow[] }
+  >()
   /** ms until which nothing can be written */
   failsUntil = 0
   /** told of every durable row, in their order */
@@ -131,8 +136,13 @@ export class Disk {
       close: async () => undefined,
       takeOver: async (job, at, read) => {
         await takes()
-        const result = await this.#store.takeOver(job, at, read)
+        let handed: readonly JournalRow[] = []
+        const result = await this.#store.takeOver(job, at, (rows) => {
+          handed = structuredClone(rows)
+          return read(rows)
+        })
         this.#durable(job, (await this.#store.load(job)).slice(-1)) // the owner's
+        this.takenOver.set(job, { handed, whole: this.rows(job) })
         if (this.#gapMs > 0) await user.clock.sleep(dice.below(this.#gapMs))
         return result
       },

@@ -3,10 +3,8 @@
 import {
   type BlockId,
   blockIndex,
-  digest,
   epochOf,
   sameVersion,
-  type Sha256,
   type StepRecord,
   type VersionRef,
 } from '@starling-grid/protocol'
@@ -19,6 +17,8 @@ export interface Replica {
 
 interface Truth {
   readonly parent: VersionRef | undefined
+  /** of the record that made it */
+  readonly generation: number
   readonly counts: Float32Array
 }
 
@@ -37,7 +37,7 @@ export class History {
     this.#blocksPerEpoch = shape.blocks
     this.#length = shape.blocks * shape.epochs
     this.#violations = violations
-    this.#truths.set(genesis.id, { parent: undefined, counts: new Float32Array(this.#length) })
+    this.#truths.set(genesis.id, { parent: undefined, generation: 0, counts: new Float32Array(this.#length) })
   }
 
   /** Floats of a replica. */
@@ -62,7 +62,7 @@ export class History {
     const before = this.#truths.get(parent.id)
     if (this.#truths.has(version.id) || before === undefined) return
     const counts = plus(before.counts, this.gradient(record.blocks))
-    this.#truths.set(version.id, { parent, counts })
+    this.#truths.set(version.id, { parent, generation: record.generation, counts })
     if (counts.some((count) => count > 1)) this.#violations.report('I1', `version ${version.v} holds a block twice`)
   }
 
@@ -81,6 +81,17 @@ export class History {
     return this.#truths.get(version.id)?.counts
   }
 
+  /** The oldest generation of the steps that lead from `ancestor` to `version`. */
+  oldestGeneration(version: VersionRef, ancestor: VersionRef): number {
+    let oldest = Number.POSITIVE_INFINITY
+    for (let at: VersionRef | undefined = version; at !== undefined && at.v > ancestor.v;) {
+      const truth: Truth | undefined = this.#truths.get(at.id)
+      oldest = Math.min(oldest, truth?.generation ?? oldest)
+      at = truth?.parent
+    }
+    return oldest
+  }
+
   /** `version` is `ancestor` or was made from it. */
   descends(version: VersionRef, ancestor: VersionRef): boolean {
     let at: VersionRef | undefined = version
@@ -91,13 +102,4 @@ export class History {
 
 export function plus(a: Float32Array, b: Float32Array): Float32Array {
   return a.map((value, i) => value + (b[i] ?? 0))
-}
-
-/** What no public digest helps to make (R2). */
-export function saltedDigestOf(replica: Replica, salt: Sha256): Sha256 {
-  return digest(new TextEncoder().encode(`${salt} ${digestOf(replica)}`))
-}
-
-export function digestOf(replica: Replica): Sha256 {
-  return digest(new TextEncoder().encode(`${replica.version.id} ${replica.counts.join()}`))
 }

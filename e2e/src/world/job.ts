@@ -10,25 +10,32 @@ import {
   type Sha256,
   sha256Name,
   digest,
+  trainingBlock,
   writeSafetensors,
 } from '@starling-grid/protocol'
 import type { Executor } from '@starling-grid/volunteer'
 import type { Batch, BatchSums } from '@starling-grid/volunteer/testing'
+import { computesNoNumber, hangs } from './defects.ts'
 import type { VolunteerProcess } from './volunteer-process.ts'
 import type { World } from './world.ts'
 
 /** bytes of a sample: the number of its block, and one that is always 0 */
 const SAMPLE_BYTES = 2
-const CLASSES = 32
-/** Blocks that the model has a parameter for. */
-const MOST_BLOCKS = SAMPLE_BYTES * CLASSES
+/** A smaller model for the usual run, and a larger one for a long epoch. */
+const CLASSES = [32, 64] as const
+/** The first sample that no training block has. */
+const VALIDATION = SAMPLE_BYTES * CLASSES[1]
 const VALIDATION_BLOCKS = 3
+/** ms between looks at whether a member is still in the ring that it does nothing for */
+const LOOK_MS = 200
 const LEARNING_RATE = 1
 
-const MODEL = {
-  name: 'counter',
-  input: [1, 1, SAMPLE_BYTES],
-  layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: CLASSES }],
+/** With a parameter for each block. */
+function modelFor(blocks: number): { readonly classes: number; readonly model: object } {
+  const classes = CLASSES.find((count) => blocks <= SAMPLE_BYTES * count)
+  if (classes === undefined) throw new Error(`internal: no model has parameters for ${blocks} blocks`)
+  const layers = [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: classes }]
+  return { classes, model: { name: 'counter', input: [1, 1, SAMPLE_BYTES], layers } }
 }
 
 export interface GridJob {
@@ -50,12 +57,12 @@ export type JobShape = Pick<
 }
 
 export function gridJob({ blocks, ...shape }: JobShape, id = 'simulated'): GridJob {
-  if (blocks > MOST_BLOCKS) throw new Error(`internal: the model has parameters for ${MOST_BLOCKS} blocks`)
+  const { classes, model: described } = modelFor(blocks)
   const spec: JobSpec = {
     name: 'counts',
     owner: 'simulation',
     purpose: '',
-    model: MODEL,
+    model: described,
     dataset: { source: 'digits' },
     optimizer: { type: 'sgd', lr: LEARNING_RATE },
     blockSamples: 1,
@@ -75,12 +82,12 @@ export function gridJob({ blocks, ...shape }: JobShape, id = 'simulated'): GridJ
     name: 'counts',
     source: 'made up',
     inputShape: [1, 1, SAMPLE_BYTES],
-    classes: CLASSES,
+    classes,
     inputScale: 1,
     train: [shard(0, half), shard(half, blocks - half)],
-    validation: [shard(MOST_BLOCKS, VALIDATION_BLOCKS)],
+    validation: [shard(VALIDATION, VALIDATION_BLOCKS)],
   }
-  const model = parseModelSpec(MODEL)
+  const model = parseModelSpec(described)
   const outer = shape.local === undefined ? undefined : outerOptimizer(shape.local as LocalSettings)
   return {
     blocks,
@@ -125,10 +132,13 @@ export class CountingExecutor implements Executor {
 
   async gradient({ samples, x }: Batch, into: Float32Array): Promise<BatchSums> {
     await this.#computes()
-    into.fill(0)
+    const isBroken = computesNoNumber(this.#volunteer, this.#world)
+    into.fill(isBroken ? Number.NaN : 0)
     for (let i = 0; i < samples; i++) {
       const block = x[i * SAMPLE_BYTES] ?? 0
-      into[block] = (into[block] ?? 0) + (this.#world.faults.isPoisoned(block) ? Number.NaN : 1)
+      into[block] =
+        (into[block] ?? 0) +
+        (this.#world.faults.isPoisoned(trainingBlock(this.#volunteer.epoch, block)) ? Number.NaN : 1)
     }
     this.#world.onMoment?.(this.#volunteer, { at: 'computed' })
     return { lossSum: samples, targets: samples, correct: 0 }
@@ -150,6 +160,7 @@ export class CountingExecutor implements Executor {
     const { dice, scenario } = this.#world
     const slowness = clock.now() < this.#volunteer.slowUntil ? scenario.members.slowness : 1
     await clock.sleep(slowness * dice.between(1, scenario.computeMs))
+    while (hangs(this.#volunteer, this.#world)) await clock.sleep(LOOK_MS)
     while (clock.now() < this.#volunteer.stuckUntil) await clock.sleep(this.#volunteer.stuckUntil - clock.now())
   }
 }

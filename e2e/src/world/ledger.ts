@@ -26,7 +26,7 @@ export class Ledger extends History {
   constructor(job: GridJob, { violations, scenario }: Watching) {
     const first = genesisOf(job)
     super(first, { blocks: job.blocks, epochs: job.spec.epochs }, violations)
-    this.#isDamped = scenario.members.linkless !== undefined
+    this.#isDamped = isOffRing(scenario)
     this.job = job
     this.#violations = violations
     this.#parameters.set(
@@ -107,6 +107,11 @@ export class Ledger extends History {
     if (expected === undefined) this.#parameters.set(version.id, parameters.slice())
     return expected?.every((value, i) => Math.abs(value - (parameters[i] ?? Number.NaN)) < TOLERANCE) ?? true
   }
+}
+
+/** Members that the ring leaves out compute blocks beside it. */
+function isOffRing({ members, defect }: Watching['scenario']): boolean {
+  return members.linkless !== undefined || members.brokenLink !== undefined || defect === 'no-ring-steps'
 }
 
 function countsOf({ blocks }: StepRecord, length: number): Float32Array {

@@ -11,12 +11,18 @@ export interface MemberScenario {
   readonly unlinked: readonly (readonly [number, number])[]
   /** a seat that opens no link, not even a relayed one: it works off the ring (A1) */
   readonly linkless: number | undefined
+  /** from one seat to another nothing arrives over a link, ever; the other way it does (R17) */
+  readonly brokenLink: readonly [number, number] | undefined
   /** a member that computes so much slower now and then */
   readonly slowness: number
   /** ms that a digest takes at most: between two promises of a process others may be heard */
   readonly digestMs: number
   /** ms that a frame or a message takes one way at most */
   readonly latencyMs: number
+  /** ms that it takes at most on slow lines, of which there are some: what is sent later elsewhere arrives earlier */
+  readonly slowLineMs: number | undefined
+  /** of the requests over HTTP, how many arrive a second time */
+  readonly repeated: number
   /** bytes a ms of a link between members */
   readonly linkBytesPerMs: number
 }
@@ -27,6 +33,8 @@ export interface MemberOptions {
   readonly fragments?: number
   readonly unlinked?: boolean
   readonly linkless?: boolean
+  readonly brokenLink?: boolean
+  readonly shuffled?: boolean
   readonly slowness?: number
   readonly digestMs?: number
 }
@@ -35,6 +43,11 @@ export interface MemberOptions {
 const ENCODED = 0.3
 const UNLINKED = 0.2
 const LINKLESS = 0.05
+const BROKEN_LINK = 0.05
+const SHUFFLED = 0.3
+/** below the time for STATE and all other times of a run */
+const SLOW_LINE_MS = 1200
+const REPEATED = 0.04
 /** A round has as many blocks as inner steps, so that each is a batch of its own. */
 const INNER_STEPS = [3, 5] as const
 
@@ -50,15 +63,32 @@ export function memberScenario(seed: number, seats: number, options: MemberOptio
   const digestMs = dice.pick([0, 0, 5, 60])
   const latencyMs = dice.pick([40, 40, 300])
   const linkBytesPerMs = dice.pick([200, 200, 5, 1])
+  const linkless = (options.linkless ?? isLinkless) ? seats - 1 : undefined
   return {
     encoding: options.encoding ?? encoding,
     local: { innerSteps, fragments: options.fragments ?? fragments },
     unlinked: (options.unlinked ?? isUnlinked) && pair[0] !== pair[1] ? [pair] : [],
-    linkless: (options.linkless ?? isLinkless) ? seats - 1 : undefined,
+    linkless,
     slowness: options.slowness ?? slowness,
     digestMs: options.digestMs ?? digestMs,
     latencyMs,
     linkBytesPerMs,
+    ...linesOf(dice, linkless !== undefined, options),
+  }
+}
+
+/** Of few members that link: a ring of slow steps over slow lines admits no newcomer, and stops for it again and again. */
+function linesOf(
+  dice: Dice,
+  isLinkless: boolean,
+  options: MemberOptions,
+): Pick<MemberScenario, 'brokenLink' | 'slowLineMs' | 'repeated'> {
+  const isBroken = options.brokenLink ?? dice.chance(BROKEN_LINK)
+  const isShuffled = options.shuffled ?? (dice.chance(SHUFFLED) && !isLinkless)
+  return {
+    brokenLink: isBroken && !isLinkless ? [0, 1] : undefined,
+    slowLineMs: isShuffled ? SLOW_LINE_MS : undefined,
+    repeated: isShuffled ? REPEATED : 0,
   }
 }
 

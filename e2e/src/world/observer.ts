@@ -1,9 +1,11 @@
 // Checks the invariants of docs/RULES.md from outside: what coordinators and members say to each other, what members
 // apply, and what the journal shows. It also counts what happened.
 import type { RunState } from '@starling-grid/coordinator/run'
-import type { JournalRow } from '@starling-grid/coordinator/shell'
+import type { JournalRow, Runs } from '@starling-grid/coordinator/shell'
 import {
+  type BlockId,
   type Claim,
+  epochOf,
   type ErrorCode,
   extend,
   fold,
@@ -22,6 +24,7 @@ import {
 } from '@starling-grid/protocol'
 import type { CoordinatorProcess } from './coordinator-process.ts'
 import { hears } from './defects.ts'
+import { checkStart } from './replay.ts'
 import type { VolunteerProcess } from './volunteer-process.ts'
 import type { WatchedRun } from './watched-run.ts'
 import type { World } from './world.ts'
@@ -49,6 +52,8 @@ const IN_REACH_MS = 500
 /** ms for which a member that stood still may not have been heard */
 const STOOD_STILL_MS = 30_000
 
+type ToldRun = ReturnType<Runs['list']>[number]
+
 /** What a member did in one run. */
 interface Deeds {
   promised: number
@@ -71,11 +76,22 @@ export class Observer {
   readonly #phases = new WeakMap<RunState, { readonly type: string; readonly generation: number }>()
   /** fence, generation and version → digest that members confirmed */
   readonly #digests = new Map<string, string>()
+  /** notes of a run in one coordinator → how many were told */
+  readonly #notesTold = new WeakMap<ToldRun['history']['events'], number>()
   /** the folder was put back once: what members promised and hold may be more than it knows */
   wasRestored = false
 
   constructor(world: World) {
     this.#world = world
+  }
+
+  /** What its rows do not say any more is unknown to the next coordinator. */
+  restored(): void {
+    this.wasRestored = true
+    this.#worked.clear()
+    for (const job of this.#world.runs.keys())
+      for (const { entry } of this.#world.disk.rows(job))
+        if (entry.type === 'start') for (const id of entry.members) this.#worked.add(`${job} ${id}`)
   }
 
   // ---- what is said ----
@@ -120,14 +136,22 @@ export class Observer {
         if (deeds.promised === message.generation)
           deeds.running = { fence: message.fence, generation: message.generation }
         deeds.plannedTo = message.plan.at(-1)?.step ?? message.after.v
+        noteEpoch(by, message.plan.at(-1)?.blocks)
         if (this.#hostedState(message.job)?.phase.type === 'ring' && by.isHonest) this.#checkStarted(by, message)
         return true
       }
       case 'plan': {
         const deeds = this.#deedsOf(by, message.job)
         deeds.plannedTo = Math.max(deeds.plannedTo, message.steps.at(-1)?.step ?? 0)
+        noteEpoch(by, message.steps.at(-1)?.blocks)
         return true
       }
+      case 'grant':
+        noteEpoch(
+          by,
+          message.leases.map(({ block }) => block),
+        )
+        return true
       case 'form':
         this.#deedsOf(by, message.job).members = message.members
         this.#deedsOf(by, message.job).running = undefined
@@ -286,7 +310,8 @@ export class Observer {
   #confirmed(by: VolunteerProcess, message: Extract<OnWire<ToCoordinator>, { type: 'confirm' }>): void {
     const { job, generation, fence, version, digest } = message
     const deeds = this.#deedsOf(by, job)
-    deeds.confirmed = { generation, version }
+    // an answer to the FORM before may come later: it was being digested
+    if (generation >= (deeds.confirmed?.generation ?? 0)) deeds.confirmed = { generation, version }
     const held = by.heldOf(job)
     if (version.v > 0 && (held === undefined || !sameVersion(held, version)))
       this.#world.violations.report('I6', `${by.name} confirms version ${version.v} and holds ${held?.v ?? 'nothing'}`)
@@ -380,6 +405,7 @@ export class Observer {
       if (held === undefined || since === undefined || !volunteer.isConnected || !volunteer.isHonest) continue
       const stoodStill = volunteer.clock.standsStillUntil + STOOD_STILL_MS > this.#world.time.now
       if (at - since < IN_REACH_MS || stoodStill || !run.ledger.descends(held, head)) continue
+      if (run.chronicle.isGivenUp(held)) continue
       this.#world.violations.report(
         'lost-work',
         `version ${head.v} of ${id} is given up, ${volunteer.name} holds it and was connected`,
@@ -397,7 +423,8 @@ export class Observer {
   look(): void {
     const { coordinator, counts } = this.#world
     if (coordinator?.isOpen !== true) return
-    for (const { state } of coordinator.runs.list()) {
+    for (const { job, state, history } of coordinator.runs.list()) {
+      this.#tellNotes(job.id, history)
       const { phase, generation } = state
       const before = this.#phases.get(state)
       if (before?.type === 'lost' && phase.type !== 'lost' && before.generation === generation) counts.lateReturns++
@@ -408,7 +435,17 @@ export class Observer {
     }
   }
 
-  /** R5: an invented step is the target of a ballot only when no other claim holds the committed version. */
+  /** Why the coordinator does what it does. */
+  #tellNotes(job: JobId, { events, eventCount }: ToldRun['history']): void {
+    const isNew = this.#notesTold.get(events) !== eventCount
+    if (!isNew) return
+    const before = this.#notesTold.get(events) ?? 0
+    this.#notesTold.set(events, eventCount)
+    for (const { kind, text } of events.slice(-(eventCount - before)))
+      this.#world.tell(() => `${job} notes, about its ${kind}: ${text}`)
+  }
+
+  /** R5: an invented step is the target only when no lower claim that this journal can place holds what is committed. */
   #checkOneVoice({ runs }: CoordinatorProcess, state: RunState): void {
     const { phase, chain, rings, config } = state
     const ledger = this.#world.runs.get(config.job)?.ledger
@@ -420,10 +457,12 @@ export class Observer {
       if (liar === undefined || rings.get(record.generation)?.length === 1) continue
       const self = this.#world.volunteerAt(liar)?.member
       const others = [...(this.#claims.get(state) ?? [])].flatMap(([id, claim]) => {
-        const held = id === self || claim === null ? undefined : fold(claim.base, claim.records)
+        const isPlaced = id !== self && claim !== null && claim.base.v <= chain.head.v
+        const held = isPlaced ? fold(claim.base, claim.records) : undefined
         return held !== undefined && ledger.descends(held, chain.head) ? [held] : []
       })
-      if (others.length > 0 && !others.some((held) => ledger.descends(held, version)))
+      const isVouchedFor = others.some((held) => ledger.descends(held, version))
+      if (!isVouchedFor && others.some(({ v }) => v < phase.target.v))
         this.#world.violations.report(
           'one-voice',
           `seat ${liar} alone claims version ${version.v}, and all are to hold it`,
@@ -455,6 +494,8 @@ export class Observer {
   opened(coordinator: CoordinatorProcess): void {
     if (!coordinator.isOpen || coordinator !== this.#world.coordinator) return
     for (const host of coordinator.runs.list()) {
+      const taken = this.#world.disk.takenOver.get(host.job.id)
+      if (taken !== undefined) checkStart(this.#world, host, taken)
       if (host.state.mode === 'async') this.#world.counts.serverRestarts++
     }
   }
@@ -468,6 +509,12 @@ export class Observer {
     all.set(job, fresh)
     return fresh
   }
+}
+
+/** A plan, like leases, ends with its epoch (R13). */
+function noteEpoch(volunteer: VolunteerProcess, blocks: readonly BlockId[] | undefined): void {
+  const last = blocks?.at(-1)
+  if (last !== undefined) volunteer.epoch = epochOf(last)
 }
 
 /** No digest of anything. */

@@ -4,19 +4,15 @@ import { RelayEnd, Relays } from '@starling-grid/coordinator/shell'
 import { GridError, type MemberId, parse, MemberIdSchema } from '@starling-grid/protocol'
 import type { RelaySocket } from '@starling-grid/volunteer'
 import type { CoordinatorProcess } from './coordinator-process.ts'
-import type { Dice } from './dice.ts'
 import type { VirtualProcess } from './virtual-time.ts'
-import { Lane } from './wires.ts'
+import { Lane, type LineParts } from './wires.ts'
 
 /** messages of an end in a second: no simulated member comes near */
 const MESSAGES_PER_SECOND = 10_000
 
-export interface RelayWireParts {
+export interface RelayWireParts extends LineParts {
   readonly member: VirtualProcess
   readonly coordinator: VirtualProcess
-  readonly dice: Dice
-  /** ms */
-  readonly latencyMs: number
 }
 
 /** The socket of a relayed link: the volunteer's end, and the one that the relay reads. */
@@ -27,10 +23,10 @@ export class RelayWire extends EventEmitter {
   readonly bufferedAmount = 0
   #isOpen = true
 
-  constructor({ member, coordinator, dice, latencyMs }: RelayWireParts) {
+  constructor({ member, coordinator, ...line }: RelayWireParts) {
     super()
-    this.#up = new Lane(coordinator, { dice, latencyMs })
-    this.#down = new Lane(member, { dice, latencyMs })
+    this.#up = new Lane(coordinator, line)
+    this.#down = new Lane(member, line)
     this.near = {
       bufferedBytes: 0,
       onMessage: undefined,

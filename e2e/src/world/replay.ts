@@ -16,6 +16,16 @@ export function checkReplay(
     violations.report('replay', `the journal makes ${written}, and ${kept} without what later rows supersede`)
 }
 
+/** What a coordinator reads makes what all rows of its run make, whatever a snapshot or a later row let go. */
+export function checkStart(
+  { violations }: { readonly violations: Violations },
+  { state }: { readonly state: RunState },
+  { handed, whole }: { readonly handed: readonly Row[]; readonly whole: readonly Row[] },
+): void {
+  const [read, written] = [replayed(state.config, handed), replayed(state.config, whole)]
+  if (read !== written) violations.report('replay', `a coordinator starts with ${read}, its rows make ${written}`)
+}
+
 /** As the next take-over leaves it. */
 function compacted(entries: readonly Row[]): readonly Row[] {
   const places = new Set(superseded(entries.map(({ entry }) => entry)))

@@ -56,9 +56,13 @@ const SOME_DEFECTS = [...DEFECTS, ...new Array<undefined>(7 * DEFECTS.length)]
  * A long epoch of slow steps, with a member that the ring leaves out for long: it has blocks to compute off the ring
  * (A1).
  */
-const OFF_RING_SHAPE = [1, 60, 2] as const
+const OFF_RING_RUN = { shape: [1, 60, 2], computeMs: 4000 } as const
 const OFF_RING_TIMING: Partial<Timing> = { excludeMs: 120_000, stalenessBound: 8 }
-const OFF_RING_COMPUTE_MS = 4000
+
+/** Of the seeds some have more steps than a plan may be long (R14). */
+const LONG_RUNS = 0.02
+const LONG_RUN = { shape: [1, 120, 1], computeMs: 20 } as const
+
 /** A play in the place of chance: another scenario for the seed, and what happens in it. */
 export interface Play {
   scenario(drawn: GridScenario): GridScenario
@@ -70,6 +74,9 @@ export interface GridOptions {
   readonly mode?: JobSpec['mode']
   readonly faults?: number
   readonly members?: MemberOptions
+  /** more steps than a plan may be long */
+  readonly long?: boolean
+  readonly defect?: Defect
   /** of three members, how many say the same false states */
   readonly accomplices?: number
 }
@@ -102,15 +109,26 @@ export interface GridScenario {
 }
 
 /** Nothing goes wrong by itself: for plays, which say what does. */
-export const CALM: Partial<GridScenario> = {
-  faults: 0,
-  defect: undefined,
-  diskMs: 0,
-  gapMs: 0,
-  uploadMs: 60,
-  transferMs: 60,
-  lostAnswers: 0,
-  warm: false,
+export function calm(drawn: GridScenario): GridScenario {
+  return {
+    ...drawn,
+    members: {
+      ...drawn.members,
+      unlinked: [],
+      linkless: undefined,
+      brokenLink: undefined,
+      slowLineMs: undefined,
+      repeated: 0,
+    },
+    faults: 0,
+    defect: undefined,
+    diskMs: 0,
+    gapMs: 0,
+    uploadMs: 60,
+    transferMs: 60,
+    lostAnswers: 0,
+    warm: false,
+  }
 }
 
 export function gridScenario(seed: number, dice: Dice, options: GridOptions): GridScenario {
@@ -120,7 +138,8 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
   const members = memberScenario(seed, seats, options.members ?? {})
   const isOffRing = members.linkless !== undefined
   const mode = isOffRing ? 'ring' : drawn
-  const [epochs, blocks, batchBlocks] = isOffRing ? OFF_RING_SHAPE : shape
+  const special = specialRun(dice, isOffRing, options)
+  const [epochs, blocks, batchBlocks] = special?.shape ?? shape
   const scenario = {
     seed,
     members,
@@ -131,7 +150,8 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       blocks,
       batchBlocks,
       mode,
-      minVolunteers: dice.between(1, 2),
+      // what a lone member without links trained could be fetched by no other
+      minVolunteers: Math.max(dice.between(1, 2), isOffRing ? 2 : 1),
       exchange: dice.pick(['ring', 'ring', 'direct', 'auto']),
       ...memberTerms(members, mode),
       ...asyncOf(dice.pick(POLICIES)),
@@ -141,19 +161,29 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       checkpointSteps: dice.pick([1, 2, 3, 50]),
       ...(isOffRing ? OFF_RING_TIMING : {}),
     },
-    computeMs: isOffRing ? OFF_RING_COMPUTE_MS : dice.pick([50, 500, 2000]),
+    computeMs: special?.computeMs ?? dice.pick([50, 500, 2000]),
     diskMs: dice.pick([0, 20, 200]),
     lostAnswers: dice.pick([0, 0, 0.1]),
     uploadMs: dice.pick([60, 60, 60, SLOW_UPLOAD_MS]),
     transferMs: dice.pick([60, 60, 3000]),
     gapMs: dice.pick([0, 20, 300]),
     warm: dice.chance(0.5),
-    defect: isOffRing ? undefined : dice.pick(SOME_DEFECTS), // two such members of two would be too many
+    defect: options.defect ?? drawnDefect(dice, members),
     faults: options.faults ?? faultsOf(dice),
     faultEveryMs: dice.pick([1000, 3000]),
     accomplices: 0,
   }
   return options.accomplices === undefined ? scenario : ofThree(scenario, options.accomplices)
+}
+
+function specialRun(dice: Dice, isOffRing: boolean, { long }: GridOptions) {
+  if (isOffRing) return OFF_RING_RUN
+  return (long ?? dice.chance(LONG_RUNS)) ? LONG_RUN : undefined
+}
+
+/** Two members of two that lack something would be too many. */
+function drawnDefect(dice: Dice, { linkless, brokenLink }: MemberScenario): Defect | undefined {
+  return linkless === undefined && brokenLink === undefined ? dice.pick(SOME_DEFECTS) : undefined
 }
 
 /** One ring of three, without a defect of its own. */

@@ -22,7 +22,7 @@ import {
   type ShardCache,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
-import type { StepWitness, Volunteer } from '@starling-grid/volunteer/testing'
+import type { Asked, StepWitness, Volunteer } from '@starling-grid/volunteer/testing'
 import { type CoordinatorProcess, NAME } from './coordinator-process.ts'
 import { answersNothing } from './defects.ts'
 import { falseUpload, falseWords } from './false-state.ts'
@@ -43,6 +43,8 @@ const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
 
 /** of the connections while a coordinator does not know that it was replaced: how many reach it */
 const STALE = 0.3
+/** of the requests in a network that shuffles, how many are slow */
+const SLOW = 0.2
 
 const signers = new Map<number, Signer>()
 
@@ -96,6 +98,8 @@ export class VolunteerProcess {
   readonly #volunteer: Volunteer
   #wire: ControlWire | undefined
   readonly #relays = new Set<RelayWire>()
+  /** it said so on its newest socket */
+  #isReady = false
   /** that its newest socket leads to */
   coordinator: CoordinatorProcess | undefined
   /** of its network; undefined before the first WELCOME */
@@ -103,6 +107,8 @@ export class VolunteerProcess {
   /** by job */
   readonly #held = new Map<JobId, VersionRef>()
   hasEnded = false
+  /** of the blocks that it was told last to compute */
+  epoch = 0
   /** ms: its computations end then at the earliest; its requests for files fail until then */
   stuckUntil = 0
   cutOffUntil = 0
@@ -175,7 +181,7 @@ export class VolunteerProcess {
 
   /** The coordinator gets this as if this volunteer had sent it. */
   forge(message: OnWire<ToCoordinator>): void {
-    if (this.isConnected) this.#wire?.forge(encode(message))
+    if (this.isConnected && this.#isReady) this.#wire?.forge(encode(message))
   }
 
   #ended(): void {
@@ -221,6 +227,7 @@ export class VolunteerProcess {
       tap: this.#tap(coordinator),
     })
     this.#wire = wire
+    this.#isReady = false
     this.coordinator = coordinator
     coordinator.admit(wire.far)
     return wire.near
@@ -240,12 +247,23 @@ export class VolunteerProcess {
 
   #tap(coordinator: CoordinatorProcess): Tap {
     const { observer } = this.#world
+    /** text → message, of those that are on their way */
+    const underway = new Map<string, OnWire<ToVolunteer>>()
     return {
-      sent: (text) => observer.sent(coordinator, this, JSON.parse(text) as OnWire<ToVolunteer>),
-      heard: (text) => observer.heard(this, JSON.parse(text) as OnWire<ToVolunteer>),
+      sent: (text) => {
+        const message = JSON.parse(text) as OnWire<ToVolunteer>
+        underway.set(text, message)
+        return observer.sent(coordinator, this, message)
+      },
+      heard: (text) => {
+        const message = underway.get(text) ?? (JSON.parse(text) as OnWire<ToVolunteer>)
+        underway.delete(text)
+        return observer.heard(this, message)
+      },
       said: (text) => {
         const message = JSON.parse(text) as OnWire<ToCoordinator>
         const leaving = observer.said(this, message)
+        this.#isReady ||= message.type === 'ready'
         const lie = this.temper === 'accomplice' && leaving && falseWords(this.#world, leaving)
         if (lie) return encode(lie)
         return leaving === message ? text : leaving && encode(leaving)
@@ -272,7 +290,7 @@ export class VolunteerProcess {
     const newest = await this.#reach()
     const coordinator = this.coordinator?.isOpen === true ? this.coordinator : newest // at the address of its socket
     const isUpload = asked.method === 'PUT'
-    if (isUpload) await this.clock.sleep(dice.between(0, scenario.uploadMs))
+    await this.#travels(isUpload)
     asked.signal.throwIfAborted()
     if (
       answersNothing(this, asked.method ?? 'GET', path, scenario) ||
@@ -280,13 +298,31 @@ export class VolunteerProcess {
     )
       throw new GridError('coordinator-lost', 'the request was lost')
     const lie = isUpload && this.temper === 'accomplice' ? falseUpload(this.#world, path) : undefined
-    const answer = await coordinator.request(path, lie ? { ...asked, body: lie } : asked)
+    const arriving = lie ? { ...asked, body: lie } : asked
+    if (dice.chance(scenario.members.repeated)) this.#arrivesAgain(coordinator, path, arriving)
+    const answer = await coordinator.request(path, arriving)
     this.#world.observer.answered(this, asked.method ?? 'GET', path, answer)
     await this.clock.sleep(dice.between(1, isUpload ? MOST_MS : scenario.transferMs))
     asked.signal.throwIfAborted()
     if (!dice.chance(scenario.lostAnswers)) return answer
     counts.lostAnswers++
     throw new GridError('coordinator-lost', 'the answer was lost')
+  }
+
+  /** Until a request arrives: a state takes long, and some lines are slow. */
+  async #travels(isUpload: boolean): Promise<void> {
+    const { dice, scenario } = this.#world
+    const { slowLineMs } = scenario.members
+    if (isUpload) await this.clock.sleep(dice.between(0, scenario.uploadMs))
+    if (slowLineMs !== undefined && dice.chance(SLOW)) await this.clock.sleep(dice.between(0, slowLineMs))
+  }
+
+  /** A line between them sends it twice; no one waits for the second answer. */
+  #arrivesAgain(coordinator: CoordinatorProcess, path: string, asked: Asked): void {
+    this.#world.counts.repeatedRequests++
+    coordinator.clock.timer(this.#world.dice.between(1, MOST_MS), () => {
+      coordinator.request(path, asked).catch(() => undefined)
+    })
   }
 
   #witness(run: WatchedRun): StepWitness {

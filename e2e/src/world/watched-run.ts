@@ -14,7 +14,7 @@ import type { GridScenario } from './scenario.ts'
 import type { Violations } from './violations.ts'
 
 export interface Watching {
-  readonly scenario: Pick<GridScenario, 'members'>
+  readonly scenario: Pick<GridScenario, 'members' | 'defect'>
   readonly violations: Violations
   readonly counts: Counts
   readonly disk: Disk

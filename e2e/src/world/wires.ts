@@ -15,6 +15,8 @@ import type { VirtualProcess } from './virtual-time.ts'
 /** ms that bytes take one way */
 const LEAST_MS = 1
 const MOST_MS = 40
+/** of the lines of a network that shuffles, how many are slow */
+const SLOW_LINES = 0.2
 /** ms between looks at whether a member that is dialled answers */
 const LOOK_MS = 300
 
@@ -22,6 +24,8 @@ export interface LineParts {
   readonly dice: Dice
   /** ms that anything takes one way at most */
   readonly latencyMs: number
+  /** ms on some lines; undefined: on none */
+  readonly slowLineMs?: number | undefined
 }
 
 /** One direction: in order, late, and not at all once it is broken. */
@@ -30,21 +34,29 @@ export class Lane {
   readonly #dice: Dice
   readonly #mostMs: number
   #lastAt = 0
-  isBroken = false
+  /** raised when what is on its way is lost */
+  #era = 0
   /** ms: nothing arrives before */
   heldUntil = 0
 
-  constructor(to: VirtualProcess, { dice, latencyMs }: LineParts) {
+  constructor(to: VirtualProcess, { dice, latencyMs, slowLineMs }: LineParts) {
     this.#to = to
     this.#dice = dice
-    this.#mostMs = latencyMs
+    this.#mostMs = slowLineMs !== undefined && dice.chance(SLOW_LINES) ? slowLineMs : latencyMs
   }
 
   /** `notBefore`: ms, when what holds it back is over */
   carry(act: () => void, notBefore = 0): void {
     const now = this.#to.now()
+    if (notBefore === Number.POSITIVE_INFINITY) return
+    const era = this.#era
     this.#lastAt = Math.max(this.#lastAt, this.heldUntil, notBefore, now + this.#dice.between(LEAST_MS, this.#mostMs))
-    this.#to.timer(this.#lastAt - now, () => this.isBroken || act())
+    this.#to.timer(this.#lastAt - now, () => era === this.#era && act())
+  }
+
+  /** What is on its way is lost. */
+  lose(): void {
+    this.#era++
   }
 }
 
@@ -100,11 +112,13 @@ export class ControlWire {
   readonly #up: Lane
   readonly #down: Lane
   readonly #tap: Tap
+  readonly #dice: Dice
   #isOpen = true
 
   constructor({ member, coordinator, tap, ...line }: WireParts) {
     this.member = member
     this.#tap = tap
+    this.#dice = line.dice
     this.#up = new Lane(coordinator, line)
     this.#down = new Lane(member, line)
     this.near = {
@@ -137,7 +151,7 @@ export class ControlWire {
   }
 
   toVolunteer(text: string): void {
-    if (!this.#tap.sent(text)) return
+    if (!this.#isOpen || !this.#tap.sent(text)) return
     this.#down.carry(() => this.#tap.heard(text) && this.near.onMessage?.(text))
   }
 
@@ -157,27 +171,25 @@ export class ControlWire {
   #endOfMember(code: number): void {
     if (!this.#isOpen) return
     this.#isOpen = false
-    this.#down.isBroken = true
+    this.#down.lose()
     this.#up.carry(() => {
       this.far.readyState = 3
       this.far.emit('close', code)
     })
   }
 
-  /** Both ends learn of it, each for itself; what was on its way is lost. */
+  /**
+   * Both ends learn of it, each for itself. What was on its way to the member is lost; to the coordinator it arrives or
+   * is lost.
+   */
   break(): void {
     if (!this.#isOpen) return
     this.#isOpen = false
     this.far.readyState = 3
-    this.#up.isBroken = true
-    this.#down.isBroken = true
+    if (this.#dice.chance(0.5)) this.#up.lose()
+    this.#down.lose()
     this.member.timer(MOST_MS, () => this.#closedForMember('the connection broke'))
-    this.#upTimer(() => this.far.emit('close', CLOSE_BROKEN))
-  }
-
-  #upTimer(act: () => void): void {
-    this.#up.isBroken = false
-    this.#up.carry(act)
+    this.#up.carry(() => this.far.emit('close', CLOSE_BROKEN))
   }
 
   #closedForMember(reason: string): void {
@@ -193,6 +205,14 @@ export interface AirParts extends LineParts {
   readonly linkBytesPerMs: number
 }
 
+/** Asked again and again: members come and go. */
+export interface AirRules {
+  /** may these two open a link now? The coordinator introduces them */
+  mayTalk(a: MemberId, b: MemberId): boolean
+  /** does nothing ever arrive in this direction? */
+  isBroken(from: MemberId, to: MemberId): boolean
+}
+
 export class Air {
   readonly parts: AirParts
   /** told of every frame, when it leaves its sender and when it has reached its receiver */
@@ -200,12 +220,15 @@ export class Air {
   /** may these two open a link now? The coordinator introduces them */
   readonly mayTalk: (a: MemberId, b: MemberId) => boolean
   readonly #networks = new Map<MemberId, AirNetwork>()
-  /** pair of members → ms until which nothing passes */
+  /** from one member to another → ms until which nothing passes */
   readonly #cuts = new Map<string, number>()
+  /** from one member to another nothing ever passes: links open, and are silent in this direction */
+  readonly #isBroken: (from: MemberId, to: MemberId) => boolean
 
-  constructor(parts: AirParts, mayTalk: (a: MemberId, b: MemberId) => boolean) {
+  constructor(parts: AirParts, { mayTalk, isBroken }: AirRules) {
     this.parts = parts
     this.mayTalk = mayTalk
+    this.#isBroken = isBroken
   }
 
   join(self: MemberId, process: VirtualProcess, { linkOpenMs, isMute }: Joining): PeerNetwork {
@@ -225,7 +248,13 @@ export class Air {
   }
 
   cut(a: MemberId, b: MemberId, until: number): void {
-    this.#cuts.set(pairOf(a, b), until)
+    this.cutOneWay(a, b, until)
+    this.cutOneWay(b, a, until)
+  }
+
+  /** The other way everything passes. */
+  cutOneWay(from: MemberId, to: MemberId, until: number): void {
+    this.#cuts.set(`${from} ${to}`, until)
   }
 
   /** All its links are as if cut, ms. */
@@ -239,18 +268,19 @@ export class Air {
     this.find(b)?.brokeTo(a)
   }
 
-  /** ms: nothing passes between them before. */
-  openAt(a: MemberId, b: MemberId): number {
-    return this.#cuts.get(pairOf(a, b)) ?? 0
+  /** ms: nothing passes in this direction before. */
+  openAt(from: MemberId, to: MemberId): number {
+    return this.#isBroken(from, to) ? Number.POSITIVE_INFINITY : (this.#cuts.get(`${from} ${to}`) ?? 0)
+  }
+
+  /** In one direction at least. */
+  isCut(a: MemberId, b: MemberId, now: number): boolean {
+    return [`${a} ${b}`, `${b} ${a}`].some((way) => (this.#cuts.get(way) ?? 0) > now)
   }
 
   get members(): readonly MemberId[] {
     return [...this.#networks.keys()]
   }
-}
-
-function pairOf(a: MemberId, b: MemberId): string {
-  return a < b ? `${a} ${b}` : `${b} ${a}`
 }
 
 interface Joining {
@@ -290,7 +320,7 @@ class AirNetwork implements PeerNetwork {
         this.#parts.isMute ||
         other?.isOpenTo(self) !== true ||
         !air.mayTalk(self, peer) ||
-        air.openAt(self, peer) > process.now()
+        air.isCut(self, peer, process.now())
       )
         continue
       return this.#link(other, peer)
@@ -300,11 +330,10 @@ class AirNetwork implements PeerNetwork {
 
   #link(other: AirNetwork, peer: MemberId): PeerLink {
     const { self, air, process } = this.#parts
-    const openAt = (): number => air.openAt(self, peer)
     const there = new AirChannel({
       process,
       lane: new Lane(other.process, air.parts),
-      openAt,
+      openAt: () => air.openAt(self, peer),
       air,
       from: self,
       to: peer,
@@ -312,7 +341,7 @@ class AirNetwork implements PeerNetwork {
     const back = new AirChannel({
       process: other.process,
       lane: new Lane(process, air.parts),
-      openAt,
+      openAt: () => air.openAt(peer, self),
       air,
       from: peer,
       to: self,

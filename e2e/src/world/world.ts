@@ -1,6 +1,8 @@
 // START HERE: one seed, one grid of production's own shells on virtual time: coordinators over a data folder, and
 // volunteers, with faults between and in them. The invariants are those of docs/RULES.md.
 import { type JobId, type MemberId, type StepRecord, unpackFrame } from '@starling-grid/protocol'
+import { compileChecks } from '@starling-grid/protocol/compiled-checks'
+import { fetchLateParts } from '@starling-grid/volunteer/testing'
 import { CoordinatorProcess } from './coordinator-process.ts'
 import { type Counts, noCounts } from './counts.ts'
 import { Dice } from './dice.ts'
@@ -71,7 +73,10 @@ export class World {
     this.dice = dice
     this.disk = new Disk(scenario, this.counts)
     const { linkBytesPerMs } = scenario.members
-    this.air = new Air({ ...this.lines, linkBytesPerMs }, (a, b) => this.#mayLink(a, b))
+    this.air = new Air(
+      { ...this.lines, linkBytesPerMs },
+      { mayTalk: (a, b) => this.#mayLink(a, b), isBroken: (from, to) => this.#isBroken(from, to) },
+    )
     this.air.onFrame = (self, at, frame) => this.#frame(self, at, frame)
     this.observer = new Observer(this)
     this.faults = new Faults(this)
@@ -143,13 +148,24 @@ export class World {
 
   /** of everything between two processes */
   get lines(): LineParts {
-    return { dice: this.dice, latencyMs: this.scenario.members.latencyMs }
+    const { latencyMs, slowLineMs } = this.scenario.members
+    return { dice: this.dice, latencyMs, slowLineMs }
+  }
+
+  #seatOf(member: MemberId): number | undefined {
+    return this.volunteers.find((volunteer) => volunteer.member === member)?.seat
+  }
+
+  /** R17: a link in one direction only. */
+  #isBroken(from: MemberId, to: MemberId): boolean {
+    const { brokenLink } = this.scenario.members
+    return brokenLink !== undefined && brokenLink[0] === this.#seatOf(from) && brokenLink[1] === this.#seatOf(to)
   }
 
   /** The coordinator introduces them, and their networks let them reach each other. */
   #mayLink(a: MemberId, b: MemberId): boolean {
     const { unlinked, linkless } = this.scenario.members
-    const seats = [a, b].map((id) => this.volunteers.find(({ member }) => member === id)?.seat)
+    const seats = [a, b].map((id) => this.#seatOf(id))
     if (linkless !== undefined && seats.includes(linkless)) return false
     if (unlinked.some((pair) => pair.every((seat) => seats.includes(seat)))) return false
     return this.#coordinators.some((coordinator) => coordinator.mayTalk(a, b))
@@ -297,6 +313,8 @@ export class World {
 
 /** The whole life of one grid. `isTold`: with a line for all that happens. */
 export async function simulateGrid(seed: number, options: GridOptions = {}, isTold = false): Promise<GridOutcome> {
+  await fetchLateParts()
+  compileChecks()
   const dice = new Dice(Math.imul(seed, 0x9e3779b1) ^ 0x5eed)
   const drawn = gridScenario(seed, dice, options)
   const world = new World(options.play?.scenario(drawn) ?? drawn, dice, isTold)

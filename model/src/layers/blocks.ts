@@ -1,5 +1,6 @@
 // How the attributes of blocks are read. What they unfold into is in expand.ts and transformer.ts.
 
+import type { Path } from '@starling-grid/protocol'
 import type { Fields } from '../fields.ts'
 import type { GptLayer, GptNames, LayerSpec, MultiheadAttentionLayer, ParallelLayer, ResidualLayer } from '../spec.ts'
 import { SIZE } from './rule.ts'
@@ -13,17 +14,29 @@ const GPT_NAMES: GptNames = { tokens: 'wte', positions: 'wpe', block: 'h.{i}', f
 /** of the hidden layer against the channels in GPT-2 */
 const MLP_RATIO = 4
 
-/** Reads a list of layers that stands inside another layer; `index` distinguishes it from its siblings. */
-export type ReadLayers = (json: unknown, index: readonly number[]) => LayerSpec[]
+/** Which list of layers inside a layer: what distinguishes it from its siblings in messages, and its keys. */
+export interface InnerLayers {
+  readonly at: readonly number[]
+  readonly key: Path
+}
+
+/** Reads a list of layers that stands inside another layer. */
+export type ReadLayers = (json: unknown, inner: InnerLayers) => LayerSpec[]
 
 export function readResidual(fields: Fields, read: ReadLayers): ResidualLayer {
-  const layers = read(fields.take('layers'), [])
+  const layers = read(fields.take('layers'), { at: [], key: ['layers'] })
   const shortcut = fields.take('shortcut')
-  return { type: 'residual', layers, ...(shortcut === undefined ? {} : { shortcut: read(shortcut, [layers.length]) }) }
+  return {
+    type: 'residual',
+    layers,
+    ...(shortcut === undefined ? {} : { shortcut: read(shortcut, { at: [layers.length], key: ['shortcut'] }) }),
+  }
 }
 
 export function readParallel(fields: Fields, read: ReadLayers): ParallelLayer {
-  const branches = fields.list('branches', MAX_BRANCHES).map((branch, i) => read(branch, [i]))
+  const branches = fields
+    .list('branches', MAX_BRANCHES)
+    .map((branch, i) => read(branch, { at: [i], key: ['branches', i] }))
   return { type: 'parallel', branches, combine: fields.choice('combine', ['add', 'concat'], 'add') }
 }
 

@@ -43,8 +43,9 @@ export const add: LayerRule<AddLayer> = {
     for (const other of others)
       if (other.join() !== x.join())
         throw invalid(
-          `${place} adds its branches and expects one shape of them all; ` +
-            `it gets [${x.join(', ')}] and [${other.join(', ')}]`,
+          place,
+          'one shape of all the branches that it adds',
+          `[${x.join(', ')}] and [${other.join(', ')}]`,
         )
     return x
   },
@@ -60,8 +61,9 @@ export const concat: LayerRule<ConcatLayer> = {
     for (const other of inputs)
       if (other.slice(1).join() !== rest.join())
         throw invalid(
-          `${place} joins its branches along the first dimension and expects the others to agree; ` +
-            `it gets ${inputs.map((x) => `[${x.join(', ')}]`).join(' and ')}`,
+          place,
+          'branches that differ in their first dimension at most, along which it joins them,',
+          inputs.map((x) => `[${x.join(', ')}]`).join(' and '),
         )
     return [inputs.reduce((sum, [first = 1]) => sum + first, 0), ...rest]
   },

@@ -72,7 +72,7 @@ export const groupnorm: LayerRule<GroupNormLayer> = {
   shape(layer, [x], place) {
     const { channels } = requireImage(place, x)
     if (channels % layer.groups !== 0)
-      throw invalid(`${place} expects channels divisible by its ${layer.groups} groups and gets ${channels}`)
+      throw invalid(place, `channels divisible by its ${layer.groups} groups`, String(channels))
     return x
   },
   parameters: ({ name }, [channels = 1]) => scaleAndShift(name, channels),

@@ -6,8 +6,8 @@ import { type Fields, invalid } from '../fields.ts'
 import { MAX_KERNEL, MAX_SIZE } from '../limits.ts'
 
 /**
- * What a tensor of the flat vector is: 'trained' ones follow the optimizer, 'undecayed' too but without its weight
- * decay where the job asks for that, 'statistic' ones follow what training measures, such as the running mean of a
+ * What a tensor of the flat vector is. 'trained' ones follow the optimizer; 'undecayed' too, but without its weight
+ * decay where the job asks for that. 'statistic' ones follow what training measures, such as the running mean of a
  * batch norm.
  */
 export type ParameterKind = 'trained' | 'undecayed' | 'statistic'
@@ -69,12 +69,10 @@ export function scaleAndShift(name: string, size: number, shift = true): Paramet
 }
 
 export function requireInputs(place: string, expected: number | undefined, found: number, what: string): void {
-  if (expected !== undefined && expected !== found)
-    throw invalid(`${place} expects ${expected} ${what} and gets ${found}`)
+  if (expected !== undefined && expected !== found) throw invalid(place, `${expected} ${what}`, String(found))
 }
 
 export function requireImage(place: string, x: Shape): { channels: number; height: number; width: number } {
-  if (x.length !== 3)
-    throw invalid(`${place} expects an image (channels, height, width) and gets the shape [${x.join(', ')}]`)
+  if (x.length !== 3) throw invalid(place, 'an image (channels, height, width)', `the shape [${x.join(', ')}]`)
   return imageSizes(x)
 }

@@ -34,7 +34,7 @@ export const positions: LayerRule<PositionsLayer> = {
   read: (fields) => ({ type: 'positions', name: fields.name('name'), context: fields.integer('context', SIZE) }),
   shape({ context }, [x], place) {
     const { length } = requireSequence(place, x)
-    if (length > context) throw invalid(`${place} has ${context} positions and gets a sequence of ${length}`)
+    if (length > context) throw invalid(place, `a sequence of at most its ${context} positions`, String(length))
     return x
   },
   parameters: ({ name, context, parameter }, x) => [
@@ -60,8 +60,9 @@ export const attention: LayerRule<AttentionLayer> = {
     const { length, channels } = requireSequence(place, x)
     if (channels % (3 * heads) !== 0)
       throw invalid(
-        `${place} expects queries, keys and values for ${heads} heads, ` +
-          `a last dimension divisible by ${3 * heads}, and gets ${channels}`,
+        place,
+        `queries, keys and values for ${heads} heads, a last dimension divisible by ${3 * heads},`,
+        String(channels),
       )
     return [length, channels / 3]
   },
@@ -72,6 +73,6 @@ export const attention: LayerRule<AttentionLayer> = {
 export function requireSequence(place: string, x: Shape): { length: number; channels: number } {
   const [length, channels] = x
   if (x.length !== 2 || length === undefined || channels === undefined)
-    throw invalid(`${place} expects a sequence of vectors (T, channels) and gets the shape [${x.join(', ')}]`)
+    throw invalid(place, 'a sequence of vectors (T, channels)', `the shape [${x.join(', ')}]`)
   return { length, channels }
 }

@@ -49,8 +49,7 @@ function expandAttention(
   place: string,
 ): Value {
   const { channels } = requireSequence(place, to.shapeOf(x))
-  if (channels % heads !== 0)
-    throw invalid(`${place} expects channels divisible by its ${heads} heads and gets ${channels}`)
+  if (channels % heads !== 0) throw invalid(place, `channels divisible by its ${heads} heads`, String(channels))
   const qkv = to.operator(linear(`${name}.qkv`, 3 * channels, { bias, deviation }), [x], place)
   const mixed = to.operator({ type: 'attention', heads, causal }, [qkv], place)
   return to.operator(linear(`${name}.proj`, channels, { bias, deviation: projectionDeviation }), [mixed], place)

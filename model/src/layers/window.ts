@@ -24,7 +24,7 @@ export const conv2d: LayerRule<Conv2dLayer> = {
       ['output', layer.out],
     ] as const)
       if (count % layer.groups !== 0)
-        throw invalid(`${place} expects ${what} channels divisible by its ${layer.groups} groups and gets ${count}`)
+        throw invalid(place, `${what} channels divisible by its ${layer.groups} groups`, String(count))
     return requireWindows(place, conv2dShape(x, layer.out, layer), x, layer)
   },
   parameters: ({ name, out, kernel, groups, bias }, x) =>
@@ -38,7 +38,7 @@ export function pool2d<T extends PoolType>(type: T): LayerRule<PoolLayer<T>> {
     shape(layer, [x], place) {
       requireImage(place, x)
       if (2 * layer.padding > layer.kernel)
-        throw invalid(`${place} expects a padding of at most half its kernel ${layer.kernel} and gets ${layer.padding}`)
+        throw invalid(place, `a padding of at most half its kernel ${layer.kernel}`, String(layer.padding))
       return requireWindows(place, pool2dShape(x, layer), x, layer)
     },
     parameters: NO_PARAMETERS,
@@ -70,8 +70,9 @@ function requireWindows(
 ): Shape {
   if (y.some((size) => size < 1))
     throw invalid(
-      `${place} expects an image of at least ${kernel} × ${kernel} with its padding of ${padding} and gets the ` +
-        `shape [${x.join(', ')}]`,
+      place,
+      `an image of at least ${kernel} × ${kernel} with its padding of ${padding}`,
+      `the shape [${x.join(', ')}]`,
     )
   return y
 }

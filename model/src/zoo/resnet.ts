@@ -1,5 +1,5 @@
 // ResNet for small colour images. Source: He et al., "Deep Residual Learning for Image Recognition" (2015), section
-// 4.2: 6n + 2 layers, three stages of n blocks, each stage with half the edge and twice the channels of the one before.
+// 4.2. 6n + 2 layers: three stages of n blocks, each stage with half the edge and twice the channels of the one before.
 // Where a block changes the shape its shortcut is a 1 × 1 convolution with batch norm (option B). Names as in
 // torchvision.
 
@@ -27,7 +27,7 @@ export interface ResnetOptions {
 export function resnet({ depth = 20, classes = 10, channels = 16 }: ResnetOptions = {}): ModelSpec {
   const blocks = (depth - 2) / 6
   if (!Number.isInteger(blocks) || blocks < 1)
-    throw invalid(`resnet expects a depth of 6n + 2, such as 20, 32 or 56, and gets ${depth}`)
+    throw invalid('resnet', 'a depth of 6n + 2, such as 20, 32 or 56,', String(depth))
   const stages = Array.from({ length: STAGES }, (_, stage) => stageOf(stage, blocks, channels))
   return parseModelSpec({
     name: `resnet${depth}`,

@@ -12,11 +12,10 @@ import {
   type ToCoordinator,
   type VersionRef,
 } from '@starling-grid/protocol'
-import type { Compute, NamedParameters } from '../compute.ts'
+import type { Compute, GradientLease, NamedParameters } from '../compute.ts'
 import type { PushReply } from '../coordinator-http.ts'
 import type { Batches } from '../data/batch.ts'
 import { endsWork } from '../fatal.ts'
-import type { GradientLease } from '../gradient-buffers.ts'
 import type { Batch } from '../graph/executor.ts'
 import { backoffMs } from '../retry.ts'
 import { rowsOfBatch } from './pull-rows.ts'

@@ -9,7 +9,7 @@ import { type Codec, plainCodec } from './encode.ts'
 import type { Movable, Numbers, ReduceOp } from './numbers.ts'
 
 /**
- * What encoding lost, carried into the next step. `residual` is read, `next` is written: the caller swaps them together
+ * What encoding lost, carried into the next step. `residual` is read, `next` is written. The caller swaps them together
  * with the version (rule R10), and an operation that failed has changed nothing that counts.
  */
 export interface Feedback {
@@ -55,7 +55,7 @@ export interface Codecs {
 }
 
 /**
- * Integers of 8 bits are not added and encoded again at each hop of a ring, where errors would pile up: there partial
+ * Integers of 8 bits are not added and encoded again at each hop of a ring, where errors would pile up. There partial
  * sums travel as f16. Directly, each rank's part is encoded once, and the owner adds them in f32.
  */
 export function codecsOf(encoding: ChunkEncoding, algorithm: Algorithm, values: Numbers): Codecs {

@@ -1,7 +1,7 @@
 // Runs of floats as a member of the ring sends them. The residual of the encoding stays with the member and joins its
-// next contribution (error feedback; Seide et al., Interspeech 2014; Karimireddy et al., ICML 2019). In a ring of two
-// or more every member encodes every float of a step exactly once, so one residual a float is enough. Knows nothing of
-// hops and frames.
+// next contribution. This is error feedback (Seide et al., Interspeech 2014; Karimireddy et al., ICML 2019). In a ring
+// of two or more every member encodes every float of a step exactly once, so one residual a float is enough. Knows
+// nothing of hops and frames.
 import { type GradientEncoding, GridError } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
 import { INT8_BLOCK, int8Codec } from './encode-int8.ts'

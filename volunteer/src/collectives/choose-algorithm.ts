@@ -15,8 +15,8 @@ export interface LinkQuality {
 export const USUAL_LINK: LinkQuality = { latencyMs: 1, bytesPerMs: 50_000 }
 
 /**
- * Payload bytes of one frame: large enough that Chromium is not held up by messages, small enough to fill a pipeline;
- * with its header below 128 KiB, from where on allocators map fresh memory for every buffer.
+ * Payload bytes of one frame: large enough that Chromium is not held up by messages, small enough to fill a pipeline.
+ * With its header it is below 128 KiB, from where on allocators map fresh memory for every buffer.
  */
 export const CHUNK_BYTES = 120 * 1024
 /** Links of one rank beyond which other algorithms are preferred: each costs memory, sockets and time to open. */

@@ -2,10 +2,10 @@
 // frames.
 //
 // Each received frame lies in memory of its own beside the heap. Node's collector counts it, and runs in full over all
-// that the process holds after every 10 MB or so of them: counted in a rank of four that did nothing but all-reduces of
-// 4 MB, 5 to 24 times in 40 of them, 10 to 50 ms each; and not once since frames are let go. What is transferred to a
-// port is no more this side's, and what is sent to a closed port goes nowhere (HTML standard, "message port post
-// message steps"): Node frees it there and then. Where a closed port takes nothing, nothing changes.
+// that the process holds after every 10 MB or so of them. Counted in a rank of four that did 40 all-reduces of 4 MB: 5
+// to 24 times, 10 to 50 ms each. It is not once since frames are let go. What is transferred to a port is no more this
+// side's, and what is sent to a closed port goes nowhere. Source: HTML standard, "message port post message steps".
+// Node frees it there and then. Where a closed port takes nothing, nothing changes.
 
 /**
  * Bytes from which on a transfer costs less than what it saves; above those that Node cuts from a pool, which cannot be

@@ -6,8 +6,8 @@
 // to its own or stored in its place. Rounds order the moves of one segment, they are no barrier: other segments do not
 // wait.
 //
-// Sources: ring, Patarasuk and Yuan, JPDC 69 (2009); recursive halving and doubling ("butterfly"), binomial trees and
-// the folding of the ranks beyond a power of two, Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005).
+// Source of the ring: Patarasuk and Yuan, JPDC 69 (2009). Of recursive halving and doubling ("butterfly"), binomial
+// trees and ranks beyond a power of two: Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005).
 import { GridError } from '@starling-grid/protocol'
 
 export type Collective =
@@ -278,7 +278,7 @@ function block(rank: number, width: number): Pick<Move, 'first' | 'end'> {
 }
 
 /**
- * Moves among a power of two, for any size: of the first ranks every even one gives its vector to the next, and gets
+ * Moves among a power of two, for any size. Of the first ranks every even one gives its vector to the next, and gets
  * the sum back.
  */
 function folded(size: number, segments: number, moves: readonly Move[]): Move[] {

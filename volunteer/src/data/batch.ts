@@ -1,5 +1,5 @@
 import { type ModelSpec, randomWords, targetsPerSample } from '@starling-grid/model'
-// Leased blocks → a batch: pixels scaled, samples of all blocks in the order of the blocks.
+// Leased blocks → a batch: samples as the model takes them, those of all blocks in the order of the blocks.
 import {
   type BlockId,
   blockIndex,
@@ -8,13 +8,15 @@ import {
   blockRanges,
   elementsOf,
   epochOf,
+  isText,
   type JobTerms,
   GridError,
   rangeOf,
   trainingBlock,
 } from '@starling-grid/protocol'
 import type { Batch } from '../graph/executor.ts'
-import type { DecodedShard, Shards } from './shards.ts'
+import { SamplePreparation } from './augment.ts'
+import type { DecodedShard, Shards, StoredValues } from './shards.ts'
 import { copyWindows, windowsOf } from './windows.ts'
 
 /** Shards that a trial batch is looked for in: one or two may be damaged. */
@@ -34,7 +36,8 @@ export class Batches {
   readonly #validation: BlockRanges
   readonly #elements: number
 
-  /** values of a target, one for each class; undefined: a target is the class itself, or a token */
+  readonly #preparation: SamplePreparation
+  /** values of a target, one for each output; undefined: a target is the class itself, or a token */
   readonly #outputs: number | undefined
   readonly #onUnreadable: (blocks: readonly BlockId[], error: unknown) => void
 
@@ -52,6 +55,7 @@ export class Batches {
     this.#train = blockRanges(terms.dataset.train, terms.blockSamples)
     this.#validation = blockRanges(terms.dataset.validation, terms.blockSamples)
     this.#elements = elementsOf(terms.dataset)
+    this.#preparation = new SamplePreparation(terms.dataset)
   }
 
   /** samples of a whole block; the last of a shard may have fewer */
@@ -62,12 +66,12 @@ export class Batches {
   /** targets of a whole block: of a text one for each token, of classes one each, or one for each output */
   get blockTargets(): number {
     if (this.#outputs !== undefined) return this.#terms.blockSamples * this.#outputs
-    return this.#terms.blockSamples * (this.#terms.dataset.vocabulary === undefined ? 1 : this.#elements)
+    return this.#terms.blockSamples * (isText(this.#terms.dataset) ? this.#elements : 1)
   }
 
   /**
-   * x (samples, …inputShape) scaled by the manifest's inputScale, y (samples,); of a text both (samples, context);
-   * groups and keys say what belongs to which block.
+   * x (samples, …inputShape) prepared as the manifest says (augment.ts), y (samples,) of classes or (samples, outputs)
+   * of values. Of a text both are (samples, context). `groups` and `keys` say what belongs to which block.
    */
   async of(blocks: readonly BlockId[]): Promise<Batch> {
     const ranges = blocks.map((block) => rangeOf(block.startsWith('v:') ? this.#validation : this.#train, block))
@@ -133,27 +137,26 @@ export class Batches {
   }
 
   /**
-   * What a model that draws random numbers draws from, one number per sample: made of the job's seed, the block with
-   * its epoch, and the sample's index in the block. Every member that computes the block draws the same, at any time
-   * and beside any other members.
+   * What a model that draws random numbers draws from, one number per sample. It is made of the job's seed, the block
+   * with its epoch, and the sample's index in the block. Every member that computes the block draws the same, at any
+   * time and beside any other members.
    */
   #keys(blocks: readonly BlockId[], ranges: readonly BlockRange[]): Int32Array {
-    return Int32Array.from(
-      blocks.flatMap((block, b) => {
-        const stream = block.startsWith('v:')
-          ? blockIndex(block)
-          : randomWords(this.#terms.seed, epochOf(block))(blockIndex(block))
-        const word = randomWords(this.#terms.seed, stream)
-        return Array.from({ length: ranges[b]?.samples ?? 0 }, (_, i) => word(i))
-      }),
-    )
+    return Int32Array.from(blocks.flatMap((block, b) => this.#keysOf(block, ranges[b]?.samples ?? 0)))
+  }
+
+  #keysOf(block: BlockId, samples: number): number[] {
+    const stream = block.startsWith('v:')
+      ? blockIndex(block)
+      : randomWords(this.#terms.seed, epochOf(block))(blockIndex(block))
+    const word = randomWords(this.#terms.seed, stream)
+    return Array.from({ length: samples }, (_, i) => word(i))
   }
 
   /** Tokens and their targets are integers, one target for each token; other samples have a class, or values. */
   #empty(samples: number): Filling {
     const elements = samples * this.#elements
-    if (this.#terms.dataset.vocabulary !== undefined)
-      return { samples, x: new Int32Array(elements), y: new Int32Array(elements) }
+    if (isText(this.#terms.dataset)) return { samples, x: new Int32Array(elements), y: new Int32Array(elements) }
     const x = new Float32Array(elements)
     if (this.#outputs !== undefined) return { samples, x, y: new Float32Array(samples * this.#outputs) }
     return { samples, x, y: new Int32Array(samples) }
@@ -170,18 +173,28 @@ export class Batches {
       const text = { tokens: shard.tokens.length, context: this.#elements, seed: this.#terms.seed }
       return copyWindows(shard.tokens, windowsOf(block, range, text), { x, y, at, context: this.#elements })
     }
-    const scale = this.#terms.dataset.inputScale
-    const from = range.start * this.#elements
-    const to = at * this.#elements
-    for (let i = 0, n = range.samples * this.#elements; i < n; i++) x[to + i] = (shard.x[from + i] ?? 0) * scale
-    const classes = shard.y.subarray(range.start, range.start + range.samples)
-    if (this.#outputs === undefined) return y.set(classes, at)
-    copyOneHot(classes, y.subarray(at * this.#outputs, (at + range.samples) * this.#outputs), this.#outputs)
+    if (!(x instanceof Float32Array)) throw new Error('internal: numbers in a batch of tokens')
+    const keys = block.startsWith('v:') ? [] : this.#keysOf(block, range.samples)
+    for (let i = 0; i < range.samples; i++)
+      this.#preparation.copy({ stored: shard.x, from: range.start + i, x, at: at + i }, keys[i])
+    this.#copyTargets(shard.y, range, y, at)
+  }
+
+  #copyTargets(stored: StoredValues, { start, samples }: BlockRange, y: Filling['y'], at: number): void {
+    const { target, classes } = this.#terms.dataset
+    const outputs = this.#outputs
+    if (target !== undefined) {
+      if (outputs !== classes) throw new Error(`internal: targets of ${classes} values for ${outputs} outputs`)
+      return y.set(stored.subarray(start * classes, (start + samples) * classes), at * classes)
+    }
+    const labels = stored.subarray(start, start + samples)
+    if (outputs === undefined) return y.set(labels, at)
+    copyOneHot(labels, y.subarray(at * outputs, (at + samples) * outputs), outputs)
   }
 }
 
 /** 1 for a sample's class, 0 for the others: what losses that compare values get of classes. */
-function copyOneHot(classes: Int32Array, values: Float32Array | Int32Array, outputs: number): void {
+function copyOneHot(classes: StoredValues, values: Filling['y'], outputs: number): void {
   for (const [i, label] of classes.entries()) {
     if (label < 0 || label >= outputs)
       throw new GridError(

@@ -1,31 +1,36 @@
 // Shards: fetched from the coordinator once, checked against their SHA-256 name every time, kept in the host's cache.
 import {
   type DatasetManifest,
+  float32Values,
   GridError,
   hex,
   int32Values,
+  isText,
   readSafetensors,
   type Sha256,
   sha256Name,
   type ShardRef,
+  storedElementsOf,
   type StoredTensor,
   windowPlaces,
 } from '@starling-grid/protocol'
 import type { ShardCache } from '../host.ts'
 
-/** One shard, decoded: samples with a class each, or a piece of text. */
+/** One shard, decoded: samples with their targets, or a piece of text. */
 export type DecodedShard = SampleShard | DecodedTextShard
 
+export type StoredValues = Uint8Array | Float32Array | Int32Array
+
 export interface SampleShard {
-  /** (samples, …inputShape), stored values */
-  readonly x: Uint8Array
-  /** (samples,) */
-  readonly y: Int32Array
+  /** (samples, …storedShape), stored values */
+  readonly x: StoredValues
+  /** classes (samples,), or values or labels (samples, size) */
+  readonly y: StoredValues
 }
 
 export interface DecodedTextShard {
   /** each below the manifest's number of classes, which the executor checks of what it gets */
-  readonly tokens: Uint16Array
+  readonly tokens: Uint16Array | Int32Array
 }
 
 /** Decoded shards kept in memory: a few MB each. */
@@ -72,39 +77,69 @@ export class Shards {
 
   #decode(ref: ShardRef, bytes: Uint8Array): DecodedShard {
     const { tensors } = readSafetensors(bytes)
-    if (this.#manifest.vocabulary !== undefined) return this.#decodeText(ref, tensors)
-    const x = tensors.get('x')
-    const y = tensors.get('y')
-    const elements = ref.samples * this.#manifest.inputShape.reduce((product, size) => product * size, 1)
-    if (
-      x?.dtype !== 'U8' ||
-      x.data.byteLength !== elements ||
-      y?.dtype !== 'I32' ||
-      y.data.byteLength !== 4 * ref.samples
-    )
-      throw new GridError(
-        'shard-corrupt',
-        `expected x U8 (${ref.samples}, ${this.#manifest.inputShape.join(', ')}) and y I32 (${ref.samples}) ` +
-          `in shard ${ref.sha256.slice(0, 12)}, got other tensors`,
-      )
-    return { x: x.data, y: int32Values(y) }
+    if (isText(this.#manifest)) return this.#decodeText(ref, tensors)
+    const { inputType = 'U8', target, classes } = this.#manifest
+    const elements = ref.samples * storedElementsOf(this.#manifest)
+    const targets = TARGETS[target ?? 'classes']
+    return {
+      x: valuesOf(ref, tensors, { name: 'x', dtype: inputType, length: elements }),
+      y: valuesOf(ref, tensors, {
+        name: 'y',
+        dtype: targets,
+        length: ref.samples * (target === undefined ? 1 : classes),
+      }),
+    }
   }
 
   #decodeText(ref: ShardRef, tensors: ReadonlyMap<string, StoredTensor>): DecodedTextShard {
     const [context = 0] = this.#manifest.inputShape
     const stored = tensors.get('tokens')
+    const length = stored?.shape[0] ?? 0
     if (
-      stored?.dtype !== 'U16' ||
-      windowPlaces({ tokens: stored.data.byteLength / Uint16Array.BYTES_PER_ELEMENT, context }) === 0
+      (stored?.dtype !== 'U16' && stored?.dtype !== 'I32') ||
+      stored.shape.length !== 1 ||
+      windowPlaces({ tokens: length, context }) === 0
     )
       throw new GridError(
         'shard-corrupt',
-        `expected tokens U16 in shard ${ref.sha256.slice(0, 12)}, more than the ${context} of a sample, ` +
+        `expected tokens U16 or I32 in shard ${ref.sha256.slice(0, 12)}, more than the ${context} of a sample, ` +
           'got other tensors',
       )
+    if (stored.dtype === 'I32') return { tokens: int32Values(stored) }
     const view = new DataView(stored.data.buffer, stored.data.byteOffset, stored.data.byteLength)
-    return { tokens: Uint16Array.from({ length: stored.data.byteLength / 2 }, (_, i) => view.getUint16(2 * i, true)) }
+    return { tokens: Uint16Array.from({ length }, (_, i) => view.getUint16(2 * i, true)) }
   }
+}
+
+/** How targets are stored, by what they are. */
+const TARGETS = { classes: 'I32', values: 'F32', labels: 'U8' } as const
+
+interface WantedTensor {
+  readonly name: 'x' | 'y'
+  readonly dtype: 'U8' | 'F32' | 'I32'
+  /** values */
+  readonly length: number
+}
+
+function valuesOf(
+  ref: ShardRef,
+  tensors: ReadonlyMap<string, StoredTensor>,
+  { name, dtype, length }: WantedTensor,
+): StoredValues {
+  const stored = tensors.get(name)
+  const found = stored?.shape.reduce((product, size) => product * size, 1)
+  if (stored?.dtype !== dtype || found !== length)
+    throw new GridError(
+      'shard-corrupt',
+      `expected ${name} of ${length} ${dtype} in shard ${ref.sha256.slice(0, 12)}, ` +
+        `got ${stored === undefined ? 'none' : `${found} ${stored.dtype}`}`,
+    )
+  return typed(stored)
+}
+
+function typed(stored: StoredTensor): StoredValues {
+  if (stored.dtype === 'F32') return float32Values(stored)
+  return stored.dtype === 'I32' ? int32Values(stored) : stored.data
 }
 
 /** Hex SHA-256 by the platform's own implementation. */

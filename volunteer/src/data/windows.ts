@@ -23,7 +23,11 @@ export function windowsOf(
     : trainingWindows(shard, range, { seed, epoch: epochOf(block) })
 }
 
-export function copyWindows(tokens: Uint16Array, starts: readonly number[], { x, y, at, context }: WindowsInto): void {
+export function copyWindows(
+  tokens: Uint16Array | Int32Array,
+  starts: readonly number[],
+  { x, y, at, context }: WindowsInto,
+): void {
   for (const [i, start] of starts.entries()) {
     x.set(tokens.subarray(start, start + context), (at + i) * context)
     y.set(tokens.subarray(start + 1, start + 1 + context), (at + i) * context)

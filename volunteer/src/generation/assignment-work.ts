@@ -1,19 +1,30 @@
-// A member at its assignment of one step: computes it piece by piece, adds the gradients up, and says when it falls
-// behind. Which blocks are whose is decided elsewhere (member/assignment.ts); this file only carries it out.
-import type { CancelTimer, Clock } from '@starling-grid/protocol'
+// A member at its assignment of one step: computes it piece by piece and adds the gradients up, with a sum that it was
+// given (A1). Which blocks are whose is decided elsewhere (member/assignment.ts), and when it falls behind in
+// assignment-pace.ts. The memory of the sum is leased for this assignment alone (compute.ts). The computation writes
+// it, then the exchange reads it, until the step is over.
+import type { BlockId } from '@starling-grid/protocol'
 import { onAbort } from '../abort.ts'
-import type { Compute } from '../compute.ts'
-import type { Batches } from '../data/batch.ts'
-import type { EarlyRanges } from '../graph/executor.ts'
+import type { Compute, GradientLease } from '../compute.ts'
+import type { FloatRange } from '../floats.ts'
+import type { Batch, BatchSums, EarlyRanges } from '../graph/executor.ts'
 import { nextBlocks, type StepId } from '../member/assignment.ts'
-import type { MemberCore, MemberInput } from '../member/member-state.ts'
-import { blockMsNow, isBehind, pieceOf, plannedMs, type AssignmentState } from './assignment-pace.ts'
-import { type AssignmentResult, AssignmentSum, type Piece } from './assignment-sum.ts'
+import type { GivenSum } from '../member/given-sums.ts'
+import { AssignmentClock, type AssignmentClockParts, pieceOf } from './assignment-pace.ts'
 
-/** ms between looks at an assignment that takes its time */
-const LOOK_MS = 100
-/** ms between two calls for help: one round of moves is over by then */
-const CALL_MS = 500
+export interface AssignmentResult {
+  readonly blocks: readonly BlockId[]
+  readonly samples: number
+  readonly sums: BatchSums
+  readonly finite: boolean
+}
+
+const NOTHING: AssignmentResult = { blocks: [], samples: 0, sums: { lossSum: 0, targets: 0, correct: 0 }, finite: true }
+
+/** A piece of an assignment: its blocks, and their samples. */
+export interface Piece {
+  readonly blocks: readonly BlockId[]
+  readonly batch: Batch
+}
 
 /** What a member knows of its own speed from one assignment to the next. */
 export interface WorkPace {
@@ -21,46 +32,49 @@ export interface WorkPace {
   blockMs: number
 }
 
-export interface AssignmentWorkParts {
-  readonly clock: Clock
-  readonly core: Readonly<MemberCore>
+export interface AssignmentWorkParts extends AssignmentClockParts {
   readonly compute: Compute
-  readonly batches: Pick<Batches, 'blockSamples'>
   readonly pace: WorkPace
   /** of the generation */
   readonly signal: AbortSignal
   /** Buckets that leave as soon as each is final, and what an executor may encode of them; undefined: all at once. */
   readonly early: { readonly ranges: EarlyRanges['ranges']; encode?(): EarlyRanges['encode'] | undefined } | undefined
-  tell(input: MemberInput): void
-  /** Σ gradients of off-ring members, once (A1); undefined: another one is here */
-  takeOffRing(id: number): Float32Array | undefined
+  /** the gradients of a given sum, once (A1); undefined: those of another one are here */
+  takeGiven(id: number): Float32Array | undefined
 }
 
 export class AssignmentWork {
   readonly #at: StepId
   readonly #parts: AssignmentWorkParts
-  readonly #sum: AssignmentSum
   readonly #clock: AssignmentClock
   readonly #release: () => void
+  readonly #lease: GradientLease
+  /**
+   * Σ gradients of earlier pieces and of what it was given, as far as they are not in `gradient` yet; leased when first
+   * needed
+   */
+  #rest: GradientLease | undefined
+  #result = NOTHING
+  #given: GivenSum | undefined
   #goOn: () => void = () => undefined
 
   constructor(at: StepId, parts: AssignmentWorkParts) {
     this.#at = at
     this.#parts = parts
-    this.#sum = new AssignmentSum(parts.compute)
+    this.#lease = parts.compute.buffers.lease()
     this.#clock = new AssignmentClock(at, parts)
     this.#release = onAbort(parts.signal, () => this.end())
   }
 
-  /** Σ gradients of the assignment, whole when it is finished. */
+  /** Σ gradients of the assignment (parameterCount,), whole when it is finished. */
   get gradient(): Float32Array {
-    return this.#sum.gradient
+    return this.#lease.values
   }
 
   /** What to compute next: begun or sealed from now on. wait: others may hand over some blocks. over: drop it. */
   next(): ReturnType<typeof nextBlocks> {
     const { core, tell } = this.#parts
-    if (this.#sum.isOver) return 'over'
+    if (this.#lease.isOver) return 'over'
     const { left, blockMs } = this.#clock
     const gradientBytes = this.gradient.byteLength
     const next = nextBlocks(core, this.#at, pieceOf({ blocks: left, blockMs: this.#expectedBlockMs, gradientBytes }))
@@ -81,11 +95,15 @@ export class AssignmentWork {
   }
 
   /** Forward and backward of a piece. `onFinal`: takes the buckets of the last one while backward goes on. */
-  async add(piece: Piece, onFinal: EarlyRanges['onFinal']): Promise<void> {
-    if (this.#sum.isOver) return // a ballot came while the samples were fetched
-    this.#clock.begin(piece.blocks.length)
-    await this.#sum.add(piece, this.#early(onFinal))
-    if (!this.#sum.isOver) this.#parts.pace.blockMs = this.#clock.end()
+  async add({ blocks, batch }: Piece, onFinal: EarlyRanges['onFinal']): Promise<void> {
+    if (this.#lease.isOver) return // a ballot came while the samples were fetched
+    this.#clock.begin(blocks.length)
+    const early = this.#early(onFinal)
+    if (!this.#isEmpty) addTo(this.#restValues, this.gradient) // the executor overwrites the gradient
+    const computed = await this.#parts.compute.heldGradient(this.#lease, batch, early)
+    if (computed === undefined) return
+    this.#result = joined(this.#result, { blocks, samples: batch.samples, ...computed })
+    this.#parts.pace.blockMs = this.#clock.end()
   }
 
   /** Nothing is computed any more that could fall behind. */
@@ -93,17 +111,27 @@ export class AssignmentWork {
     this.#clock.stop()
   }
 
+  /** The whole assignment. It names the blocks of a given sum if that is in it, and only then. */
   finish(): AssignmentResult {
-    this.#addOffRing()
-    return this.#sum.finish()
+    this.#addGiven()
+    if (this.#isEmpty) this.gradient.fill(0)
+    this.#complete({ start: 0, end: this.gradient.length })
+    if (this.#given === undefined) return this.#result
+    const { blocks, samples, targets, lossSum, correct } = this.#given
+    return joined(this.#result, { blocks, samples, finite: true, sums: { lossSum, targets, correct } })
   }
 
   /** R3, or the next step begins: a computation that still runs ends without an effect. */
   end(): void {
     this.#release()
-    this.#sum.end()
+    this.#lease.end()
+    this.#rest?.end()
     this.#clock.stop()
     this.#goOn()
+  }
+
+  get #isEmpty(): boolean {
+    return this.#result.blocks.length === 0
   }
 
   get #expectedBlockMs(): number {
@@ -120,93 +148,65 @@ export class AssignmentWork {
     if (early === undefined || nextBlocks(core, this.#at, 1) !== 'complete') return undefined
     tell({ type: 'seal', ...this.#at, blockMs: pace.blockMs })
     // What is encoded cannot be added to: the assignment must be this piece and nothing else.
-    const isAlone = this.#sum.isEmpty && core.ring?.flight?.offRing === undefined
+    const isAlone = this.#isEmpty && core.ring?.flight?.given === undefined
     const encode = isAlone ? early.encode?.() : undefined
-    this.#addOffRing()
+    this.#addGiven()
     return {
       ranges: early.ranges,
       ...(encode ? { encode } : {}),
       onFinal: (bucket, encoded) => {
         const range = early.ranges[bucket]
         if (range === undefined) return
-        this.#sum.complete(range)
+        this.#complete(range)
         onFinal(bucket, encoded)
       },
     }
   }
 
   /** Into the assignment, once, when it is sealed (A1). */
-  #addOffRing(): void {
-    const wanted = this.#parts.core.ring?.flight?.offRing
-    if (wanted === undefined) return
-    const sum = this.#parts.takeOffRing(wanted.id)
-    if (sum !== undefined) this.#sum.addOffRing(wanted, sum)
+  #addGiven(): void {
+    const wanted = this.#parts.core.ring?.flight?.given
+    const sum = wanted && this.#parts.takeGiven(wanted.id)
+    if (sum === undefined) return
+    if (this.#given !== undefined) throw new Error('internal: an assignment has one given sum')
+    this.#given = wanted
+    addTo(this.#restValues, sum)
+  }
+
+  /** A run of the gradient is final in the last piece: what was computed before joins it now. */
+  #complete(range: FloatRange): void {
+    const rest = this.#rest?.values
+    if (rest === undefined) return
+    addTo(this.gradient, rest, range)
+    rest.fill(0, range.start, range.end) // not again with the rest
+  }
+
+  get #restValues(): Float32Array {
+    if (this.#rest === undefined) {
+      this.#rest = this.#parts.compute.buffers.lease()
+      this.#rest.values.fill(0)
+    }
+    return this.#rest.values
   }
 }
 
-/** Looks at the clock while an assignment is computed, and says `behind` when it is. */
-class AssignmentClock {
-  readonly #at: StepId
-  readonly #parts: AssignmentWorkParts
-  readonly #beganAt: number
-  readonly #stopLooking: CancelTimer
-  readonly #plannedMs: number
-  #calledAt = Number.NEGATIVE_INFINITY
-  #pieceAt = 0
-  #pieceBlocks = 0
-  #blocks = 0
-  #ms = 0
-
-  constructor(at: StepId, parts: AssignmentWorkParts) {
-    const planned = parts.core.ring?.plan.get(at.step)
-    this.#at = at
-    this.#parts = parts
-    this.#plannedMs = plannedMs((planned?.blocks.length ?? 0) * parts.batches.blockSamples, planned?.weights ?? [])
-    this.#beganAt = parts.clock.now()
-    this.#stopLooking = parts.clock.every(LOOK_MS, () => this.#look())
+function joined(a: AssignmentResult, b: AssignmentResult): AssignmentResult {
+  return {
+    blocks: [...a.blocks, ...b.blocks],
+    samples: a.samples + b.samples,
+    finite: a.finite && b.finite,
+    sums: {
+      lossSum: a.sums.lossSum + b.sums.lossSum,
+      targets: a.sums.targets + b.sums.targets,
+      correct: a.sums.correct + b.sums.correct,
+    },
   }
+}
 
-  get left(): number {
-    return this.#parts.core.ring?.flight?.todo.length ?? 0
-  }
-
-  /** of the pieces that are done */
-  get blockMs(): number {
-    return this.#blocks === 0 ? 0 : this.#ms / this.#blocks
-  }
-
-  begin(blocks: number): void {
-    this.#pieceAt = this.#parts.clock.now()
-    this.#pieceBlocks = blocks
-  }
-
-  /** ms for each block of the piece */
-  end(): number {
-    const ms = this.#parts.clock.now() - this.#pieceAt
-    const perBlock = ms / Math.max(1, this.#pieceBlocks)
-    this.#ms += ms
-    this.#blocks += this.#pieceBlocks
-    this.#pieceBlocks = 0
-    this.#look()
-    return perBlock
-  }
-
-  stop(): void {
-    this.#stopLooking()
-  }
-
-  #look(): void {
-    const now = this.#parts.clock.now()
-    const state: AssignmentState = {
-      elapsedMs: now - this.#beganAt,
-      pieceMs: this.#pieceBlocks > 0 ? now - this.#pieceAt : 0,
-      pieceBlocks: this.#pieceBlocks,
-      left: this.left,
-      blockMs: this.blockMs,
-      plannedMs: this.#plannedMs,
-    }
-    if (now - this.#calledAt < CALL_MS || !isBehind(state)) return
-    this.#calledAt = now
-    this.#parts.tell({ type: 'behind', ...this.#at, blockMs: blockMsNow(state) })
-  }
+function addTo(
+  sum: Float32Array,
+  more: Float32Array,
+  { start, end }: FloatRange = { start: 0, end: sum.length },
+): void {
+  for (let i = start; i < end; i++) sum[i] = (sum[i] ?? 0) + (more[i] ?? 0)
 }

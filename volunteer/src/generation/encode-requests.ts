@@ -1,9 +1,9 @@
 // What an executor is asked to encode of this member's gradient before it is read back, and with which residual of
 // earlier steps (docs/decisions/0009). Whether it does is its own decision.
 import type { Clock } from '@starling-grid/protocol'
-import { leavingRuns, type LeavingOptions } from '../codec/leaving-runs.ts'
 import { RingCodec } from '../codec/ring-codec.ts'
 import type { EncodeRequest } from '../graph/executor.ts'
+import { leavingRuns, type LeavingOptions } from '../reduce/exchanges.ts'
 
 /** Floats that are encoded to time the CPU: some 10 ms. */
 const TIMED_FLOATS = 256 * 1024

@@ -1,5 +1,5 @@
-// The links that a generation needs: opened when it forms, said to be in trouble when they do not open or break (R17),
-// and tried directly again while the coordinator relays them (R18).
+// The links that a generation needs, opened when it forms. Trouble is reported when they do not open or break (R17).
+// They are tried directly again while the coordinator relays them (R18).
 import {
   type BlameReason,
   MAX_RING_MEMBERS,

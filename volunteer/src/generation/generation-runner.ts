@@ -1,4 +1,4 @@
-// A member at work: carries out what sync/member.ts decides, with real links, a real executor and real parameters.
+// A member at work: carries out what member/member.ts decides, with real links, a real executor and real parameters.
 import {
   chunksOfState,
   type FetchRequest,
@@ -91,6 +91,7 @@ export class GenerationRunner {
       send,
       clock: parts.clock,
       reach: (member, signal) => this.#generation.links.reach(member, signal),
+      onUnreached: (member) => this.links.countRefusal('link-timeout', member),
     })
     this.#server = new StateServer({
       send,
@@ -148,8 +149,8 @@ export class GenerationRunner {
         return void trainStep(effect, this.#generation).catch((error: unknown) =>
           this.#computeFailed(effect.generation, error),
         )
-      case 'fetch-off-ring':
-        return void this.#generation.fetchOffRing(effect.generation, effect.id)
+      case 'fetch-given':
+        return void this.#generation.fetchGiven(effect.generation, effect.id)
       case 'resume':
         return this.#generation.resume()
       case 'report-standing': {
@@ -288,7 +289,11 @@ export class GenerationRunner {
       case 'answer':
         return this.#fetch.accept(from, frame)
       case 'reduce':
-        return this.#ringFrame(from, frame)
+        try {
+          return this.#generation.accept(frame, from)
+        } catch (error) {
+          return this.#refuse(frame.generation, from, error)
+        }
       case 'ignore':
         return
       case 'generation-stale':
@@ -306,16 +311,8 @@ export class GenerationRunner {
     return sum === undefined ? undefined : bytesOf(sum)
   }
 
-  #ringFrame(from: MemberId, frame: Frame): void {
-    try {
-      this.#generation.accept(frame, from)
-    } catch (error) {
-      this.#refuse(frame.generation, from, error)
-    }
-  }
-
   /**
-   * What came for a step does not fit: `from` sent it, unless it was another's of all that came (direct-reduce.ts).
+   * What came for a step does not fit: `from` sent it, unless it was another's of all that came (RankFailure).
    */
   #refuse(generation: number, from: MemberId, error: unknown): void {
     const blamed = (error instanceof RankFailure ? this.#parts.core.ring?.members[error.rank] : undefined) ?? from

@@ -1,6 +1,6 @@
-// One generation on one member, from the promise of its ballot on: its links, its reduces, its assignment of the step
-// under way, and what came for the protocol to adopt or apply. To halt (R3) is to abort it and drop it: what it has
-// under way ends with its signal, and nothing of it is in the next one.
+// One generation on one member, from the promise of its ballot on. It has its links, its reduces, its assignment of the
+// step under way, and what came for the protocol to adopt or apply. To halt (R3) is to abort it and drop it. What it
+// has under way ends with its signal, and nothing of it is in the next one.
 import {
   type Clock,
   describeError,
@@ -22,12 +22,10 @@ import type { RoundWork } from '../local/round-work.ts'
 import { mayContributeEarly, type StepId } from '../member/assignment.ts'
 import type { MemberCore, MemberEffect, MemberInput, MemberGeneration } from '../member/member-state.ts'
 import type { LocalVersion, DecodedVersion } from '../recovery/local-version.ts'
-import type { Addressed } from '../reduce/reduce.ts'
+import type { Addressed, StepSum } from '../reduce/reduce.ts'
 import { normOf } from '../reduce/slice-norms.ts'
-import type { StepSum } from '../reduce/step-reduce.ts'
 import { StepReduces, type StepStanding } from '../reduce/step-reduces.ts'
-import type { AssignmentResult } from './assignment-sum.ts'
-import { AssignmentWork, type WorkPace } from './assignment-work.ts'
+import { type AssignmentResult, AssignmentWork, type WorkPace } from './assignment-work.ts'
 import type { EncodeRequests } from './encode-requests.ts'
 import { type Blame, GenerationLinks } from './generation-links.ts'
 import type { Residual } from './residual.ts'
@@ -44,8 +42,8 @@ export interface JobParts {
   /** how gradients travel */
   readonly encoding: GradientEncoding
   send(message: ToCoordinator): void
-  /** Σ gradients of off-ring members (A1) */
-  offRingSum(id: number): Promise<Float32Array>
+  /** Σ gradients that this member was given (A1) */
+  givenSum(id: number): Promise<Float32Array>
 }
 
 /** What outlives a generation. */
@@ -78,8 +76,8 @@ export class Generation {
   #members: readonly MemberId[] = []
   /** of the step under way, until the next begins: frames are views of its gradient */
   #work: AssignmentWork | undefined
-  /** of off-ring members, until it is in an assignment */
-  #offRing: { readonly id: number; readonly sum: Float32Array } | undefined
+  /** until it is in an assignment */
+  #given: { readonly id: number; readonly sum: Float32Array } | undefined
   /** samples of this member in the step under way */
   #contributed = 0
   #sum: StagedSum | undefined
@@ -157,7 +155,7 @@ export class Generation {
       ...this.#parts,
       signal: this.signal,
       early: ranges && { ranges, ...(encode ? { encode } : {}) },
-      takeOffRing: (id) => this.#takeOffRing(id),
+      takeGiven: (id) => this.#takeGiven(id),
     })
     return this.#work
   }
@@ -174,18 +172,18 @@ export class Generation {
   }
 
   /** A1. What cannot be fetched is not contributed: the coordinator takes it back when its generation closes. */
-  async fetchOffRing(generation: number, id: number): Promise<void> {
-    const sum = await this.#parts.offRingSum(id).catch(() => undefined)
+  async fetchGiven(generation: number, id: number): Promise<void> {
+    const sum = await this.#parts.givenSum(id).catch(() => undefined)
     if (sum === undefined || this.signal.aborted) return
-    if (this.#offRing !== undefined) return // an earlier one waits for its assignment, which names its blocks already
-    this.#offRing = { id, sum }
-    this.tell({ type: 'off-ring-fetched', generation, id })
+    if (this.#given !== undefined) return // an earlier one waits for its assignment, which names its blocks already
+    this.#given = { id, sum }
+    this.tell({ type: 'given-fetched', generation, id })
   }
 
-  #takeOffRing(id: number): Float32Array | undefined {
-    if (this.#offRing?.id !== id) return undefined
-    const { sum } = this.#offRing
-    this.#offRing = undefined
+  #takeGiven(id: number): Float32Array | undefined {
+    if (this.#given?.id !== id) return undefined
+    const { sum } = this.#given
+    this.#given = undefined
     return sum
   }
 

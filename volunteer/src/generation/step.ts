@@ -7,8 +7,7 @@ import type { Batches } from '../data/batch.ts'
 import { sha256Of } from '../data/shards.ts'
 import type { EarlyRanges } from '../graph/executor.ts'
 import type { StepId } from '../member/assignment.ts'
-import type { AssignmentResult } from './assignment-sum.ts'
-import type { AssignmentWork } from './assignment-work.ts'
+import type { AssignmentResult, AssignmentWork } from './assignment-work.ts'
 import type { Generation } from './generation.ts'
 
 export interface StepOrder extends StepId {

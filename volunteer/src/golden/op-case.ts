@@ -1,5 +1,5 @@
-// A golden case of one operator: a model of that one layer, or of a loss alone, run by the same graph and runner as
-// training.
+// A golden case of one operator: a model of that one layer, or of a loss alone. The same graph and runner as in
+// training run it.
 
 import { parseModelSpec, takesTokens, type Loss, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'

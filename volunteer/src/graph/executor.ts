@@ -57,9 +57,8 @@ export interface EncodeRequest {
   /** of each early range, in order; the same array as long as the cut stays the same */
   readonly runs: readonly (readonly FloatRange[])[]
   /**
-   * What encoding lost stays with the executor and joins the next gradient. Which loss that is: the one that the last
-   * order began with (the same number: that step was not committed), the one that it left (one more), or none (any
-   * other).
+   * What encoding lost stays with the executor and joins the next gradient. Which loss that is. The same number: the
+   * one that the last order began with, whose step was not committed. One more: the one that it left. Any other: none.
    */
   readonly residualEpoch: number
   /** what the same takes on this machine's CPU: an executor that is slower leaves it there */

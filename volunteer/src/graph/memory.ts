@@ -45,8 +45,8 @@ interface OpenBuffer {
 /** A plan that takes at most this many times the least bytes is good enough. */
 const GOOD_ENOUGH = 1.005
 /**
- * Values to place anew while a better plan is looked for: milliseconds for a small model, a tenth of a second for one
- * with 500 values.
+ * Values to place anew in the search for a better plan: milliseconds for a small model, a tenth of a second for 500
+ * values.
  */
 const SEARCH_PLACINGS = 2000
 const SEARCH_SEED = 1

@@ -99,8 +99,8 @@ export const MAX_WORK = 2 ** 36
  * again in backward, which takes less memory. A model that normalises over its batch needs the whole of a block at
  * once, so that it computes again before its batch is cut.
  * @throws GridError('no-f16') when the adapter does not know it; 'adapter-limit' naming the limit when not even one
- * sample fits; 'own-limit' when it fits the adapter and not what its owner allows, or keeps the adapter busy for too
- * long
+ * sample fits. GridError('own-limit') when it fits the adapter and not what its owner allows, or keeps the adapter busy
+ * for too long
  */
 export function planGraph(whole: Graph, options: PlanOptions): Plan {
   const { traits, precision = 'f32' } = options

@@ -33,8 +33,8 @@ export function firstFreeStorage({ forward, evaluation, loss, backward, input, o
 }
 
 /**
- * Evaluation with values of its own, but for the output: sharing them with forward, each would seem to live from one to
- * the other, and all at the same time.
+ * Evaluation with values of its own, but for the output. Shared with forward, each would seem to live from one to the
+ * other, and all at the same time.
  */
 export function separateEvaluation(graph: Graph): Graph {
   if (graph.evaluation === graph.forward) return graph

@@ -1,5 +1,5 @@
 // The fragments of one member's local rounds: what each of them was when it left, and what the others get of it. An
-// average is taken over at the end of its round only, when it is committed: before, it may hold blocks that others will
+// average is taken over at the end of its round only, when it is committed. Before, it may hold blocks that others will
 // have to train again (I1). Independent of rings and ballots.
 import type { FloatRange } from '../floats.ts'
 import { leavesAfter } from './local-fragments.ts'

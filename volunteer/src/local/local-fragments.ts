@@ -11,8 +11,8 @@ export interface FragmentLayout {
 
 /**
  * Whole layers, each into the fragment that has the fewest floats yet: layers of one size stride, as in the paper. A
- * layer that is larger than a fragment should be is cut first, since what counts is the largest fragment: it is the
- * peak of bytes.
+ * layer that is larger than a fragment should be is cut first. What counts is the largest fragment: it is the peak of
+ * bytes.
  */
 export function fragmentsOf({ entries, total }: FragmentLayout, count: number): FloatRange[][] {
   const most = Math.ceil(total / count)
@@ -59,8 +59,8 @@ function joined(ranges: readonly FloatRange[]): FloatRange[] {
 }
 
 /**
- * Inner steps of a round after which fragment `index` leaves: one fragment every `steps / count` of them, and the last
- * as long before the end as half of that, so that its exchange has inner steps to hide behind, too.
+ * Inner steps of a round after which fragment `index` leaves: one fragment every `steps / count` of them. The last
+ * leaves half of that before the end, so that its exchange has inner steps to hide behind, too.
  */
 export function leavesAfter(
   index: number,

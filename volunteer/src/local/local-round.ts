@@ -1,16 +1,15 @@
-// One round of local training on one member (docs/STEPS.md): H inner steps with the job's own optimizer on a private
-// copy of the parameters, then the difference that they made, weighted by its targets, goes into the ring in place of a
-// gradient (A7). Source: DiLoCo (Douillard et al., 2023). Inner optimizer state stays here from round to round; it is
-// in no version. In jobs with fragments the difference leaves piece by piece (fragment-stream.ts), and the private copy
-// lives on, too.
+// One round of local training on one member (docs/STEPS.md). It makes H inner steps with the job's own optimizer on a
+// private copy of the parameters. The difference that they made, weighted by its targets, goes into the ring in place
+// of a gradient (A7). Source: DiLoCo (Douillard et al., 2023). Inner optimizer state stays here from round to round; it
+// is in no version. In jobs with fragments the difference leaves piece by piece (fragment-stream.ts), and the private
+// copy lives on, too.
 import { meanOfStep, nextVersion, type UpdateRule, type VersionContent } from '@starling-grid/model'
 import { type BlockId, SerialQueue, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { createOptimizerState } from '@starling-grid/shaders'
 import { onAbort } from '../abort.ts'
-import type { Compute } from '../compute.ts'
+import type { Compute, GradientLease } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import { allFinite } from '../floats.ts'
-import type { GradientLease } from '../gradient-buffers.ts'
 import type { BatchSums } from '../graph/executor.ts'
 import { FragmentStream, weightedDifference } from './fragment-stream.ts'
 import { fragmentsOf } from './local-fragments.ts'

@@ -1,4 +1,4 @@
-// A member at its part of one local round, as the protocol sees it: which blocks it learns from (R12), what it says of
+// A member at its part of one local round, as the protocol sees it. Which blocks it learns from (R12), what it says of
 // them (A7), and when fragments of its assignment may leave (R9). What is learned is local-round.ts.
 import type { BlockId, Consumed, VersionRef } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'

@@ -1,6 +1,6 @@
-// A member's assignment of the step in flight, block by block: what is begun, what may still go to others, when it is
-// complete (R12), and when a part of its gradient may leave (R9). A block leaves the assignment only here, and only
-// before it is begun, so that it never has two contributors. Pure.
+// A member's assignment of the step in flight, block by block: what is begun, and what may still go to others. Also
+// when it is complete (R12), and when a part of its gradient may leave (R9). A block leaves the assignment only here,
+// and only before it is begun, so that it never has two contributors. Pure.
 import {
   type BlockId,
   isPartition,
@@ -11,7 +11,8 @@ import {
   assignmentsOfStep,
   type ToCoordinator,
 } from '@starling-grid/protocol'
-import type { Flight, MemberCore, MemberGeneration, OffRingShare } from './member-state.ts'
+import { givenNow, ownBlocks } from './given-sums.ts'
+import type { Flight, MemberCore, MemberGeneration } from './member-state.ts'
 
 export function newFlight(step: number, assignment: readonly BlockId[]): Flight {
   return {
@@ -20,7 +21,7 @@ export function newFlight(step: number, assignment: readonly BlockId[]): Flight 
     todo: [...assignment],
     begun: [],
     sealed: false,
-    offRing: undefined,
+    given: undefined,
     blockMs: 0,
     held: new Set(),
     over: new Set(),
@@ -49,8 +50,8 @@ function computing({ ring, promised }: StepInFlight, { generation, step }: StepI
 }
 
 /**
- * The next blocks to compute, `most` of them: `begin` them. wait: none is left, but others may still hand over some of
- * theirs. complete: `seal` the assignment and contribute it. over: the generation or the step ended.
+ * The next blocks to compute, `most` of them: `begin` them. `wait`: none is left, but others may still hand over some
+ * of theirs. `complete`: seal the assignment and contribute it. `over`: the generation or the step ended.
  */
 export function nextBlocks(
   core: StepInFlight,
@@ -70,13 +71,12 @@ export function onBegin(flight: Flight, blocks: readonly BlockId[], blockMs: num
   flight.todo = flight.todo.filter((block) => !blocks.includes(block))
 }
 
-/** From now on nothing joins or leaves the assignment; off-ring members' sum that is here goes with it (A1). */
+/** From now on nothing joins or leaves the assignment; a given sum that is here goes with it (A1). */
 export function onSeal(ring: MemberGeneration, flight: Flight, blockMs: number): void {
   flight.blockMs = blockMs
   if (flight.sealed || flight.todo.length > 0 || flight.held.size > 0) return
   flight.sealed = true
-  const isMine = ({ stage, rank }: OffRingShare): boolean => stage === 'here' && rank === ring.rank
-  flight.offRing = ring.kind === 'ring' ? [...ring.offRingSums.values()].find(isMine) : undefined
+  flight.given = givenNow(ring)
 }
 
 /**
@@ -86,35 +86,6 @@ export function onSeal(ring: MemberGeneration, flight: Flight, blockMs: number):
  */
 export function mayContributeEarly(core: StepInFlight, at: StepId): boolean {
   return computing(core, at) !== undefined && core.version?.v === at.step - 1
-}
-
-/**
- * A1: its blocks may be in a manifest from now on. It stays known to the end of the generation: what comes twice is not
- * done twice.
- */
-export function onOffRing(
-  ring: MemberGeneration,
-  { fence, generation, id, rank, blocks, samples, targets, lossSum, correct }: MessageTo<'off-ring'>,
-): ToCoordinator {
-  if (!ring.offRingSums.has(id))
-    ring.offRingSums.set(id, { id, rank, blocks, samples, targets, lossSum, correct, stage: 'known' })
-  return { type: 'off-ring-known', fence, generation, id }
-}
-
-export function onOffRingFetched(ring: MemberGeneration, id: number): void {
-  const offRing = ring.offRingSums.get(id)
-  if (offRing?.stage === 'known') offRing.stage = 'here'
-}
-
-/** What off-ring members computed that is in these manifests: its blocks end that of the member that was given it. */
-export function offRingIn(ring: MemberGeneration, manifests: readonly Manifest[]): OffRingShare | undefined {
-  return [...ring.offRingSums.values()].find(
-    ({ rank, blocks, stage }) => stage !== 'done' && endsWith(manifests[rank]?.blocks ?? [], blocks),
-  )
-}
-
-function endsWith(all: readonly BlockId[], end: readonly BlockId[]): boolean {
-  return all.length >= end.length && end.every((block, i) => all[all.length - end.length + i] === block)
 }
 
 /** Others could take blocks of this assignment: not when all are begun, nor while a round about it is open. */
@@ -186,10 +157,7 @@ export function wrongAssignment(
   manifests: readonly Manifest[],
 ): MemberId | undefined {
   const planned = ring.plan.get(step)
-  const offRing = offRingIn(ring, manifests)
-  const found = manifests.map(({ blocks }, i) =>
-    i === offRing?.rank ? blocks.slice(0, blocks.length - offRing.blocks.length) : blocks,
-  )
+  const found = ownBlocks(ring, manifests)
   if (planned === undefined) return ring.members[0]
   if (manifests.length === ring.members.length && isPartition(planned.blocks, found)) return undefined
   const known = (ring.moves.get(step) ?? []).toSorted((a, b) => a.round - b.round).flatMap(({ moves }) => moves)

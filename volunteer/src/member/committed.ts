@@ -1,5 +1,5 @@
-// What a member knows to be committed, and the records that led there: its claims begin at `base`, and reach further
-// down for a coordinator whose journal lost the rows since (R4).
+// What is committed as far as a member was told, and the records that led there. Its claims begin at `base`, and reach
+// further down for a coordinator whose journal lost the rows since (R4).
 import { extend, fold, PLAN_WINDOW, sameVersion, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import type { MemberCore } from './member-state.ts'
 

@@ -28,7 +28,7 @@ export function onForm(core: MemberCore, order: MessageTo<'form'>): MemberEffect
     lastStep: Number.POSITIVE_INFINITY,
     flight: undefined,
     checkpoint: undefined,
-    offRingSums: new Map(),
+    givenSums: new Map(),
     copyAt: undefined,
   }
   core.ring = ring

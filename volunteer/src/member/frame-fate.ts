@@ -3,8 +3,9 @@ import type { ErrorCode, Frame, MemberId } from '@starling-grid/protocol'
 import { type MemberCore, senders } from './member-state.ts'
 
 /**
- * serve: a member asks for state (the answer is a refusal unless it asks in the promised ballot); answer: to a question
- * of ours; reduce: part of the running step; ignore: there is no ring, or it was given up; a code: refused and counted.
+ * `serve`: a member asks for state; the answer is a refusal unless it asks in the promised ballot. `answer`: to a
+ * question of ours. `reduce`: part of the running step. `ignore`: there is no ring, or it was given up. A code: refused
+ * and counted.
  */
 export type FrameFate =
   | 'serve'

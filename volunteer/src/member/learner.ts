@@ -1,6 +1,7 @@
-// A newcomer catches up while the ring runs without it, so that no member waits for it at the next ballot: it fetches a
-// copy of a committed version, then follows the steps since by their reduced gradients, each applied iff at its parent
-// (R7). It is no member before START and no source; what it claims is an old version, which R4 makes a learner's. Pure.
+// A newcomer catches up while the ring runs without it, so that no member waits for it at the next ballot. It fetches a
+// copy of a committed version, then follows the steps since by their reduced gradients. Each is applied iff at its
+// parent (R7). It is no member before START and no source; what it claims is an old version, which R4 makes a
+// learner's. Pure.
 import { extend, fold, type MessageTo, sameVersion, type VersionRef } from '@starling-grid/protocol'
 import { settle, startFrom } from './committed.ts'
 import type { MemberCore, MemberEffect } from './member-state.ts'

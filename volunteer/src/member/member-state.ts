@@ -1,21 +1,23 @@
 // State, inputs and effects of a member. Parameters, gradients and sockets are elsewhere: this part is pure, so that
 // the simulation runs the same code as a tab. docs/RULES.md explains the rules.
-import type {
-  BlameReason,
-  BlockId,
-  Consumed,
-  ErrorCode,
-  Manifest,
-  MemberId,
-  MessageFrom,
-  MessageTo,
-  PlanStep,
-  Sha256,
-  AssignmentMove,
-  StepRecord,
-  ToCoordinator,
-  VersionRef,
+import {
+  EXCHANGES,
+  type BlameReason,
+  type BlockId,
+  type Consumed,
+  type ErrorCode,
+  type Manifest,
+  type MemberId,
+  type MessageFrom,
+  type MessageTo,
+  type PlanStep,
+  type Sha256,
+  type AssignmentMove,
+  type StepRecord,
+  type ToCoordinator,
+  type VersionRef,
 } from '@starling-grid/protocol'
+import type { GivenSum } from './given-sums.ts'
 
 /** The step that is being computed or reduced. */
 export interface Flight {
@@ -27,8 +29,8 @@ export interface Flight {
   begun: BlockId[]
   /** nothing joins or leaves the assignment any more */
   sealed: boolean
-  /** what off-ring members computed goes with this assignment (A1) */
-  offRing: OffRingShare | undefined
+  /** goes with this assignment, since it was sealed (A1) */
+  given: GivenSum | undefined
   /** ms that a block takes here, as last measured */
   blockMs: number
   /**
@@ -38,14 +40,6 @@ export interface Flight {
   readonly over: Set<number>
   /** round → what was given up in it: a repeated release is answered again */
   readonly released: Map<number, readonly BlockId[]>
-}
-
-/** Σ gradients of off-ring members, given to the member of rank `rank`. here: it has them; done: they are in a step */
-export interface OffRingShare extends Pick<
-  MessageTo<'off-ring'>,
-  'id' | 'rank' | 'blocks' | 'samples' | 'targets' | 'lossSum' | 'correct'
-> {
-  stage: 'known' | 'here' | 'done'
 }
 
 /** The committed version that is fetched, and the records since that are not applied yet. */
@@ -94,8 +88,8 @@ export interface MemberGeneration {
   /** step → blocks that changed members, by rounds (R12) */
   readonly moves: Map<number, readonly { readonly round: number; readonly moves: readonly AssignmentMove[] }[]>
   checkpoint: { readonly v: number; readonly uploader: MemberId } | undefined
-  /** sums of off-ring members, by number: the member that was given one contributes it with its assignment (A1) */
-  readonly offRingSums: Map<number, OffRingShare>
+  /** by number: the member that was given one contributes it with its assignment (A1) */
+  readonly givenSums: Map<number, GivenSum>
   /** version at which a copy is put aside for newcomers */
   copyAt: { readonly v: number; readonly salt: Sha256 } | undefined
 }
@@ -160,8 +154,8 @@ export type MemberInput =
   | { readonly type: 'reduced-missing'; readonly generation: number }
   /** this member's assignment takes longer than the plan expects; ms that a block takes */
   | { readonly type: 'behind'; readonly generation: number; readonly step: number; readonly blockMs: number }
-  /** the sum of off-ring members that this member was given is here */
-  | { readonly type: 'off-ring-fetched'; readonly generation: number; readonly id: number }
+  /** a sum that this member was given is here */
+  | { readonly type: 'given-fetched'; readonly generation: number; readonly id: number }
   /** blocks of this member's assignment are computed from now on; ms that a block took so far, 0: not known yet */
   | {
       readonly type: 'begin'
@@ -241,8 +235,8 @@ export type MemberEffect =
       readonly kind: 'ring' | 'round'
       readonly blocks: readonly BlockId[]
     }
-  /** get the sum of off-ring members from the coordinator (A1) */
-  | { readonly type: 'fetch-off-ring'; readonly generation: number; readonly id: number }
+  /** get the given sum from the coordinator (A1) */
+  | { readonly type: 'fetch-given'; readonly generation: number; readonly id: number }
   /** the assignment that waited is complete, or has more blocks: go on (assignment.ts) */
   | { readonly type: 'resume'; readonly generation: number; readonly step: number }
   /** tell how far this member is with a step (R17) */
@@ -275,13 +269,13 @@ export type MemberEffect =
 
 type Neighbourhood = Pick<MemberGeneration, 'members' | 'rank' | 'exchange'>
 
-/** Members that send frames of a step to this one: its predecessor around the ring, or all in a direct exchange. */
+/** Members that send frames of a step to this one. */
 export function senders({ members, rank, exchange }: Neighbourhood): MemberId[] {
-  const all = exchange?.type === 'direct' ? members : members.slice(rank - 1, rank || undefined)
-  return all.filter((id) => id !== members[rank])
+  const { sends } = EXCHANGES[exchange?.type ?? 'ring']
+  return members.filter((_, from) => from !== rank && sends(from, rank, members.length))
 }
 
-/** Members whose links a step needs: both neighbours around the ring, or all in a direct exchange. */
+/** Members whose links a step needs: the next one, and those that send to this one. */
 export function neighbours(ring: Neighbourhood): MemberId[] {
   const { members, rank } = ring
   const next = members[(rank + 1) % members.length]

@@ -21,11 +21,8 @@ import {
 import {
   askForHelp,
   onRelease,
-  onOffRingFetched,
-  offRingIn,
   onHold,
   newFlight,
-  onOffRing,
   onMoved,
   wrongAssignment,
   onBegin,
@@ -34,6 +31,7 @@ import {
 } from './assignment.ts'
 import { settle } from './committed.ts'
 import { adopt, catchUp, confirmIfReady, fetchWhole, onForm } from './forming.ts'
+import { givenIn, mayFetch, onGiven, onGivenFetched } from './given-sums.ts'
 import { copyDue, onFollow, onLearnerReduced, onPrefetch, onLearnerState, learningFailed, prove } from './learner.ts'
 import type { ControlMessage, Flight, MemberCore, MemberEffect, MemberGeneration, MemberInput } from './member-state.ts'
 
@@ -78,9 +76,9 @@ export function react(core: MemberCore, input: MemberInput): MemberEffect[] {
         : learningFailed(core, input.generation)
     case 'behind':
       return current(core, input.generation, (ring) => answer(askForHelp(ring, input.step, input.blockMs)))
-    case 'off-ring-fetched':
+    case 'given-fetched':
       return current(core, input.generation, (ring) => {
-        onOffRingFetched(ring, input.id)
+        onGivenFetched(ring, input.id)
         return []
       })
     case 'begin':
@@ -153,12 +151,10 @@ function onControlMessage(core: MemberCore, order: ControlMessage): MemberEffect
         onMoved(ring, order) ? [{ type: 'resume', generation: order.generation, step: order.step }] : [],
       )
     case 'off-ring':
-      return current(core, order.generation, (ring) => answer(onOffRing(ring, order)))
+      return current(core, order.generation, (ring) => answer(onGiven(ring, order)))
     case 'off-ring-take':
       return current(core, order.generation, (ring) =>
-        ring.offRingSums.get(order.id)?.rank === ring.rank
-          ? [{ type: 'fetch-off-ring', generation: order.generation, id: order.id }]
-          : [],
+        mayFetch(ring, order) ? [{ type: 'fetch-given', generation: order.generation, id: order.id }] : [],
       )
     case 'last-step':
       return current(core, order.generation, (ring) => {
@@ -207,8 +203,8 @@ function outdated({ fence, promised }: MemberCore, order: ControlMessage): Membe
 }
 
 /**
- * What it says to hold, with the records that prove it (R4): from `committed` on where that is below what was
- * acknowledged, and the records since are still here.
+ * What it says to hold, with the records that prove it (R4). They begin at `committed` where that is below what was
+ * acknowledged, and the records since are still kept.
  */
 export function claimOf({ version, base, tail, past }: MemberCore, committed = base.v): Claim | null {
   if (version === undefined) return null
@@ -256,10 +252,10 @@ function onFreeze(core: MemberCore, order: MessageTo<'freeze'>): MemberEffect[] 
 
 /**
  * R9: contribute only with START of the promised generation, holding its first version whole. As long as the
- * coordinator keeps R8 this always holds, so it is asserted and no schedule can miss it: `ring` is of the promised
+ * coordinator keeps R8 this always holds, so it is asserted and no schedule can miss it. `ring` is of the promised
  * generation, because a FREEZE that raises the promise ends it (R3). START comes after the CONFIRM of each member, and
  * a member confirms when it holds the target, stage `ready` (R8). Between the two its version changes only through FORM
- * of this ballot, which names the same target (R3); and one step begins after the other, each at the version before it.
+ * of this ballot, which names the same target (R3). One step begins after the other, each at the version before it.
  * What it prevents shows where R8 is broken as well.
  */
 function onStart(core: MemberCore, order: MessageTo<'start'>): MemberEffect[] {
@@ -341,8 +337,8 @@ function onReduced(
     })
   const record = recordOf(ring, step, manifests, gradDigest)
   const version = extend(core.version, record)
-  const offRing = offRingIn(ring, manifests)
-  if (offRing !== undefined) offRing.stage = 'done'
+  const given = givenIn(ring, manifests)
+  if (given !== undefined) given.stage = 'done'
   core.version = version
   core.tail.push(record)
   ring.flight = undefined
@@ -362,7 +358,7 @@ function onReduced(
 }
 
 /**
- * Every member builds the same record: the planned blocks of all members (R12), those of off-ring members (A1), and the
+ * Every member builds the same record: the planned blocks of all members (R12), those of a given sum (A1), and the
  * sums of the manifests.
  */
 function recordOf(
@@ -378,7 +374,7 @@ function recordOf(
     generation: ring.generation,
     modeEpoch: ring.modeEpoch,
     kind: ring.kind,
-    blocks: [...(ring.plan.get(step)?.blocks ?? []), ...(offRingIn(ring, manifests)?.blocks ?? [])],
+    blocks: [...(ring.plan.get(step)?.blocks ?? []), ...(givenIn(ring, manifests)?.blocks ?? [])],
     samples: sum((m) => m.samples),
     targets: sum((m) => m.targets),
     lossSum: sum((m) => m.lossSum),

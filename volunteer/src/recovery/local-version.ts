@@ -79,7 +79,7 @@ export class LocalVersion {
   }
 
   /**
-   * One optimizer step with Σ gradients `sum`, exact f32 and so equal on every machine: mean over the targets, clip,
+   * One optimizer step with Σ gradients `sum`, exact f32 and so equal on every machine. Mean over the targets, clip,
    * update into the spare copy, swap.
    */
   apply(record: StepRecord, version: VersionRef, sum: Float32Array): void {

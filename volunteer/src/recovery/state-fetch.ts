@@ -1,4 +1,4 @@
-// The asking side of a fetch (R7): hashes from up to three members that hold the version, then its chunks from those
+// The asking side of a fetch (R7). It asks up to three members that hold the version for hashes. Chunks come from those
 // that agree, in parallel. A member that goes away, lies or stalls costs the chunk that it was asked for, never what is
 // here already.
 import {
@@ -35,6 +35,11 @@ const GRACE_MS = 500
 const BUSY_MS = 400
 /** Times that a busy source is asked when the coordinator has the state, too */
 const BUSY_TRIES = 3
+/** ms that a source without a link is not asked where another can be; twice as long each time, up to the longest */
+const REST_MS = 10_000
+const LONGEST_REST_MS = 300_000
+/** Sources without a link that are remembered. */
+const MOST_RESTING = 64
 /** Bytes of a refusal's JSON. */
 const MAX_REFUSAL_BYTES = 1024
 
@@ -51,6 +56,8 @@ export interface FetchParts {
   send(to: MemberId, frame: Frame): void
   /** Resolves when frames to this member have a link to take. @throws GridError */
   reach(member: MemberId, signal: AbortSignal): Promise<void>
+  /** no link to it came about in time: it is asked later */
+  onUnreached?(member: MemberId): void
 }
 
 /** One question to one member. */
@@ -70,6 +77,8 @@ interface FetchTask {
 export class StateFetch {
   readonly #parts: FetchParts
   readonly #questions = new Map<MemberId, FetchQuestion>()
+  /** sources without a link → when they are asked again, ms */
+  readonly #resting = new Map<MemberId, { readonly until: number; readonly ms: number }>()
   /** what a fetch that was broken off had already: the next of the same version goes on there */
   #begun: { readonly name: string; readonly board: ChunkTracker } | undefined
 
@@ -90,7 +99,7 @@ export class StateFetch {
     const failures: string[] = []
     let left = [...sources]
     while (left.length > 0) {
-      const asked = left.slice(0, MAX_SOURCES)
+      const asked = this.#awake(left).slice(0, MAX_SOURCES)
       const failed = await this.#from(asked, { wanted, signal, impatient: rest !== undefined })
       signal.throwIfAborted()
       const board = this.#board(wanted)
@@ -116,6 +125,33 @@ export class StateFetch {
 
   lost(member: MemberId): void {
     this.#questions.get(member)?.fail(new GridError('link-lost', `${short(member)} went away while sending its state`))
+  }
+
+  /** Those that do not rest; all of them where none can be asked instead. */
+  #awake(sources: readonly MemberId[]): readonly MemberId[] {
+    const now = this.#parts.clock.now()
+    const awake = sources.filter((source) => (this.#resting.get(source)?.until ?? 0) <= now)
+    return awake.length > 0 ? awake : sources
+  }
+
+  /** @throws GridError, or the reason of either signal */
+  async #reach(source: MemberId, { signal }: FetchTask, late: AbortSignal): Promise<void> {
+    try {
+      await this.#parts.reach(source, AbortSignal.any([signal, late]))
+      this.#resting.delete(source)
+    } catch (error) {
+      if (!signal.aborted) this.#letRest(source)
+      throw error
+    }
+  }
+
+  #letRest(source: MemberId): void {
+    const before = this.#resting.get(source)
+    const ms = before === undefined ? REST_MS : Math.min(2 * before.ms, LONGEST_REST_MS)
+    this.#resting.delete(source)
+    this.#resting.set(source, { until: this.#parts.clock.now() + ms, ms })
+    for (const old of this.#resting.keys()) if (this.#resting.size > MOST_RESTING) this.#resting.delete(old)
+    this.#parts.onUnreached?.(source)
   }
 
   /** Asks these members for what is missing, and returns those that failed. */
@@ -161,7 +197,7 @@ export class StateFetch {
     await Promise.all(
       sources.map(async (source) => {
         try {
-          await this.#parts.reach(source, signal)
+          await this.#reach(source, task, late.signal)
           lists.set(source, await this.#askHashes(source, { ...task, signal }))
           cancelTimer ??= this.#parts.clock.timer(GRACE_MS, () =>
             late.abort(new GridError('link-timeout', 'slower than the others')),

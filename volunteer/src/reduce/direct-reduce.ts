@@ -2,28 +2,16 @@
 // parts and sends the sum to all (as hivemind does). The same bytes as in the ring. An owner sees each member's slice
 // of its part, and refuses one that no honest member sends, by name.
 import type { Frame } from '@starling-grid/protocol'
-import type { Feedback } from '../codec/encoding.ts'
 import { combine } from '../codec/numbers.ts'
 import { allFinite } from '../floats.ts'
 import { RankFailure } from './rank-failure.ts'
-import { type Addressed, Reduce } from './reduce.ts'
-import type { Chunk } from './schedule.ts'
+import { type Addressed, malformed, Reduce, type StepReduceOptions, unexpected } from './reduce.ts'
+import type { Chunk, WorldRank } from './schedule.ts'
 import { farOutside, normOf } from './slice-norms.ts'
-import { malformed, type StepReduceOptions, unexpected } from './step-reduce.ts'
-import { StepSumBuilder } from './step-sum.ts'
-
-export interface DirectOptions extends StepReduceOptions {
-  /** by rank: how many samples each member has, in proportion; absent: alike */
-  readonly weights?: readonly number[]
-  /** norm of a slice that does no harm, whatever others sent (slice-norms.ts); absent: none */
-  readonly harmless?: () => number
-}
 
 export class DirectReduce extends Reduce {
-  readonly #options: DirectOptions
-  readonly #self: number
-  readonly #size: number
-  readonly #sum: StepSumBuilder
+  readonly #weights: readonly number[]
+  readonly #harmless: () => number
   /**
    * by rank: slices of this member's part, one after the other as its chunks are; made when the first of a member
    * comes
@@ -38,44 +26,35 @@ export class DirectReduce extends Reduce {
   /** by rank: frames that came from there and were not here */
   readonly #received: number[]
 
-  constructor(options: DirectOptions) {
-    const {
-      world: { rank: index, size },
-    } = options
+  constructor(options: StepReduceOptions) {
+    const { size } = options.world
     if (size < 2) throw new Error('internal: a single member has no partner for an exchange')
-    const sum = new StepSumBuilder(options, (chunks) => framesToCome(options, chunks))
-    super(sum)
-    this.#options = options
-    this.#self = index
-    this.#size = size
-    this.#sum = sum
+    super(options, (chunks) => framesToCome(options.world, chunks))
+    const { weights = new Array<number>(size).fill(1), harmless = () => 0 } = options
+    this.#weights = weights
+    this.#harmless = harmless
     this.#received = new Array<number>(size).fill(0)
     this.#slices = new Array<undefined>(size)
-    this.#seen = new Uint8Array(this.#sum.chunks.all.length * size)
+    this.#seen = new Uint8Array(this.chunks.all.length * size)
     this.#startInSlice = this.#layOutSlices()
-    for (const bucket of this.#sum.own.left) this.#missing.set(bucket, (size - 1) * this.#ownChunks(bucket).length)
+    for (const chunk of this.chunks.all)
+      if (this.#isMine(chunk)) this.#missing.set(chunk.bucket, (this.#missing.get(chunk.bucket) ?? 0) + size - 1)
   }
 
   /** Each sends a manifest, slices of this member's part, the sums of theirs. */
   get waitsFor(): number[] {
-    const { all } = this.#sum.chunks
+    const { all } = this.chunks
     const mine = all.filter((chunk) => this.#isMine(chunk)).length
     const isWhole = (rank: number): boolean =>
       this.#received[rank] === 1 + mine + all.filter(({ segment }) => segment === rank).length
-    return this.#received.flatMap((_, rank) => (rank === this.#self || isWhole(rank) ? [] : [rank]))
+    return this.#received.flatMap((_, rank) => (rank === this.world.rank || isWhole(rank) ? [] : [rank]))
   }
 
-  contributeBucket(
-    bucket: number,
-    gradient: Float32Array,
-    feedback?: Feedback,
-    encoded: readonly Uint8Array[] = [],
-  ): Addressed[] {
-    this.#sum.own.put(bucket, gradient, feedback)
-    const others = this.#sum.chunks.of(bucket).filter((chunk) => !this.#isMine(chunk))
-    const slices = others.map((chunk, i) => ({
+  protected onContributed(bucket: number, encoded: Iterator<Uint8Array, undefined>): Addressed[] {
+    const others = this.chunks.of(bucket).filter((chunk) => !this.#isMine(chunk))
+    const slices = others.map((chunk) => ({
       to: chunk.segment,
-      frame: this.#chunkFrame('partial', chunk, this.#sum.leaving(chunk, encoded[i])),
+      frame: this.#chunkFrame('partial', chunk, this.leaving(chunk, encoded.next().value)),
     }))
     return [...slices, ...this.#completed(bucket)]
   }
@@ -85,30 +64,30 @@ export class DirectReduce extends Reduce {
   }
 
   protected override requireWay(frame: Frame, from: number): void {
-    if (!(from >= 0 && from < this.#size) || from === this.#self || frame.hop !== 0)
+    if (!(from >= 0 && from < this.world.size) || from === this.world.rank || frame.hop !== 0)
       throw malformed(frame, `no frame of member ${from} comes here at this hop`)
   }
 
   protected onPartial(frame: Frame, from: number): Addressed[] {
-    const chunk = this.#sum.chunkOf(frame)
+    const chunk = this.chunkOf(frame)
     if (!this.#isMine(chunk)) throw malformed(frame, `this part belongs to member ${chunk.segment}`)
     if (this.#hasCome(chunk, from)) return []
-    this.#sum.decode(frame, this.#sliceOf(chunk, from))
+    this.decode(frame, this.#sliceOf(chunk, from))
     this.#came(chunk, from)
     this.#missing.set(chunk.bucket, (this.#missing.get(chunk.bucket) ?? 0) - 1)
-    return this.#sum.own.has(chunk.bucket) ? this.#completed(chunk.bucket) : []
+    return this.hasOwn(chunk.bucket) ? this.#completed(chunk.bucket) : []
   }
 
   protected onReduced(frame: Frame, from: number): Addressed[] {
-    const chunk = this.#sum.chunkOf(frame)
+    const chunk = this.chunkOf(frame)
     if (chunk.segment !== from) throw malformed(frame, `this part belongs to member ${chunk.segment}, not to ${from}`)
     if (this.#hasCome(chunk, from)) return []
     // Our contribution has not left yet, so no honest member has this sum: it is made up.
-    if (!this.#sum.own.has(chunk.bucket))
+    if (!this.hasOwn(chunk.bucket))
       throw unexpected(
         `expected a sum with this member's contribution, got bucket ${frame.bucket} at ${frame.offset} without it`,
       )
-    this.#sum.decode(frame, this.#sum.in(chunk))
+    this.decode(frame, this.sumIn(chunk))
     this.#came(chunk, from)
     return []
   }
@@ -116,7 +95,7 @@ export class DirectReduce extends Reduce {
   protected onManifest(frame: Frame, from: number): Addressed[] {
     if (frame.bucket !== from || frame.offset !== 0)
       throw malformed(frame, `member ${from} sends its own manifest and no other`)
-    if (this.#sum.takeManifest(from, frame)) this.#countFrom(from)
+    if (this.takeManifest(from, frame)) this.#countFrom(from)
     return []
   }
 
@@ -130,14 +109,14 @@ export class DirectReduce extends Reduce {
     this.#judge(chunks)
     return chunks.flatMap((chunk) => {
       this.#add(chunk)
-      return this.#toAll(this.#chunkFrame('reduced', chunk, this.#sum.travelling(chunk, true)))
+      return this.#toAll(this.#chunkFrame('reduced', chunk, this.travelling(chunk, true)))
     })
   }
 
   #add(chunk: Chunk): void {
-    const sum = this.#sum.in(chunk)
+    const sum = this.sumIn(chunk)
     sum.set(this.#contributionOf(0, chunk))
-    for (let rank = 1; rank < this.#size; rank++) combine('sum', sum, this.#contributionOf(rank, chunk))
+    for (let rank = 1; rank < this.world.size; rank++) combine('sum', sum, this.#contributionOf(rank, chunk))
     if (!allFinite(sum)) throw this.#blameLargest(chunk)
   }
 
@@ -145,8 +124,7 @@ export class DirectReduce extends Reduce {
   #judge(chunks: readonly Chunk[]): void {
     if (chunks.length === 0) return
     const norms = this.#normsOf(chunks)
-    const { weights = norms.map(() => 1), harmless = () => 0 } = this.#options
-    const outlier = farOutside({ norms, weights, self: this.#self, harmless })
+    const outlier = farOutside({ norms, weights: this.#weights, self: this.world.rank, harmless: this.#harmless })
     if (outlier === undefined) return
     throw new RankFailure(
       outlier.rank,
@@ -158,7 +136,7 @@ export class DirectReduce extends Reduce {
 
   /** All slices are finite, their sum is not: the sender of the longest is the likeliest cause. */
   #blameLargest(chunk: Chunk): RankFailure {
-    const norms = this.#normsOf([chunk]).map((norm, rank) => (rank === this.#self ? -1 : norm))
+    const norms = this.#normsOf([chunk]).map((norm, rank) => (rank === this.world.rank ? -1 : norm))
     return new RankFailure(
       norms.indexOf(Math.max(...norms)),
       'gradient-not-finite',
@@ -167,7 +145,7 @@ export class DirectReduce extends Reduce {
   }
 
   #normsOf(chunks: readonly Chunk[]): number[] {
-    return Array.from({ length: this.#size }, (_, rank) =>
+    return Array.from({ length: this.world.size }, (_, rank) =>
       Math.hypot(
         ...chunks.map((chunk) => {
           const slice = this.#contributionOf(rank, chunk)
@@ -178,7 +156,7 @@ export class DirectReduce extends Reduce {
   }
 
   #contributionOf(rank: number, chunk: Chunk): Float32Array {
-    return rank === this.#self ? this.#sum.ownIn(chunk) : this.#sliceOf(chunk, rank)
+    return rank === this.world.rank ? this.ownIn(chunk) : this.#sliceOf(chunk, rank)
   }
 
   #sliceOf(chunk: Chunk, rank: number): Float32Array {
@@ -190,7 +168,7 @@ export class DirectReduce extends Reduce {
 
   #layOutSlices(): Uint32Array {
     let end = 0
-    return Uint32Array.from([...this.#sum.chunks.all, undefined], (chunk) => {
+    return Uint32Array.from([...this.chunks.all, undefined], (chunk) => {
       const start = end
       if (chunk !== undefined && this.#isMine(chunk)) end += chunk.floats
       return start
@@ -198,20 +176,20 @@ export class DirectReduce extends Reduce {
   }
 
   #isMine({ segment }: Chunk): boolean {
-    return segment === this.#self
+    return segment === this.world.rank
   }
 
   #ownChunks(bucket: number): Chunk[] {
-    return this.#sum.chunks.of(bucket).filter((chunk) => this.#isMine(chunk))
+    return this.chunks.of(bucket).filter((chunk) => this.#isMine(chunk))
   }
 
   #hasCome({ index }: Chunk, from: number): boolean {
-    return this.#seen[index * this.#size + from] === 1
+    return this.#seen[index * this.world.size + from] === 1
   }
 
   #came({ index }: Chunk, from: number): void {
-    this.#seen[index * this.#size + from] = 1
-    this.#sum.came()
+    this.#seen[index * this.world.size + from] = 1
+    this.came()
     this.#countFrom(from)
   }
 
@@ -220,16 +198,19 @@ export class DirectReduce extends Reduce {
   }
 
   #toAll(frame: Frame): Addressed[] {
-    return Array.from({ length: this.#size - 1 }, (_, i) => ({ to: (this.#self + 1 + i) % this.#size, frame }))
+    return Array.from({ length: this.world.size - 1 }, (_, i) => ({
+      to: (this.world.rank + 1 + i) % this.world.size,
+      frame,
+    }))
   }
 
   #chunkFrame(type: 'partial' | 'reduced', { bucket, offset }: Chunk, payload: Uint8Array): Frame {
-    return this.#sum.frame(type, { bucket, hop: 0, offset, payload })
+    return this.frame(type, { bucket, hop: 0, offset, payload })
   }
 }
 
 /** The manifests of the other members, their slices of this member's part, and the sums of all other parts. */
-function framesToCome({ world: { rank: index, size } }: DirectOptions, chunks: readonly Chunk[]): number {
-  const mine = chunks.filter(({ segment }) => segment === index).length
+function framesToCome({ rank, size }: WorldRank, chunks: readonly Chunk[]): number {
+  const mine = chunks.filter(({ segment }) => segment === rank).length
   return (size - 1) * (mine + 1) + (chunks.length - mine)
 }

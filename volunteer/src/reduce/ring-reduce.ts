@@ -2,10 +2,9 @@
 // the successor. Every chunk is forwarded as soon as it was added, so that hops overlap. In the all-gather its bytes
 // are forwarded unchanged, so that all members decode equal bytes.
 import { type Frame, type FrameType, GridError } from '@starling-grid/protocol'
-import type { Feedback } from '../codec/encoding.ts'
 import { combine } from '../codec/numbers.ts'
 import { allFinite } from '../floats.ts'
-import { type Addressed, Reduce } from './reduce.ts'
+import { type Addressed, malformed, Reduce, type StepReduceOptions, unexpected } from './reduce.ts'
 import {
   type Chunk,
   completedSegment,
@@ -16,8 +15,6 @@ import {
   reducedHop,
   type WorldRank,
 } from './schedule.ts'
-import { malformed, type StepReduceOptions, unexpected } from './step-reduce.ts'
-import { StepSumBuilder } from './step-sum.ts'
 
 /** What a member knows of one chunk; it only ever grows. */
 const CHUNK = {
@@ -30,77 +27,62 @@ const CHUNK = {
 } as const
 
 export class RingReduce extends Reduce {
-  readonly #world: WorldRank
-  readonly #sum: StepSumBuilder
   readonly #states: Uint8Array
 
   constructor(options: StepReduceOptions) {
-    const sum = new StepSumBuilder(options, (chunks) => framesToCome(options.world, chunks))
-    super(sum)
-    this.#world = options.world
-    this.#sum = sum
-    this.#states = new Uint8Array(sum.chunks.all.length)
+    super(options, (chunks) => framesToCome(options.world, chunks))
+    this.#states = new Uint8Array(this.chunks.all.length)
   }
 
   get waitsFor(): number[] {
-    const { rank, size } = this.#world
+    const { rank, size } = this.world
     const { received, expected } = this.progress
     return received < expected ? [(rank + size - 1) % size] : []
   }
 
-  contributeBucket(
-    bucket: number,
-    gradient: Float32Array,
-    feedback?: Feedback,
-    encoded: readonly Uint8Array[] = [],
-  ): Addressed[] {
-    const { own, chunks } = this.#sum
-    const range = own.put(bucket, gradient, feedback)
-    const payloads = encoded.values()
-    if (this.#world.size > 1) return chunks.of(bucket).flatMap((chunk) => this.#contributeChunk(chunk, payloads))
-    this.#sum.values.set(own.values.subarray(range.start, range.end), range.start)
-    own.residual?.fill(0, range.start, range.end) // alone, nothing is encoded
+  protected onContributed(bucket: number, encoded: Iterator<Uint8Array, undefined>): Addressed[] {
+    if (this.world.size > 1) return this.chunks.of(bucket).flatMap((chunk) => this.#contributeChunk(chunk, encoded))
+    this.sumAlone(bucket)
     return []
   }
 
   protected ownManifest(frame: Frame): Addressed[] {
-    return this.#world.size === 1 ? [] : [this.#toSuccessor(frame)]
+    return this.world.size === 1 ? [] : [this.#toSuccessor(frame)]
   }
 
   #contributeChunk(chunk: Chunk, encoded: Iterator<Uint8Array, undefined>): Addressed[] {
-    if (chunk.segment !== ownSegment(this.#world))
+    if (chunk.segment !== ownSegment(this.world))
       return this.#states[chunk.index] === CHUNK.early ? [this.#add(chunk)] : []
     this.#states[chunk.index] = CHUNK.forwarded
-    const { value } = encoded.next()
-    return [this.#chunkFrame('partial', 0, chunk, this.#sum.leaving(chunk, value))]
+    return [this.#chunkFrame('partial', 0, chunk, this.leaving(chunk, encoded.next().value))]
   }
 
   protected onPartial(frame: Frame): Addressed[] {
     const chunk = this.#chunkOf(frame, partialHop)
     if (this.#states[chunk.index] !== CHUNK.empty) return []
-    this.#sum.decode(frame, this.#sum.in(chunk))
-    const added = this.#sum.own.has(chunk.bucket) ? [this.#add(chunk)] : []
+    this.decode(frame, this.sumIn(chunk))
+    const added = this.hasOwn(chunk.bucket) ? [this.#add(chunk)] : []
     if (added.length === 0) this.#states[chunk.index] = CHUNK.early
-    this.#sum.came()
+    this.came()
     return added
   }
 
   /** Adds this member's contribution to the received partial sum and forwards it. */
   #add(chunk: Chunk): Addressed {
-    const sum = this.#sum.in(chunk)
-    combine('sum', sum, this.#sum.ownIn(chunk))
+    const sum = this.sumIn(chunk)
+    combine('sum', sum, this.ownIn(chunk))
     if (!allFinite(sum))
       throw new GridError(
         'gradient-not-finite',
         `expected a finite sum, got NaN or infinity in bucket ${chunk.bucket}, ` +
           `floats ${chunk.offset} to ${chunk.offset + chunk.floats}`,
       )
-    const completed = chunk.segment === completedSegment(this.#world)
-    const payload = this.#sum.travelling(chunk, completed)
+    const completed = chunk.segment === completedSegment(this.world)
+    const payload = this.travelling(chunk, completed)
     this.#states[chunk.index] = completed ? CHUNK.whole : CHUNK.forwarded
     return completed
       ? this.#chunkFrame('reduced', 0, chunk, payload)
-      : this.#chunkFrame('partial', partialHop(this.#world, chunk.segment) + 1, chunk, payload)
+      : this.#chunkFrame('partial', partialHop(this.world, chunk.segment) + 1, chunk, payload)
   }
 
   protected onReduced(frame: Frame): Addressed[] {
@@ -112,39 +94,39 @@ export class RingReduce extends Reduce {
       throw unexpected(
         `expected a sum with this member's contribution, got bucket ${frame.bucket} at ${frame.offset} without it`,
       )
-    this.#sum.decode(frame, this.#sum.in(chunk))
+    this.decode(frame, this.sumIn(chunk))
     this.#states[chunk.index] = CHUNK.whole
-    this.#sum.came()
+    this.came()
     return this.#goesOn(frame)
   }
 
   protected onManifest(frame: Frame): Addressed[] {
     const author = frame.bucket
     const isDue =
-      author < this.#world.size && frame.hop < hops(this.#world) && frame.hop === manifestHop(this.#world, author)
+      author < this.world.size && frame.hop < hops(this.world) && frame.hop === manifestHop(this.world, author)
     if (!isDue || frame.offset !== 0) throw malformed(frame, `no manifest of member ${author} comes here at this hop`)
-    return this.#sum.takeManifest(author, frame) ? this.#goesOn(frame) : []
+    return this.takeManifest(author, frame) ? this.#goesOn(frame) : []
   }
 
   /** What every member gets, as the same bytes: on to the successor, unless it made the whole way. */
   #goesOn(frame: Frame): Addressed[] {
-    return frame.hop + 1 === hops(this.#world) ? [] : [this.#toSuccessor({ ...frame, hop: frame.hop + 1 })]
+    return frame.hop + 1 === hops(this.world) ? [] : [this.#toSuccessor({ ...frame, hop: frame.hop + 1 })]
   }
 
   /** The chunk that a frame carries, when its place, length and hop are those that the schedule gives. */
   #chunkOf(frame: Frame, hopOf: (world: WorldRank, segment: number) => number): Chunk {
-    const chunk = this.#sum.chunkOf(frame)
-    if (frame.hop >= hops(this.#world) || frame.hop !== hopOf(this.#world, chunk.segment))
+    const chunk = this.chunkOf(frame)
+    if (frame.hop >= hops(this.world) || frame.hop !== hopOf(this.world, chunk.segment))
       throw malformed(frame, 'this segment does not come here at this hop')
     return chunk
   }
 
   #chunkFrame(type: FrameType, hop: number, { bucket, offset }: Chunk, payload: Uint8Array): Addressed {
-    return this.#toSuccessor(this.#sum.frame(type, { bucket, hop, offset, payload }))
+    return this.#toSuccessor(this.frame(type, { bucket, hop, offset, payload }))
   }
 
   #toSuccessor(frame: Frame): Addressed {
-    const { rank, size } = this.#world
+    const { rank, size } = this.world
     return { to: (rank + 1) % size, frame }
   }
 }

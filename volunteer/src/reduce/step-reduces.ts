@@ -1,12 +1,9 @@
-// The reduces of one generation, around the ring or as a direct exchange: frames of the present and the next step find
-// theirs. All others are refused.
+// The reduces of one generation: frames of the present and the next step find theirs. All others are refused.
 import { type Exchange, GridError, type Frame, type GradientEncoding, type Manifest } from '@starling-grid/protocol'
 import type { Feedback } from '../codec/encoding.ts'
 import type { FloatRange } from '../floats.ts'
-import { DirectReduce } from './direct-reduce.ts'
-import type { Addressed, Reduce } from './reduce.ts'
-import { RingReduce } from './ring-reduce.ts'
-import type { StepSum } from './step-reduce.ts'
+import { reduceOf } from './exchanges.ts'
+import type { Addressed, Reduce, StepSum } from './reduce.ts'
 
 export interface StepReducesOptions {
   readonly generation: number
@@ -122,24 +119,9 @@ export class StepReduces {
   at(step: number): Reduce {
     const known = this.#reduces.get(step)
     if (known !== undefined) return known
-    const { generation, rank, size, length, exchange, weights, harmless, buckets, encoding, chunkBytes } = this.#options
-    const options = {
-      generation,
-      step,
-      world: { rank, size },
-      length,
-      ...(buckets ? { buckets } : {}),
-      ...(encoding ? { encoding } : {}),
-      ...(chunkBytes ? { chunkBytes } : {}),
-    }
-    const reduce =
-      exchange === 'direct' && size > 1
-        ? new DirectReduce({
-            ...options,
-            ...(weights ? { weights } : {}),
-            ...(harmless ? { harmless: () => harmless(step) } : {}),
-          })
-        : new RingReduce(options)
+    const { rank, size, exchange = 'ring', harmless, ...shape } = this.#options
+    const judged = harmless ? { harmless: () => harmless(step) } : {}
+    const reduce = reduceOf(exchange, { ...shape, ...judged, step, world: { rank, size } })
     this.#reduces.set(step, reduce)
     return reduce
   }

@@ -128,7 +128,7 @@ export function isTaken({ leases, open }: RunState, block: BlockId): boolean {
 
 /**
  * Bounded staleness (SSP): whether one more lease leaves the oldest one fresh enough. Every other lease, the new one
- * and the open sum may become versions before it comes back; `update: all` is this with a bound of 0.
+ * and the open sum may become versions before it comes back. `update: all` is this with a bound of 0.
  */
 export function mayRunAhead(state: RunState, bound: number): boolean {
   if (state.config.async.whenStale === 'drop' || state.leases.size === 0) return true

@@ -72,8 +72,8 @@ function forgetPushes(state: RunState): void {
 }
 
 /**
- * A6: the open sum is closed, then the next mode epoch begins (late pushes are stale from here), then the server's
- * newest version, then a ballot.
+ * A6: the open sum is closed, then the next mode epoch begins (late pushes are stale from here). The server's newest
+ * version follows, then a ballot.
  */
 function leaveAsync(transition: Transition, reason: string): void {
   const { state, now } = transition

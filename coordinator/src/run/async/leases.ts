@@ -120,8 +120,8 @@ function stalenessBound({ config }: RunState): number {
 }
 
 /**
- * A block that was in a failed push is leased alone, so that only the culprit is set aside; to another member, where
- * there is one that brings leases back; to the same member after a while.
+ * A block that was in a failed push is leased alone, so that only the culprit is set aside. It goes to another member,
+ * where there is one that brings leases back, or to the same member after a while.
  */
 function nextLease(state: RunState, member: MemberId, now: number): BlockId[] {
   const most = blocksPerLease(state)

@@ -1,7 +1,7 @@
 // How long a ballot waits before it is decided. Attempts that fail one after the other wait longer each time, in every
 // mode, even when members are left out. Ballots that come in bunches wait, too. So a run has at most `ballotsPerMinute`
-// ballots in a minute plus those that fit between waits of LONGEST_CROWDED_MS: 37 with the default timing, each with
-// one row in the journal and one START.
+// ballots in a minute plus those that fit between waits of LONGEST_CROWDED_MS. These are 37 with the default timing,
+// each with one row in the journal and one START.
 import { random32 } from '@starling-grid/protocol'
 import type { RunState } from '../state.ts'
 

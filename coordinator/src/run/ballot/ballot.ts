@@ -14,8 +14,10 @@ import { validationDue } from '../history/validation.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { arrangeRing } from '../links/generation-links.ts'
 import { nextMode } from '../policy/mode-policy.ts'
+import { partsOf } from '../queue/suspects.ts'
+import { isNear } from '../ring/form-deadlines.ts'
 import { claimed, REPLAYED } from '../ring/learners.ts'
-import { exclude, ringCandidates, weightsOf } from '../ring/membership.ts'
+import { exclude, ringCandidates } from '../ring/membership.ts'
 import { nextSteps } from '../ring/plan.ts'
 import { type FormPhase, type GenerationMembers, own, type RunPhase, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
@@ -243,10 +245,10 @@ function form(
     exchange,
   } = arrangeRing(
     transition,
-    ringCandidates(state, (id) => choice.claims.has(id), now),
+    ringCandidates(transition, (id) => choice.claims.has(id), choice.target.v > 0 ? choice.sources : []),
   )
   const members = ring.map((member) => member.id)
-  const weights = weightsOf(ring)
+  const weights = partsOf(state, ring)
   state.phase = {
     type: 'form',
     since: now,
@@ -258,6 +260,8 @@ function form(
     target: choice.target,
     consumed,
     confirmed: new Map(),
+    lastConfirmAt: undefined,
+    near: new Set(members.filter((id) => isNear(state, choice.target, { id, claim: choice.claims.get(id) }))),
   }
   transition.reason(`forming a ${exchange.type} of ${members.length} at version ${choice.target.v}`)
   for (const id of members)
@@ -319,6 +323,7 @@ function onConfirm(transition: Transition, member: MemberId, { version, digest }
       'message-unexpected',
       `expected version ${phase.target.v} to be confirmed, got ${version.v}`,
     )
+  if (!phase.confirmed.has(member)) phase.lastConfirmAt = transition.now
   phase.confirmed.set(member, digest)
   if (phase.confirmed.size < phase.members.length) return
   if (agrees(transition, phase)) start(transition, phase)
@@ -369,8 +374,8 @@ function sendBack(transition: Transition, phase: FormPhase, wrong: readonly Memb
 }
 
 /**
- * A tie, or one against two: who is right cannot be told from votes, so all go back to the last version that two
- * members vouched for, where the checkpoint's digest tells. A member that differs again waits outside for a while: of
+ * A tie, or one against two: votes do not show which member is right. So all go back to the last version that two
+ * members vouched for, where the checkpoint's digest decides. A member that differs again waits outside for a while: of
  * two sides as strong, who came last.
  */
 function undecided(transition: Transition, phase: FormPhase, { most, few, isClear }: Agreement): void {
@@ -457,6 +462,7 @@ function enterRing(
     planWeights: new Map(),
     held: new Map(),
     plannedTo: v + plan.length,
+    ackedTo: v,
     planned,
     progressAt: now,
     lastStep: undefined,

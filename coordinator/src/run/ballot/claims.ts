@@ -75,7 +75,7 @@ function cutOffBefore(state: RunState, base: VersionRef): readonly StepRecord[] 
 }
 
 /**
- * What no honest member says of steps beyond the committed chain: their generation never started (R1, R8), they are
+ * What no honest member says of steps beyond the committed chain. Their generation never started (R1, R8), they are
  * none of a ring, or their blocks are counted already, twice, or unknown. Such a claim is a lie, however well its chain
  * is made.
  */

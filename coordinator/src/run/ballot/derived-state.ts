@@ -1,6 +1,6 @@
-// Members that say different states of one version (R15-derived, docs/decisions/0020): the coordinator derives the
-// state from the newest checkpoint that is not in doubt and the sums of the steps after it, which their records prove.
-// The shell does it (audit/state-derivation.ts). Where it cannot be done, votes decide, and an event says why.
+// Members that say different states of one version (R15-derived, docs/decisions/0020). The coordinator derives the
+// state from the newest checkpoint that is not in doubt. It adds the sums of the steps after it, which their records
+// prove. The shell does it (audit/state-derivation.ts). Where it cannot be done, votes decide, and an event says why.
 import {
   extend,
   type MemberId,
@@ -41,6 +41,8 @@ export interface DoubtedState {
   /** uncommitted steps that lead from the committed version to this one */
   readonly records?: readonly StepRecord[]
   readonly said: ReadonlyMap<MemberId, Sha256>
+  /** for people; undefined: members differ */
+  readonly why?: string
 }
 
 /** `unknown`: it cannot be derived, or no member holds what was derived. Votes decide then. */
@@ -51,13 +53,18 @@ export type TrueState =
 
 /** The state that a version has, whatever members say of it. While it is pending, callers ask again at each tick. */
 export function trueState(transition: Transition, doubted: DoubtedState): TrueState {
-  const derived = transition.state.derivedStates.known.get(doubted.version.id) ?? begin(transition, doubted)
+  const derived = derivedState(transition, doubted)
   if (derived === undefined) return { type: 'pending' }
   if ('why' in derived) return { type: 'unknown' }
   if ([...doubted.said.values()].includes(derived.digest)) return { type: 'known', digest: derived.digest }
   const { v } = doubted.version
   transition.note('audit', `no member holds the state of version ${v} that was derived: votes decide`)
   return { type: 'unknown' }
+}
+
+/** What was derived, or why it cannot be; undefined: it is pending. */
+export function derivedState(transition: Transition, doubted: DoubtedState): Derived | undefined {
+  return transition.state.derivedStates.known.get(doubted.version.id) ?? begin(transition, doubted)
 }
 
 /** Who holds the true state of a version and who does not; votes decide where it is unknown. undefined: pending. */
@@ -83,7 +90,8 @@ function begin(transition: Transition, doubted: DoubtedState): Derived | undefin
   const why = whyNot(from, steps)
   if (steps === undefined || why !== undefined) return remember(transition, version, { why: why ?? '' })
   own(state, 'derivedStates').underWay = { version, since: now }
-  const text = `members say different states of version ${version.v}: it is derived from version ${from.version.v}`
+  const { why: reason = 'members say different states of it' } = doubted
+  const text = `the state of version ${version.v} is derived from version ${from.version.v}: ${reason}`
   transition.note('audit', text)
   transition.effect({ type: 'derive-state', version, from, steps, members: inTurn(state, doubted.said) })
   return undefined

@@ -1,6 +1,6 @@
-// Members that hold different bytes for one step (docs/MEMBERSHIP.md): all are heard, the few are named, and the link
+// Members that hold different bytes for one step (docs/MEMBERSHIP.md). All are asked, the few are named, and the link
 // on which right bytes became wrong ones counts as broken. Nothing of the step is committed meanwhile.
-import { type MemberId, recordId, type StepRecord, type VersionId } from '@starling-grid/protocol'
+import { EXCHANGES, type MemberId, recordId, type StepRecord, type VersionId } from '@starling-grid/protocol'
 import { isRelayed } from '../links/generation-links.ts'
 import { noteFailure } from '../links/link-health.ts'
 import { own, type RingPhase } from '../state.ts'
@@ -88,7 +88,7 @@ function settle(transition: Transition, phase: RingPhase): void {
     ? `${names(few)} held other bytes for step ${dispute.v} than the other ${most.length}; ` +
       `${senders.length > 0 ? `they came from ${names(senders)}` : 'any of the others may have sent them'}`
     : `${names(few)} hold different bytes for step ${dispute.v}, and no majority shows which are right`
-  if (phase.exchange.type === 'direct') transition.state.health.directDoubtedAt = transition.now
+  if (!EXCHANGES[phase.exchange.type].hasOneSender) transition.state.health.directDoubtedAt = transition.now
   transition.note('refusal', reason)
   transition.enqueue({ type: 'ballot', reason, trouble: true })
 }
@@ -105,9 +105,9 @@ function groupsOf(records: ReadonlyMap<MemberId, StepRecord>): MemberId[][] {
 }
 
 /**
- * Either the predecessor sent wrong bytes, or this member lies about what it got: one pair proves nothing of either,
- * but a member in such a pair with a second partner, in another order of the ring, is left out (R17). Returns the
- * predecessor. In a direct exchange every member sends to every other, so it could be any of them.
+ * Either the predecessor sent wrong bytes, or this member lies about what it got. One pair proves nothing of either. A
+ * member in such a pair with a second partner, in another order of the ring, is left out (R17). Returns the
+ * predecessor. Where several members send to it, it could be any of them.
  */
 function suspectLinkTo(
   transition: Transition,
@@ -118,7 +118,7 @@ function suspectLinkTo(
   const { health, generation, config } = transition.state
   const rank = (members.indexOf(id) + members.length - 1) % members.length
   const from = members[rank]
-  if (exchange.type === 'direct' || from === undefined || agreeing.includes(from)) return undefined
+  if (!EXCHANGES[exchange.type].hasOneSender || from === undefined || agreeing.includes(from)) return undefined
   const failure = {
     pair: [from, id] as const,
     why: 'closed' as const,

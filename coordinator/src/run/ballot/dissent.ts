@@ -1,4 +1,4 @@
-// A checkpoint that two members agreed on, and others say another state of its version (R15): two liars may have been
+// A checkpoint that two members agreed on, and others say another state of its version (R15). Two liars may have been
 // quicker than all honest members. Its true state decides, or who were more where it cannot be derived.
 import type { MemberId, Sha256 } from '@starling-grid/protocol'
 import type { Checkpoint, RunState } from '../state.ts'

@@ -1,4 +1,4 @@
-// A5: ring → async. One holder of the decided version uploads it, the other holders say their digests of it, and only a
+// A5: ring → async. One holder of the decided version uploads it, and the other holders say their digests of it. Only a
 // state that a second member vouches for becomes the parameter server's. A run of one member has no second (decision
 // 0003).
 import type { MemberId } from '@starling-grid/protocol'
@@ -34,7 +34,7 @@ export const handover = {
 
 /**
  * A5: the server needs parameters and optimizer state of a version that at least two members hold. False: none of its
- * holders can bring them (each was asked and did not upload), or it has one holder alone, so a ring has to make more
+ * holders can bring them (each was asked and did not upload). Or it has one holder alone, so a ring has to make more
  * holders first.
  */
 export function handOver(transition: Transition, valid: readonly ValidClaim[], best: ValidClaim): boolean {

@@ -1,8 +1,14 @@
-// What a newcomer shows before a ballot stops the ring for it (R2): that it holds a version, by a digest with a salt
-// that no public digest helps to make, and which of its neighbours it could link to. Members that keep a copy digest it
-// with the same salt; where they do not settle it, the coordinator digests its newest checkpoint. One voice is not
-// enough.
-import { digest, MAX_DIRECT_MEMBERS, type MemberId, type MessageFrom, type Sha256 } from '@starling-grid/protocol'
+// What a newcomer shows before a ballot stops the ring for it (R2). It proves a version by a digest with a salt that no
+// public digest helps to make. It names the neighbours that it could link to. Members that keep a copy digest it with
+// the same salt; where they do not settle it, the coordinator digests its newest checkpoint. One voice is not enough.
+import {
+  digest,
+  exchangesWith,
+  MAX_DIRECT_MEMBERS,
+  type MemberId,
+  type MessageFrom,
+  type Sha256,
+} from '@starling-grid/protocol'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { noteFailure } from '../links/link-health.ts'
 import { known, newcomer, type ProofAsked } from '../ring/newcomer.ts'
@@ -63,9 +69,9 @@ export function mayProve(state: RunState, member: Member, now: number): boolean 
 /** Members that it would exchange frames with, as the last in the order of the ring. */
 export function wouldBeNeighbours({ members }: RunState, phase: RingPhase, newcomer: Member): MemberId[] {
   if (newcomer.relaysOnly === true) return []
-  const near =
-    phase.exchange.type === 'direct' ? phase.members : [...phase.members.slice(0, 1), ...phase.members.slice(-1)]
-  return [...new Set(near)]
+  const last = phase.members.length
+  return phase.members
+    .filter((_, rank) => exchangesWith(phase.exchange.type, rank, last, last + 1))
     .filter((id) => members.has(id) && members.get(id)?.relaysOnly !== true)
     .slice(0, MAX_DIRECT_MEMBERS)
 }

@@ -7,8 +7,8 @@ import type { Aspect, Transition } from '../transition.ts'
 import { isLost, isWholeRing, passesThrough, type ValidClaim } from './claims.ts'
 
 /**
- * Ballots, and seconds of coordinators' starts, that a member may have heard of above what the journal knows: some
- * weeks of a calm run, and thirty years. Frames have 32 bits for a generation, and a liar may say so again.
+ * Ballots, and seconds of coordinators' starts, that a member may say above those of the journal: some weeks of a calm
+ * run, and thirty years. Frames have 32 bits for a generation, and a liar may say so again.
  */
 const BALLOTS_AHEAD = 10_000
 const OWNERS_AHEAD = 1_000_000_000
@@ -84,7 +84,7 @@ export function nextNumbers({ state, now }: Transition): JournalEntry[] {
 }
 
 /**
- * R4: of generations whose rows are lost the journal cannot say that they ran, so one member alone is not believed: two
+ * R4: of generations whose rows are lost the journal cannot say that they ran, so one member alone is not believed. Two
  * have to hold a version, or one that was the whole ring.
  */
 export function vouchedFor(transition: Transition, claims: readonly ValidClaim[]): readonly ValidClaim[] {

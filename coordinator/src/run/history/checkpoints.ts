@@ -1,7 +1,7 @@
 // When a version becomes durable: asked of one member in turn, believed when another member's digest agrees (R15).
 import type { MemberId, MessageFrom, Sha256, VersionRef } from '@starling-grid/protocol'
 import { differed, latecomer, namesOf } from '../ballot/agreement.ts'
-import { forgetSaid, isDerived, judge } from '../ballot/derived-state.ts'
+import { derivedState, forgetSaid, isDerived, judge } from '../ballot/derived-state.ts'
 import { agreementOf } from '../ballot/majority.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { trainingIsOver } from '../queue/scheduler.ts'
@@ -236,7 +236,36 @@ function weigh(transition: Transition, upload: Provisional, members: readonly Me
   if (!isHeard && now - upload.at < (trainingIsOver(state) ? LAST_DIGESTS_MS : DIGESTS_MS)) return
   if (agreement.few.length > 0) return settleUpload(transition, upload, votes)
   const isVouchedFor = votes.size > 1 || members.length === 1
-  if (isVouchedFor) accept(transition, { agreeing: votes.size, members: Math.max(members.length, votes.size) })
+  if (!isVouchedFor || (isOneLeftOut(state, { members, now }) && !isTrue(transition, upload, votes))) return
+  accept(transition, { agreeing: votes.size, members: Math.max(members.length, votes.size) })
+}
+
+/** A member that worked in a ring is here, and this one is without it for a while: it cannot say what it holds. */
+function isOneLeftOut(
+  { members: here }: RunState,
+  { members, now }: { readonly members: readonly MemberId[]; readonly now: number },
+): boolean {
+  return [...here.values()].some(
+    ({ id, excludedUntil, stepsHeld }) => excludedUntil > now && stepsHeld > 0 && !members.includes(id),
+  )
+}
+
+/**
+ * Those that are left may be liars: the state is derived, as if one doubted it. False: not yet, or it is another. Then
+ * the next upload is asked for when this one would be out of time; meanwhile the member that was left out may be back.
+ */
+function isTrue(transition: Transition, { version, blob }: Provisional, said: ReadonlyMap<MemberId, Sha256>): boolean {
+  const { state } = transition
+  const derived = derivedState(transition, { version, said, why: 'a member that worked is left out of the ring' })
+  if (derived === undefined) return false
+  if ('why' in derived || derived.digest === blob) return true
+  transition.note(
+    'refusal',
+    `${namesOf(state, [...said.keys()])} hold another state of version ${version.v} than its own`,
+  )
+  forgetSaid(state, version, [...said.keys()])
+  forget(state)
+  return false
 }
 
 function forget(state: RunState): void {

@@ -1,5 +1,5 @@
-// When the journal of a run gets its next snapshot: so often that a restart replays few rows, so rarely that what a
-// snapshot costs is a part of what its rows cost.
+// When the journal of a run gets its next snapshot. So often that a restart replays few rows; so rarely that a snapshot
+// costs a part of what its rows cost.
 
 /** Rows that a restart replays at most, beside the few of the decisions under way: a second or two. */
 export const SNAPSHOT_ROWS = 1000

@@ -22,6 +22,7 @@ export function writtenRun(state: Recording): WrittenRun {
     validated: [...state.validated].map(([id, results]) => ({ id, results: [...results] })),
     epochs: state.config.epochs,
     finished: state.finished ?? null,
+    ...(state.paused ? { paused: true } : {}),
     abandoned: state.abandoned,
     lostGenerations: state.lostGenerations ?? null,
     forgottenGeneration: state.forgottenGeneration,
@@ -58,6 +59,7 @@ export function readRun(state: Recorded, value: unknown): void {
   })
   state.config = { ...state.config, epochs }
   state.finished = finished ?? undefined
+  state.paused = written.paused ?? false
   state.lostGenerations = lostGenerations ?? undefined
   state.checkpoints.splice(0, state.checkpoints.length, ...written.checkpoints.map(checkpointOf))
   refill(state.quarantined, written.quarantined)

@@ -64,6 +64,8 @@ export const WrittenRunSchema = strict({
   ),
   epochs: Count,
   finished: Type.Union([Text, Type.Null()]),
+  /** by its owner; absent: not */
+  paused: Type.Optional(Type.Literal(true)),
   abandoned: Type.Array(StepRecordSchema),
   lostGenerations: Type.Union([strict({ from: Count, to: Type.Integer() }), Type.Null()]),
   forgottenGeneration: Count,

@@ -1,6 +1,14 @@
-// Links in the reducer: what an ABORT says of them (R17), how the next ring goes around the bad ones, or as a direct
-// exchange with relays in their place (R18).
-import { isLinkTrouble, type LinkTrouble, type MemberId, type MessageFrom } from '@starling-grid/protocol'
+// Links in the reducer: what an ABORT says of them (R17), and how the next generation goes around the bad ones or
+// relays them (R18).
+import {
+  type Exchange,
+  EXCHANGES,
+  exchangesWith,
+  isLinkTrouble,
+  type LinkTrouble,
+  type MemberId,
+  type MessageFrom,
+} from '@starling-grid/protocol'
 import { exchangeOf, linkBetween } from '../policy/exchange-now.ts'
 import { exclude } from '../ring/membership.ts'
 import type { GenerationMembers, Member, RankPair, RunState } from '../state.ts'
@@ -45,12 +53,15 @@ export function arrangeRing(transition: Transition, candidates: readonly Member[
   )
   const judge = (a: MemberId, b: MemberId): LinkVerdict => linkBetween(transition, a, b)
   const exchange = exchangeOf(transition, willing)
-  const order = exchange.type === 'direct' ? linkAll(willing, judge) : ringOrder(willing, judge)
+  const order = ORDERS[exchange.type](willing, judge)
   for (const id of order.evicted) exclude(transition, id, 'a link that the coordinator relays does not work either')
   const members = order.members.flatMap((id) => candidates.find((member) => member.id === id) ?? [])
   tell(transition, { members, relayed: order.relayed, exchange })
   return { members, relayed: order.relayed, exchange }
 }
+
+/** The order of the members, and the pairs to relay, of each exchange. */
+const ORDERS = { ring: ringOrder, direct: linkAll } satisfies Record<Exchange, unknown>
 
 function ringOrder(
   willing: readonly MemberId[],
@@ -86,12 +97,7 @@ function withoutBadMembers(transition: Transition, ids: readonly MemberId[]): re
 function tell(transition: Transition, { members, relayed, exchange }: Arrangement): void {
   const { health } = transition.state
   if (members.length > 1 && health.exchange !== exchange.type)
-    transition.note(
-      'mode',
-      'gradients travel ' +
-        `${exchange.type === 'direct' ? 'from each member to each (direct exchange)' : 'around the ring'}: ` +
-        `${exchange.reason}`,
-    )
+    transition.note('mode', `gradients travel ${EXCHANGES[exchange.type].way}: ${exchange.reason}`)
   if (members.length > 1) health.exchange = exchange.type
   for (const pair of relayed)
     transition.note(
@@ -129,7 +135,7 @@ export function areLinked(
 ): boolean {
   const [i, j] = [members.indexOf(a), members.indexOf(b)]
   if (i < 0 || j < 0 || i === j) return false
-  return exchange.type === 'direct' || (i + 1) % members.length === j || (j + 1) % members.length === i
+  return exchangesWith(exchange.type, i, j, members.length)
 }
 
 /**

@@ -1,4 +1,4 @@
-// Which links and which members are bad, from what ABORTs say of them (R17, R18): one bad pair is a bad link, several
+// Which links and which members are bad, from what ABORTs say of them (R17, R18). One bad pair is a bad link, several
 // pairs of one member are a bad member. Pure; independent of sockets and of ballots.
 import type { LinkTrouble, MemberId } from '@starling-grid/protocol'
 
@@ -26,8 +26,8 @@ export interface Hindsight {
 }
 
 /**
- * A link that does not open was dialled several times within LINK_OPEN_MS, and one that stalled was asked about twice,
- * and what was refused may come again. One that breaks may open again at once.
+ * A link that does not open was dialled several times within LINK_OPEN_MS. One that stalled was asked about twice, and
+ * what was refused may come again. One that breaks may open again at once.
  */
 const WEIGHTS: Readonly<Record<LinkFailure['why'], number>> = {
   unopened: 1,

@@ -34,9 +34,9 @@ export function orderRing(members: readonly MemberId[], judge: Judge): RingOrder
 }
 
 /**
- * Turns stretches of the ring around as long as that makes it cheaper. Where every two members that must not be
- * neighbours have together at least N others that they may have, this ends without any bad link: it is Palmer's proof
- * of Ore's theorem ("The hidden algorithm of Ore's theorem on Hamiltonian cycles", Computers Math. Applic. 34 (1997)).
+ * Turns stretches of the ring around as long as that makes it cheaper. It ends without any bad link where every two
+ * members that must not be neighbours have together at least N others that they may have. Source: Palmer's proof of
+ * Ore's theorem ("The hidden algorithm of Ore's theorem on Hamiltonian cycles", Computers Math. Applic. 34 (1997)).
  */
 function untangled(members: readonly MemberId[], cost: (a: MemberId, b: MemberId) => number): MemberId[] {
   let order = [...members]

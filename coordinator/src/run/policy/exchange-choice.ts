@@ -1,9 +1,9 @@
 // Chooses the exchange of a step: around the ring, or from each member to each other (a direct exchange). Pure;
 // docs/STEPS.md has the formulas. Both move 2(N−1)/N of a gradient for each member. A ring of N has 2(N−1) hops, a
 // direct exchange two, and more links.
-import { type Exchange, MAX_DIRECT_MEMBERS } from '@starling-grid/protocol'
+import { type Exchange, EXCHANGES, MAX_DIRECT_MEMBERS } from '@starling-grid/protocol'
 import type { StepPace } from './exchange-cost.ts'
-import { bytesPerMsOf, exchangeMs, type Exchanged, hops } from './exchange-model.ts'
+import { bytesPerMsOf, exchangeMs, type Exchanged } from './exchange-model.ts'
 
 /** What a step was measured to take, once the running generation had settled. */
 export interface MeasuredExchange {
@@ -92,7 +92,7 @@ export function measuredNow(
 
 /** What a step would take around the ring, for the choice of its length (ring-size.ts), which knows no other way. */
 export function asInRing(pace: StepPace, { members, exchange }: ExchangingMembers, latencyMs = 0): StepPace {
-  const more = exchange.type === 'ring' ? 0 : hops('ring', members.length) - hops('direct', members.length)
+  const more = EXCHANGES.ring.hops(members.length) - EXCHANGES[exchange.type].hops(members.length)
   return { ...pace, recordMs: pace.recordMs + more * latencyMs }
 }
 

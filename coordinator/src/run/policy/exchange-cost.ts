@@ -1,5 +1,5 @@
-// What one global batch costs in a ring and in local rounds, from what was measured in the one that runs: the time
-// between commits, less what the members need to compute. The mode follows T_exchange against T_compute, with
+// What one global batch costs in a ring and in local rounds, from what was measured in the one that runs. That is the
+// time between commits, less what the members need to compute. The mode follows T_exchange against T_compute, with
 // hysteresis.
 
 /** Moving averages of a running generation, per committed record: one global batch, or one round of several. */
@@ -24,7 +24,7 @@ const NEWEST_WEIGHT = 0.1
 const SETTLED_RECORDS = 20
 const SETTLED_ROUNDS = 3
 /**
- * Local rounds learn a little less from a sample, so they must promise twice the speed; and the ring comes back when it
+ * Local rounds learn a little less from a sample, so they must promise twice the speed. The ring comes back when it
  * loses a quarter at most.
  */
 const LOCAL_PAYS = 2

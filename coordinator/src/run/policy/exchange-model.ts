@@ -1,7 +1,7 @@
 // What an exchange of gradients costs, for all who choose by it: hops that take α each, and bytes that take β together
 // (Hockney, 1994). Around a ring of N the hops are those of reduce-scatter and all-gather (Patarasuk and Yuan, 2009); a
 // direct exchange has two. Either way a member sends 2(N−1)/N of a gradient. Pure; docs/STEPS.md has the formulas.
-import type { Exchange } from '@starling-grid/protocol'
+import { type Exchange, EXCHANGES } from '@starling-grid/protocol'
 
 /** α: ms of one hop whatever it carries; β: ms to carry the whole gradient once. */
 export interface HopCost {
@@ -9,13 +9,9 @@ export interface HopCost {
   readonly beta: number
 }
 
-export function hops(exchange: Exchange, members: number): number {
-  return exchange === 'ring' ? 2 * (members - 1) : 2
-}
-
 /** T = hops·α + 2(N−1)/N·β, once all links are open. */
 export function costOf(exchange: Exchange, n: number, { alpha, beta }: HopCost): number {
-  return hops(exchange, n) * alpha + ((2 * (n - 1)) / n) * beta
+  return EXCHANGES[exchange].hops(n) * alpha + ((2 * (n - 1)) / n) * beta
 }
 
 /** What members exchange over, and what of it. */
@@ -39,13 +35,13 @@ export function bytesPerMsOf(
   { members: n, exchangeMs: measuredMs }: { readonly members: number; readonly exchangeMs: number },
   { bytes, latencyMs }: { readonly bytes: number; readonly latencyMs: number },
 ): number {
-  const carry = measuredMs - hops(exchange, n) * latencyMs
+  const carry = measuredMs - EXCHANGES[exchange].hops(n) * latencyMs
   return carry <= 0 ? Number.POSITIVE_INFINITY : (((2 * (n - 1)) / n) * bytes) / carry
 }
 
 /**
  * Least squares over what was measured in rings, neither below 0. `times`: size → ms. One size alone does not tell
- * latency from bandwidth: it is taken for latency, and the shorter ring that follows from it makes the second
+ * latency from bandwidth. It is taken for latency, and the shorter ring that follows from it makes the second
  * measurement.
  */
 export function fit(times: ReadonlyMap<number, number>): HopCost {

@@ -13,7 +13,7 @@ export interface ModeDecision {
 const MINUTE_MS = 60_000
 
 /**
- * ring → local and back by what a batch costs; ring → async when reduces keep failing; async → ring after a calm that
+ * ring → local and back by what a batch costs. Ring → async when reduces keep failing. Async → ring after a calm that
  * doubles with every fallback (hysteresis).
  */
 export function nextMode(

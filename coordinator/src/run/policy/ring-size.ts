@@ -1,5 +1,5 @@
-// How many members a ring should have. Every member adds two hops to a step around it, and computing that gets shorter:
-// over links with some latency a long ring is slower than a short one, or than a direct exchange of all. What hops cost
+// How many members a ring should have. Every member adds two hops to a step around it, and makes computing shorter.
+// Over links with some latency a long ring is slower than a short one, or than a direct exchange of all. What hops cost
 // is learned from the rings that ran.
 import type { StepPace } from './exchange-cost.ts'
 import { costOf, fit } from './exchange-model.ts'

@@ -1,6 +1,7 @@
-// Blocks that cannot be computed are set aside, visibly, and the run goes on without them: when three different members
-// failed on one, or when the coordinator finds the shard damaged on its own disk. Where fewer than three members work,
-// all of them must have failed several times; the block comes back as soon as a further member works.
+// Blocks that cannot be computed are set aside, visibly, and the run goes on without them. It happens when three
+// different members failed on one, or when the coordinator finds the shard damaged on its own disk. Where fewer than
+// three members work, all of them must have failed several times; the block comes back as soon as a further member
+// works.
 import {
   type BlockId,
   blockIndex,

@@ -41,8 +41,8 @@ export function trainingIsOver(state: RunState): boolean {
 }
 
 /**
- * At most `most` blocks of the current epoch, in its seeded order, that are not taken (R13: never of the next while
- * this one is open).
+ * At most `most` blocks of the current epoch that are not taken, in its seeded order. R13: never of the next while this
+ * one is open.
  */
 export function available(state: RunState, taken: (block: BlockId) => boolean, most: number): BlockId[] {
   const epoch = currentEpoch(state)
@@ -75,7 +75,7 @@ function freeIn(
  */
 const PLAN_MS = 60_000
 /**
- * Steps planned before the duration of one is measured, and at least: one is under way, one is next, and news of both
+ * Steps planned before the duration of one is measured, and at least. One is under way, one is next, and news of both
  * are on their way.
  */
 const FIRST_STEPS = 16
@@ -96,10 +96,15 @@ export function planSteps(
     plannedTo,
     window,
     isTaken,
-  }: { readonly plannedTo: number; readonly window: number; readonly isTaken: (block: BlockId) => boolean },
+    batchBlocks = state.config.batchBlocks * (state.mode === 'local' ? state.config.roundSteps : 1),
+  }: {
+    readonly plannedTo: number
+    readonly window: number
+    readonly isTaken: (block: BlockId) => boolean
+    readonly batchBlocks?: number | undefined
+  },
 ): PlanStep[] {
   const { maxSteps } = state.config
-  const batchBlocks = state.config.batchBlocks * (state.mode === 'local' ? state.config.roundSteps : 1)
   if (trainingIsOver(state)) return []
   const given = new Set<BlockId>([...planned.values()].flat())
   const last = Math.min(state.chain.head.v + window, maxSteps ?? Number.POSITIVE_INFINITY)

@@ -4,7 +4,7 @@ import { RINGS_KEPT } from '../history/kept.ts'
 import type { JournalEntry } from '../state.ts'
 
 /** Kinds of which the last one alone counts. */
-const LAST_COUNTS: ReadonlySet<JournalEntry['type']> = new Set(['fence', 'ballot', 'lease', 'mode'])
+const LAST_COUNTS: ReadonlySet<JournalEntry['type']> = new Set(['fence', 'ballot', 'lease', 'mode', 'paused'])
 
 /** Places of such entries. Counters stay (R16): the last entry of each kind holds them. */
 export function superseded(entries: readonly JournalEntry[]): number[] {

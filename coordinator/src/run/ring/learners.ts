@@ -1,4 +1,4 @@
-// Newcomers that catch up while the ring runs without them, so that the ballot that admits them is short: some members
+// Newcomers that catch up while the ring runs without them, so that the ballot that admits them is short. Some members
 // keep a copy of a version, newcomers fetch it, and follow the steps since. They are no members before START, and no
 // sources (R4, R7).
 import { type MemberId, type MessageFrom, PLAN_WINDOW, type Sha256, type VersionRef } from '@starling-grid/protocol'
@@ -60,14 +60,16 @@ const COPY_MS = 30_000
 /** Steps that it may be behind: members keep the sums of 64 at most, and more steps follow while it is fetched. */
 const COPY_STEPS = PLAN_WINDOW / 2
 /**
- * ms for copies to be made before they are asked for at a later version, once the one that was named is committed: the
- * members had passed it
+ * ms for copies to be made once the named version is committed. Then they are asked for at a later one: the members had
+ * passed it
  */
 const COPY_PATIENCE_MS = 2000
 /** Steps ahead of C at which a copy is made: no member holds that version yet. Doubles when they had. */
 const FIRST_AHEAD = 2
 /** ms without news of what it was told, after which it is told again: it may have got it before it knew its place */
 const TELL_AGAIN_MS = 10_000
+/** Times in a row that a proven newcomer could not follow the steps, after which its state comes at FORM. */
+const MOST_LOSSES = 3
 /** ms without a commit after which the version that members hold now is copied */
 const SLOW_STEP_MS = 2000
 /**
@@ -89,6 +91,7 @@ export function beginLearning(transition: Transition, member: Member, holds: Ver
     ready: false,
     held: near?.v,
     lost: -1,
+    losses: 0,
     fetchAt: transition.now,
     fetchMs: undefined,
     toldAt: transition.now,
@@ -125,6 +128,12 @@ export function isLearning({ id }: Member, state: RunState): boolean {
   const { learner } = known(state, id)
   if (learner === undefined || learner.ready) return false
   return learner.held === undefined || catchUpMs(learner, chain.head.v - learner.held) > CATCH_UP_MS
+}
+
+/** What a newcomer that caught up beside the ring lacks takes it a moment. */
+export function lacksLittle(state: RunState, id: MemberId, behind: number): boolean {
+  const { learner } = known(state, id)
+  return learner !== undefined && catchUpMs(learner, behind) <= CATCH_UP_MS
 }
 
 /** ms that the members of a ballot would wait for it: for the steps since, or for a whole state. */
@@ -316,7 +325,7 @@ function onPrefetched(transition: Transition, member: MemberId, { version }: Mes
   if (here === undefined) return
   const { learner } = newcomer(state, member)
   if (learner === undefined) return
-  if (version === null && learner.held !== undefined) return learnAnew(learner)
+  if (version === null && learner.held !== undefined) return couldNotFollow(transition, here, learner)
   const isOnChain = version !== null && state.chain.has(version)
   if (!isOnChain && !isProven(state, here)) return failed(transition, here, 'could not fetch a version')
   if (!isOnChain) {
@@ -326,9 +335,21 @@ function onPrefetched(transition: Transition, member: MemberId, { version }: Mes
   }
   if (learner.held === undefined) learner.fetchMs = now - learner.fetchAt
   else if (version.v > learner.held) learner.stepMs = (now - learner.toldAt) / (version.v - learner.held)
+  if (version.v > (learner.held ?? version.v)) learner.losses = 0
   learner.newsAt = now
   learner.held = version.v
   learner.told = Math.max(learner.told, version.v)
+}
+
+/** It is offered a newer copy. One that reaches no member which keeps the steps would go on so for ever. */
+function couldNotFollow(transition: Transition, member: Member, learner: Learner): void {
+  learnAnew(learner)
+  if (++learner.losses < MOST_LOSSES || !isProven(transition.state, member)) return
+  learner.ready = true
+  transition.note(
+    'member',
+    `${member.name} cannot follow the steps from any member: its state comes at the next ballot`,
+  )
 }
 
 /**

@@ -1,5 +1,5 @@
 // Who takes part: joins, departures, and who may be in the next ring.
-import { MAX_DIRECT_MEMBERS, MAX_RING_MEMBERS, type MemberId, type VersionRef } from '@starling-grid/protocol'
+import { EXCHANGES, type MemberId, type VersionRef } from '@starling-grid/protocol'
 import { isProven } from '../ballot/proofs.ts'
 import { forgetMember } from '../links/link-health.ts'
 import { exchangeOf } from '../policy/exchange-now.ts'
@@ -139,8 +139,15 @@ export function speedsOf({ members }: RunState, ids: readonly MemberId[]): numbe
   return countedSpeeds(ids.flatMap((id) => members.get(id) ?? []))
 }
 
-/** Members that answered, in a stable ring order: longest here first. When all are excluded, one tries alone. */
-export function ringCandidates(state: RunState, answered: (id: MemberId) => boolean, now: number): Member[] {
+/**
+ * Members that answered, in a stable ring order: longest here first. When all are excluded, one tries alone. `holders`
+ * of the target, where the seed does not make it: after a restored backup they worked, although the journal names none.
+ */
+export function ringCandidates(
+  { state, now }: Pick<Transition, 'state' | 'now'>,
+  answered: (id: MemberId) => boolean,
+  holders: readonly MemberId[],
+): Member[] {
   const here = [...state.members.values()].filter((member) => answered(member.id))
   const welcome = here.filter((member) => member.excludedUntil <= now)
   if (welcome.length === 0)
@@ -148,8 +155,10 @@ export function ringCandidates(state: RunState, answered: (id: MemberId) => bool
   const able = welcome.filter(
     (member) => !isLearning(member, state) && isProven(state, member) && mayBeAdmitted(state, member, now),
   )
-  const proven = able.length > 0 ? able : welcome.filter((member) => isProven(state, member))
-  return chooseRing({ state, now }, proven.length > 0 ? proven : welcome).members
+  const proven = welcome.filter((member) => isProven(state, member))
+  const holding = welcome.filter(({ id }) => holders.includes(id))
+  const best = [able, proven, holding].find((members) => members.length > 0) ?? welcome
+  return chooseRing({ state, now }, best).members
 }
 
 /** The fastest ring, or direct exchange, that these members make, in a stable order: longest here first. */
@@ -159,7 +168,8 @@ export function chooseRing(
 ): { readonly members: Member[]; readonly choice: RingChoice | undefined } {
   const longestFirst = (a: Member, b: Member): number => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)
   const { exchangeTimes, stepSamples } = state.health
-  const most = state.config.exchange.asked === 'direct' ? MAX_DIRECT_MEMBERS : MAX_RING_MEMBERS
+  const { asked } = state.config.exchange
+  const most = EXCHANGES[asked === 'auto' ? 'ring' : asked].mostMembers
   const counted = new Map(countedSpeeds(candidates).map((speed, i) => [candidates[i]?.id, speed]))
   const speedOf = ({ id }: Member): number => counted.get(id) ?? 0
   const fastest = [...candidates].sort((a, b) => speedOf(b) - speedOf(a) || longestFirst(a, b)).slice(0, most)
@@ -177,8 +187,8 @@ export function chooseRing(
 }
 
 /**
- * Why the members of the ring should change: newcomers that it would take, once `calm` (they come in bunches), or other
- * members that would be faster by far.
+ * Why the members of the ring should change. There are newcomers that it would take, once `calm` (they come in
+ * bunches), or other members would be faster by far.
  */
 export function ringWouldChange(
   state: RunState,

@@ -32,6 +32,8 @@ export interface Learner {
   held: number | undefined
   /** the version from which it could not go on, since no member keeps the steps: a copy has to be newer */
   lost: number
+  /** times in a row that it could not go on */
+  losses: number
   /** when it was told to fetch a version, and how long that took, ms */
   fetchAt: number
   fetchMs: number | undefined

@@ -1,7 +1,7 @@
-// Off-ring members of a ring (A1): members that cannot be in it (R17 left them out) compute leased blocks at the newest
-// checkpoint and push Σ gradients here while the ring runs. The sum is given to one member of the ring, as part of its
-// share of the next step that it can, and is kept until that step is on the chain or the generation closed. The ring
-// stays the one writer (I8).
+// Off-ring members of a ring (A1): members that cannot be in it, because R17 left them out. They compute leased blocks
+// at the newest checkpoint and push Σ gradients here while the ring runs. The sum is given to one member of the ring,
+// as part of its assignment of the next step that can take it. It is kept until that step is on the chain or the
+// generation closed. The ring stays the one writer (I8).
 import { type BlockId, type ErrorCode, MAX_STEP_BLOCKS, type MemberId, type MessageFrom } from '@starling-grid/protocol'
 import type { PushWeights } from '../../parameter-server/add-push.ts'
 import type { PushNorms } from '../../parameter-server/norm-clip.ts'
@@ -61,8 +61,8 @@ const STEPS_LEFT = 4
 /** Steps planned at least where off-ring members wait for blocks: enough to put what they bring into one. */
 const LEAST_STEPS = 8
 /**
- * Of what is left of an epoch, what a plan may take while off-ring members wait for blocks: a slow ring would take all
- * of it at once.
+ * What a plan may take of the rest of an epoch while off-ring members wait for blocks. A slow ring would take all of it
+ * at once.
  */
 const PLANNED_FRACTION = 0.5
 

@@ -1,6 +1,5 @@
-// Another job gets the volunteers: before they go, the run ends its step and gets a checkpoint of its head, so that
-// nothing that they trained is repeated later. For a bounded time; then they go anyway, and the run says what that
-// costs.
+// Another job gets the volunteers, or the owner lets the run rest. Before they go, the run ends its step and gets a checkpoint of its head. So nothing
+// that they trained is repeated later. For a bounded time; then they go anyway, and the run says what that costs.
 import { closeSum } from '../async/accumulator.ts'
 import { askCheckpoint, askServer, dropUnbegun } from '../history/checkpoints.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
@@ -9,6 +8,9 @@ import type { Aspect, Transition } from '../transition.ts'
 import { drain } from './ring.ts'
 
 type Working = Extract<RunPhase, { type: 'ring' | 'async' }>
+
+/** why a run rests whose owner paused it */
+export const OWNER_PAUSED = 'its owner paused it'
 
 /** ms for leased blocks to come back before the open sum is closed without them */
 const LEASES_MS = 5000
@@ -26,11 +28,32 @@ export interface Parking {
 
 export const parking = {
   initial: () => ({ parking: { asked: undefined } }),
-  on: { park: (transition, { reason }) => park(transition, reason) },
+  on: { park: (transition, { reason }) => park(transition, reason), pause, resume },
   tick: parkingTick,
   holds,
-  plan: { window: ({ parking }, window) => (parking.asked === undefined ? window : 0) },
+  plan: { window: ({ parking, paused }, window) => (parking.asked === undefined && !paused ? window : 0) },
 } satisfies Aspect
+
+/** Durable before the run ends its step: a restart finds it paused, whatever was reached. */
+function pause(transition: Transition): void {
+  const { state } = transition
+  if (state.paused || state.finished !== undefined) return
+  transition.journal({ type: 'paused', paused: true })
+  if (state.parking.asked === undefined) return park(transition, OWNER_PAUSED)
+  transition.note('run', OWNER_PAUSED)
+}
+
+/** A ring that drained plans no further step (drain): its members form the next one. */
+function resume(transition: Transition): void {
+  const { state } = transition
+  if (!state.paused) return
+  transition.journal({ type: 'paused', paused: false })
+  transition.note('run', 'its owner lets the run go on')
+  if (state.parking.asked?.reason === OWNER_PAUSED) own(state, 'parking').asked = undefined
+  if (state.phase.type === 'ring' && state.parking.asked === undefined)
+    return transition.enqueue({ type: 'ballot', reason: 'its owner lets the run go on', trouble: false })
+  transition.enqueue({ type: 'advance' })
+}
 
 function park(transition: Transition, reason: string): void {
   const { state, now } = transition
@@ -59,7 +82,8 @@ function parkingTick(transition: Transition): void {
 function holds(transition: Transition): string | undefined {
   const { phase } = transition.state
   const { asked: parking } = transition.state.parking
-  if (parking === undefined || (phase.type !== 'ring' && phase.type !== 'async')) return undefined
+  if (phase.type !== 'ring' && phase.type !== 'async') return undefined
+  if (parking === undefined) return transition.state.paused ? OWNER_PAUSED : undefined
   writeAndRest(transition, phase)
   return transition.state.parking.asked === undefined
     ? transition.state.phaseReason
@@ -69,7 +93,7 @@ function holds(transition: Transition): string | undefined {
 function writeAndRest(transition: Transition, phase: Working): void {
   const { state } = transition
   if (phase.type === 'ring' && !isRingResting(state, phase))
-    return drain(transition, phase, 'another job gets the volunteers')
+    return drain(transition, phase, state.paused ? OWNER_PAUSED : 'another job gets the volunteers')
   if (phase.type === 'async' && areLeasesOut(transition)) return
   if (phase.type === 'async' && state.open.pushes.length > 0) closeSum(transition)
   if (unsaved(state) === 0) return parked(transition)
@@ -105,7 +129,7 @@ function parked(transition: Transition): void {
       : `paused at version ${state.chain.head.v}; its last ${steps} steps are in no checkpoint and are repeated ` +
           'if no volunteer brings them back',
   )
-  transition.reason('paused for another job')
+  transition.reason(state.paused ? OWNER_PAUSED : 'paused for another job')
   own(state, 'parking').asked = undefined
   transition.effect({ type: 'parked' })
 }

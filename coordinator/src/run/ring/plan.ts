@@ -16,6 +16,7 @@ export function nextSteps(
 ): PlanStep[] {
   const { state, aspects } = transition
   const limits = aspects.flatMap(({ plan }) => plan?.isTaken ?? [])
+  const [batchBlocks] = transition.aspects.flatMap(({ plan }) => plan?.batchBlocks?.(state) ?? [])
   const isTaken = (block: BlockId): boolean => limits.some((has) => has(state, block))
-  return planSteps(state, planned, { plannedTo, window: windowOf(transition), isTaken })
+  return planSteps(state, planned, { plannedTo, window: windowOf(transition), isTaken, batchBlocks })
 }

@@ -1,8 +1,8 @@
 // A straggler costs a bounded delay: blocks of the running step that its member has not begun go to members that are
-// ahead. ask all members (hold) → decide → donors answer what they gave up (released) → all get the new division
-// (moved). A block changes members only after the answer of the one that had it, so it never has two contributors
-// (R12). Nothing here has a deadline that gives a block away: who does not answer is dead for the ring, and a ballot
-// follows (R2).
+// ahead. The order is: ask all members (hold) → decide → donors answer what they gave up (released) → all get the new
+// division (moved). A block changes members only after the answer of the one that had it, so it never has two
+// contributors (R12). Nothing here has a deadline that gives a block away: who does not answer is dead for the ring,
+// and a ballot follows (R2).
 import {
   type BlockId,
   type MemberId,
@@ -235,9 +235,9 @@ function noteFirst(transition: Transition, phase: RingPhase, moves: readonly Ass
 }
 
 /**
- * Which member gives how many blocks to which, so that all are done about the same time: one block after the other goes
- * from the member that would be last to the one that would have done it first, as long as that is earlier. `progress`
- * by rank; who did not answer, or contributed already, takes no part.
+ * Which member gives how many blocks to which, so that all are done about the same time. Block by block, the member
+ * that would be last gives to the one that would have done it first, as long as that is earlier. `progress` by rank;
+ * who did not answer, or contributed already, takes no part.
  */
 export function planTransfers(progress: readonly (AssignmentProgress | undefined)[]): Transfer[] {
   const known = progress.flatMap((one) => (one !== undefined && one.blockMs > 0 ? [one.blockMs] : []))

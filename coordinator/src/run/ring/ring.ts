@@ -15,6 +15,7 @@ import { remember as rememberExchange } from '../policy/ring-size.ts'
 import type { FormPhase, RingPhase, RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { noteFailedAdmission } from './admissions.ts'
+import { isAmongExperienced, overdue } from './form-deadlines.ts'
 import { countAbort, exclude, ringWouldChange, weightsOf, speedsOf } from './membership.ts'
 import { nextSteps, windowOf } from './plan.ts'
 import { shownNow } from './speed-trust.ts'
@@ -147,8 +148,11 @@ function topUp(transition: Transition, phase: RingPhase): void {
   const { head } = state.chain
   const steps =
     phase.plannedTo - head.v > windowOf(transition) / 2 ? [] : nextSteps(transition, phase.planned, phase.plannedTo)
-  if (head.v % ACK_EVERY === 0 || steps.length > 0 || phase.plannedTo === head.v)
+  const isDue = head.v >= phase.ackedTo + ACK_EVERY || steps.length > 0 || phase.plannedTo === head.v
+  if (isDue && head.v > phase.ackedTo) {
+    phase.ackedTo = head.v
     transition.broadcast(phase.members, { type: 'ack', ...transition.ballot, committed: head })
+  }
   if (steps.length === 0) return
   for (const { step, blocks } of steps) phase.planned.set(step, blocks)
   phase.plannedTo += steps.length
@@ -178,7 +182,9 @@ export function planOn(transition: Transition): void {
   if (phase.plannedTo === state.chain.head.v && aspects.some(({ plan }) => plan?.recall?.(transition)))
     topUp(transition, phase)
   if (checkpointDue(state, transition.now)) askCheckpoint(transition, phase, nextCheckpointVersion(state, phase))
-  transition.reason(`${phase.exchange.type} of ${phase.members.length}`)
+  const size = state.suspects.only?.size ?? 0
+  const tried = size === 0 ? '' : `; ${size} blocks of a step that failed are tried one at a time`
+  transition.reason(`${phase.exchange.type} of ${phase.members.length}${tried}`)
 }
 
 /** R2: any member may end the generation; late aborts of older ones never get here. */
@@ -219,15 +225,13 @@ function onLinkRestored(transition: Transition, member: MemberId, { peer }: Mess
   drain(transition, phase, 'a relayed link is direct again')
 }
 
-/** R17: a member that did not confirm in time is out of this ballot; a newcomer for which all others wait, sooner. */
+/** R17: a member that did not confirm in time is out of this ballot; one for which all others wait, sooner. */
 function formTimedOut(transition: Transition, phase: FormPhase): void {
   const { state, now } = transition
-  const { formMs, newcomerMs } = state.config.timing
   if (phase.confirmed.size === phase.members.length) return // the state of the target is derived (R15-derived)
-  const late = phase.members.filter((id) => !phase.confirmed.has(id))
-  const isNewcomer = (id: MemberId): boolean => (state.members.get(id)?.stepsHeld ?? 0) === 0
-  const onlyNewcomers = late.length > 0 && late.every(isNewcomer) && !phase.members.every(isNewcomer)
-  if (now - phase.since < (onlyNewcomers ? Math.min(formMs, newcomerMs) : formMs)) return
+  const late = overdue(state, phase, now)
+  if (late.length === 0) return
+  const onlyNewcomers = late.every((id) => isAmongExperienced(state, phase, id))
   for (const id of late) {
     exclude(transition, id, `it did not reach version ${phase.target.v} in time`)
     if (!onlyNewcomers) continue

@@ -1,6 +1,5 @@
-// How fast a member counts as, for assignments and plans. What it says of itself is a claim: it counts up to twice what
-// is usual among the others, and beyond that only as far as committed steps show that it did its assignment in time.
-// Pure.
+// How fast a member counts as, for assignments and plans. What it says of itself is a claim. It counts up to twice what
+// is usual among the others. Beyond that, committed steps must show that it did its assignment in time. Pure.
 
 /** What is known of one member's speed, in samples per second. */
 export interface Speed {

@@ -1,7 +1,7 @@
-// A step that does not end (R17): all members are asked how far they are, and the one that holds the others up is left
+// A step that does not end (R17). All members are asked how far they are, and the one that holds the others up is left
 // out. What a member says of itself is believed at once: it still computes, although others have contributed. What it
-// says of another proves nothing of either: the pair is kept apart or relayed, as a bad link is, and a member in such
-// pairs with two others is out.
+// says of another proves nothing of either. The pair is kept apart or relayed, as a bad link is. A member in such pairs
+// with two others is out.
 import type { MemberId, MessageFrom } from '@starling-grid/protocol'
 import { validationDue } from '../history/validation.ts'
 import { isRelayed } from '../links/generation-links.ts'

@@ -1,6 +1,6 @@
 // What goes wrong in a simulated grid, and when: each kind of fault is a row of a table with its weight and an act that
 // says whether it could happen now. All but the death of a member for good are repaired by themselves.
-import type { ToCoordinator } from '@starling-grid/protocol'
+import type { BlockId, ToCoordinator } from '@starling-grid/protocol'
 import type { CoordinatorProcess } from '../coordinator-process.ts'
 import type { VolunteerProcess } from '../volunteer-process.ts'
 import type { World } from '../world.ts'
@@ -38,8 +38,8 @@ export class Faults {
   #doomed: { readonly coordinator: CoordinatorProcess; moments: number } | undefined
   /** members whose socket breaks as they send this */
   readonly #breaking = new Map<VolunteerProcess, ToCoordinator['type']>()
-  /** block → how many of its next computations give no number */
-  readonly #poisoned = new Map<number, number>()
+  /** block of an epoch → how many of its next computations give no number */
+  readonly #poisoned = new Map<BlockId, number>()
   #left: number
 
   constructor(world: World) {
@@ -102,12 +102,12 @@ export class Faults {
     volunteer.loseSocket()
   }
 
-  poison(block: number, times: number): void {
+  poison(block: BlockId, times: number): void {
     this.#poisoned.set(block, times)
   }
 
   /** One computation of it. */
-  isPoisoned(block: number): boolean {
+  isPoisoned(block: BlockId): boolean {
     const times = this.#poisoned.get(block) ?? 0
     if (times > 0) this.#poisoned.set(block, times - 1)
     return times > 0

@@ -50,7 +50,7 @@ async function restoreBackup(world: World): Promise<boolean> {
   world.killCoordinators()
   await world.disk.restore(world.dice.between(1, Math.min(rows - 1, MOST_ROWS_LOST)))
   for (const run of world.runs.values()) run.restored()
-  world.observer.wasRestored = true
+  world.observer.restored()
   world.later(world.dice.between(...RESTORE_MS), () => world.startCoordinator())
   return true
 }

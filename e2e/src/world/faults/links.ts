@@ -13,6 +13,12 @@ export const LINK_FAULTS = {
     weight: 2,
     strike: (world) => withPair(world, (a, b) => world.air.cut(a, b, world.time.now + world.dice.between(200, CUT_MS))),
   },
+  /** What is under way in one direction waits; the other end still hears (R17). */
+  'link-cut-one-way': {
+    weight: 2,
+    strike: (world) =>
+      withPair(world, (from, to) => world.air.cutOneWay(from, to, world.time.now + world.dice.between(200, CUT_MS))),
+  },
   'link-broke': { weight: 2, strike: (world) => withPair(world, (a, b) => world.air.breakLink(a, b)) },
   /** Members are cut off one after another, and come back in another order. */
   swizzle: {

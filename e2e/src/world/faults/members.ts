@@ -1,6 +1,6 @@
 // Faults of members: processes that die, leave, sleep or hang, sockets that break, and members that are not what they
 // say.
-import type { ToCoordinator } from '@starling-grid/protocol'
+import { type ToCoordinator, trainingBlock } from '@starling-grid/protocol'
 import type { Temper, VolunteerProcess } from '../volunteer-process.ts'
 import type { World } from '../world.ts'
 import type { FaultKind } from './faults.ts'
@@ -104,8 +104,9 @@ export const MEMBER_FAULTS = {
   'bad-gradient': {
     weight: 1,
     strike: (world) => {
-      const [run] = world.runs.values()
-      world.faults.poison(world.dice.below(run?.job.blocks ?? 1), world.dice.pick([1, 2, 12]) ?? 1)
+      const { epochs, blocks } = world.scenario.shape
+      const block = trainingBlock(world.dice.below(epochs), world.dice.below(blocks))
+      world.faults.poison(block, world.dice.pick([1, 2, 12]))
       return true
     },
   },

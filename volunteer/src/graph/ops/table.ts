@@ -1,5 +1,5 @@
-// THE TABLE: operator → forward kernels, backward rule. Adding an operator is adding a row here and in the model's
-// table of layers, a kernel with its reference in the shaders package, and a golden case.
+// THE TABLE: operator → forward kernels, backward rule. To add an operator, add a row here and in the model's table of
+// layers. It needs a kernel with its reference in the shaders package, and a golden case.
 
 import { GridError } from '@starling-grid/protocol'
 import { add, concat, flatten, linear } from './dense.ts'

@@ -1,0 +1,190 @@
+// `job`: what an owner does with the jobs of a coordinator, over its HTTP API.
+import { rename, rm } from 'node:fs/promises'
+import { basename, dirname, resolve } from 'node:path'
+import { isLoopbackUrl, MistakesError, plainText, type RunView } from '@starling-grid/protocol'
+import { Command } from 'commander'
+import { connect, type ConnectionFlags, withConnection } from '../api/connection.ts'
+import { type CoordinatorApi, saveBody } from '../api/coordinator-api.ts'
+import { jobNamed } from '../api/job-named.ts'
+import { locatedDataset, readJobFile } from '../job-file.ts'
+import { listLines, progressLine, runLines } from '../job/describe-run.ts'
+import { eventLine, followEvents } from '../job/event-log.ts'
+import { displayOn, watchJob } from '../job/watch-job.ts'
+
+interface JobFlags extends ConnectionFlags {
+  readonly json?: boolean
+}
+
+/** What one subcommand gets. */
+interface Called<Flags extends JobFlags> {
+  readonly api: CoordinatorApi
+  readonly flags: Flags
+}
+
+export async function job(argv: string[]): Promise<number> {
+  const program = new Command('starling job')
+    .description(
+      'Submits, follows and ends jobs of a coordinator. Jobs are named by their id, or by its beginning. ' +
+        'Exit code 0 when it is done, 1 when it failed, 2 when the command was called wrongly.',
+    )
+    .exitOverride()
+  addSubmit(program)
+  addLooks(program)
+  addChanges(program)
+  addPauses(program)
+  addExport(program)
+  await program.parseAsync(argv, { from: 'user' })
+  return 0
+}
+
+/** A subcommand with the options that all have. */
+function subcommand(program: Command, usage: string, text: string): Command {
+  return withConnection(program.command(usage).description(text)).option(
+    '--json',
+    'print one JSON value on the last line of stdout',
+  )
+}
+
+/** Commander gives a handler its arguments, the options and the command. */
+function oneJob<Flags extends JobFlags>(
+  act: (id: string, called: Called<Flags>) => Promise<void>,
+): (name: string, flags: Flags) => Promise<void> {
+  return async (name, flags) => {
+    const api = await connect(flags)
+    await act(await jobNamed(api, name), { api, flags })
+  }
+}
+
+function addSubmit(program: Command): void {
+  subcommand(program, 'submit', 'Begins the job of a file.')
+    .argument('<file>', 'YAML or JSON file with a job, such as examples/nanogpt-shakespeare-char.json')
+    .option('--watch', 'follow it until it ends')
+    .action(async (file: string, flags: JobFlags & { watch?: boolean }) => {
+      const api = await connect(flags)
+      const { job: written, located } = await readJobFile(file)
+      // The coordinator of this machine reads the files that the job names: paths are relative to the job's file.
+      const dataset = isLoopbackUrl(api.url)
+        ? locatedDataset(written.dataset, (path) => resolve(dirname(file), path))
+        : written.dataset
+      const run = await api.submit({ ...written, dataset }).catch((error: unknown) => {
+        throw error instanceof MistakesError ? located(error) : error
+      })
+      if (flags.watch !== true) return tell(flags, run, [`${run.job.id} begins: ${plainText(run.reason)}`])
+      process.stderr.write(`${run.job.id} begins\n`)
+      await follow(run.job.id, { api, flags })
+    })
+}
+
+function addLooks(program: Command): void {
+  subcommand(program, 'list', 'All jobs, the newest first.').action(async (flags: JobFlags) => {
+    const list = await (await connect(flags)).jobs()
+    tell(flags, list, listLines(list))
+  })
+  subcommand(program, 'show', 'One job: progress, loss, validation, members.')
+    .argument('<id>')
+    .action(
+      oneJob(async (id, { api, flags }) => {
+        const run = await api.run(id)
+        tell(flags, run, runLines(run))
+      }),
+    )
+  subcommand(program, 'watch', 'Follows a job until it ends, also over restarts of its coordinator.')
+    .argument('<id>')
+    .action(oneJob(follow))
+  subcommand(program, 'logs', 'What happened to a job.')
+    .argument('<id>')
+    .option('--follow', 'and what happens from now on, until the job ends or Ctrl-C')
+    .action(oneJob(logs))
+}
+
+async function follow(id: string, { api, flags }: Called<JobFlags>): Promise<void> {
+  const finished = await watchJob(api, id, displayOn(flags.json === true ? process.stderr : process.stdout))
+  tell(flags, finished, [`${id} is finished: ${plainText(finished.reason)}`])
+}
+
+async function logs(id: string, { api, flags }: Called<JobFlags & { readonly follow?: boolean }>): Promise<void> {
+  if (flags.follow !== true) {
+    const events = await api.events(id)
+    return tell(flags, { events }, events.map(eventLine))
+  }
+  let isOver = false
+  const ended = watchJob(api, id, { show: () => undefined, away: () => undefined }).finally(() => {
+    isOver = true
+  })
+  const out = flags.json === true ? process.stderr : process.stdout
+  await Promise.all([
+    ended,
+    followEvents(api, id, { say: (event) => void out.write(`${eventLine(event)}\n`), isOver: () => isOver }),
+  ])
+  if (flags.json === true) tell(flags, { events: await api.events(id) }, [])
+}
+
+function addChanges(program: Command): void {
+  subcommand(program, 'stop', 'Ends a job with the epoch that it is in, validated and written as at every end.')
+    .argument('<id>')
+    .action(
+      oneJob(async (id, { api, flags }) => {
+        const epochs = await api.stop(id)
+        const run = await api.run(id)
+        tell(flags, run, [stopText(run, epochs)])
+      }),
+    )
+}
+
+function addPauses(program: Command): void {
+  subcommand(program, 'pause', 'Lets a job rest: it ends its step, writes a checkpoint and waits, also over restarts.')
+    .argument('<id>')
+    .action(oneJob((id, called: Called<JobFlags>) => setPaused(id, true, called)))
+  subcommand(program, 'resume', 'Lets a paused job go on.')
+    .argument('<id>')
+    .action(oneJob((id, called: Called<JobFlags>) => setPaused(id, false, called)))
+}
+
+async function setPaused(id: string, wanted: boolean, { api, flags }: Called<JobFlags>): Promise<void> {
+  const paused = await api.setPaused(id, wanted)
+  const now = paused ? 'is paused; its volunteers go to other jobs' : 'goes on when it has volunteers'
+  tell(flags, { job: id, paused }, [paused === wanted ? `${id} ${now}` : `${id} is finished already`])
+}
+
+function stopText(run: RunView, epochs: number): string {
+  if (run.phase === 'finished') return `${run.job.id} is finished already: ${plainText(run.reason)}`
+  return `${run.job.id} ends with epoch ${epochs}, and its model is kept\n${progressLine(run)}`
+}
+
+function addExport(program: Command): void {
+  subcommand(program, 'export', 'Saves the model of a job: safetensors, with the names of PyTorch.')
+    .argument('<id>')
+    .option('--out <file>', "where it is written (the job's id and version)")
+    .action(
+      oneJob(async (id, { api, flags }: Called<JobFlags & { readonly out?: string }>) => {
+        const response = await api.export(id)
+        const file = resolve(flags.out ?? fileNameOf(response, `${id}.safetensors`))
+        const bytes = await saveWhole(response, file)
+        tell(flags, { job: id, file, bytes }, [`${file}  ${bytes.toLocaleString('en-US')} bytes`])
+      }),
+    )
+}
+
+/** As the coordinator names it; the name leads into no other folder. */
+function fileNameOf({ headers }: Response, otherwise: string): string {
+  const [, name = otherwise] = /filename="([^"]+)"/.exec(headers.get('content-disposition') ?? '') ?? []
+  return /^[\w.-]+$/.test(name) ? basename(name) : otherwise
+}
+
+/** The file is there when it is whole. @throws GridError 'folder-unwritable', 'coordinator-lost' */
+async function saveWhole(response: Response, file: string): Promise<number> {
+  const unfinished = `${file}.part`
+  try {
+    const bytes = await saveBody(response, unfinished)
+    await rename(unfinished, file)
+    return bytes
+  } finally {
+    await rm(unfinished, { force: true })
+  }
+}
+
+/** For programs one JSON value, for people lines. */
+function tell({ json }: JobFlags, value: object, lines: readonly string[]): void {
+  const text = json === true ? [JSON.stringify(value)] : lines
+  for (const line of text) process.stdout.write(`${line}\n`)
+}

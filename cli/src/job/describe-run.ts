@@ -1,0 +1,136 @@
+// A run in words for a terminal: a row of a list, a page, a line. What strangers wrote loses control characters.
+import { type JobList, type MemberView, type Phase, plainText, type RunView } from '@starling-grid/protocol'
+import { duration } from '../terminal/progress-line.ts'
+import { pairs, table } from '../terminal/table.ts'
+
+const STATES: Readonly<Record<Phase, string>> = {
+  waiting: 'waiting',
+  freeze: 'agreeing',
+  forming: 'forming a ring',
+  ring: 'training',
+  handover: 'handing over',
+  async: 'training',
+  validating: 'validating',
+  lost: 'waiting for a version',
+  finished: 'finished',
+}
+/** Characters of a name in a list. */
+const NAME_LENGTH = 30
+/** Members that a page names. */
+const MOST_MEMBERS = 12
+
+export function stateOf({ phase, paused }: RunView): string {
+  return paused && phase !== 'finished' ? 'paused' : STATES[phase]
+}
+
+/** Newest first, and then the jobs that cannot be opened. */
+export function listLines({ jobs, damaged = [] }: JobList): string[] {
+  if (jobs.length + damaged.length === 0) return ['No jobs. `starling job submit FILE` begins one.']
+  const head = ['ID', 'NAME', 'STATE', 'EPOCH', 'STEP', 'DONE', 'LOSS', 'VALIDATION', 'MEMBERS', 'LEFT']
+  const lines = jobs.length === 0 ? [] : table([head, ...jobs.toReversed().map(listRow)])
+  return [...lines, ...damaged.map(({ message }) => `damaged: ${plainText(message)}`)]
+}
+
+function listRow(run: RunView): string[] {
+  const { job, epoch, version, lastStep, lastValidation, memberCount, etaSeconds } = run
+  return [
+    job.id,
+    plainText(job.name).slice(0, NAME_LENGTH),
+    stateOf(run),
+    `${epoch + 1} of ${job.epochs}`,
+    String(version.v),
+    percent(run.samplesCommitted / Math.max(1, run.samplesExpected)),
+    lastStep?.loss.toFixed(4) ?? '-',
+    lastValidation === null ? '-' : percent(lastValidation.accuracy),
+    String(memberCount),
+    leftOf(run.phase, etaSeconds),
+  ]
+}
+
+/** A page about one run. */
+export function runLines(run: RunView): string[] {
+  const { job, version, epoch, lastStep, lastValidation, checkpoint } = run
+  const done = percent(run.samplesCommitted / Math.max(1, run.samplesExpected))
+  const begun = new Date(run.startedAt).toISOString()
+  const ended = run.finishedAt === null ? '' : `, ended ${new Date(run.finishedAt).toISOString()}`
+  return pairs([
+    ['job', `${job.id}  ${plainText(job.name)}`],
+    ['owner', `${plainText(job.owner)}: ${plainText(job.purpose)}`],
+    ['model', `${plainText(job.model)}, ${count(job.parameters)} parameters`],
+    [
+      'data',
+      `${plainText(job.dataset)}, ${count(job.trainSamples)} samples, ${count(job.validationSamples)} to validate`,
+    ],
+    ['state', `${stateOf(run)}: ${plainText(run.reason)}`],
+    [
+      'progress',
+      `epoch ${epoch + 1} of ${job.epochs}, step ${version.v}, ` +
+        `${count(run.samplesCommitted)} of ${count(run.samplesExpected)} samples (${done})`,
+    ],
+    ['loss', lastStep === null ? 'no step yet' : `${lastStep.loss.toFixed(4)} at step ${lastStep.v}`],
+    ['validation', lastValidation === null ? 'none yet' : validationText(lastValidation)],
+    ['speed', speedText(run)],
+    ['checkpoint', checkpoint === null ? 'none yet' : checkpointText(checkpoint)],
+    ['begun', `${begun}${ended}`],
+    ...membersOf(run),
+  ])
+}
+
+function validationText({ loss, accuracy, v, confirmed }: NonNullable<RunView['lastValidation']>): string {
+  return `loss ${loss.toFixed(4)}, accuracy ${percent(accuracy)} at step ${v}${confirmed ? '' : ', unconfirmed'}`
+}
+
+function checkpointText({ v, bytes, witnessed }: NonNullable<RunView['checkpoint']>): string {
+  return `version ${v}, ${count(bytes)} bytes${witnessed ? ', confirmed by a second member' : ''}`
+}
+
+function speedText({ phase, samplesPerSecond, etaSeconds }: RunView): string {
+  const left = leftOf(phase, etaSeconds)
+  return `${samplesPerSecond.toFixed(1)} samples/s${left === '-' ? '' : `, ${left} left`}`
+}
+
+function membersOf({ members, memberCount }: RunView): [string, string][] {
+  const shown = members.slice(0, MOST_MEMBERS).map((member): [string, string] => ['', memberText(member)])
+  const more = memberCount - shown.length
+  return [
+    ['members', String(memberCount)],
+    ...shown,
+    ...(shown.length > 0 && more > 0 ? [['', `and ${more} more`] as [string, string]] : []),
+  ]
+}
+
+function memberText({ name, client, state, activity, samplesPerSecond, adapter }: MemberView): string {
+  const doing = activity === '' ? state : `${state}, ${plainText(activity)}`
+  const on = adapter === null ? client : `${client}, ${plainText(adapter.name)}`
+  return `${plainText(name)} (${on}): ${doing}, ${samplesPerSecond.toFixed(1)} samples/s`
+}
+
+/** One line about what happens now. */
+export function progressLine(run: RunView): string {
+  const { version, lastStep, lastValidation, memberCount, samplesPerSecond, etaSeconds, job, epoch } = run
+  const left = leftOf(run.phase, etaSeconds)
+  return [
+    stateOf(run),
+    `epoch ${epoch + 1}/${job.epochs}`,
+    `step ${version.v}`,
+    ...(lastStep === null ? [] : [`loss ${lastStep.loss.toFixed(4)}`]),
+    ...(lastValidation === null
+      ? []
+      : [`validation ${lastValidation.loss.toFixed(4)} ${percent(lastValidation.accuracy)}`]),
+    `${samplesPerSecond.toFixed(1)} samples/s`,
+    `${memberCount} members`,
+    ...(left === '-' ? [] : [`${left} left`]),
+  ].join('  ')
+}
+
+function leftOf(phase: Phase, etaSeconds: number | null): string {
+  return etaSeconds === null || phase === 'finished' ? '-' : duration(etaSeconds)
+}
+
+function percent(fraction: number): string {
+  return `${(100 * fraction).toFixed(1)} %`
+}
+
+function count(value: number): string {
+  return value.toLocaleString('en-US')
+}

@@ -1,0 +1,178 @@
+// `starling job` as an owner uses it: a coordinator and a volunteer in processes of their own, and real digits.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { type JobList, type JobSpec, readSafetensors, type RunView } from '@starling-grid/protocol'
+import { demoJob } from '../src/demo-job.ts'
+import { Grid } from '../src/grid/grid.ts'
+
+const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
+
+interface Ended {
+  readonly status: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** A command that runs. */
+function begin(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
+  const clean = { ...process.env, STARLING_URL: undefined, STARLING_TOKEN: undefined, FORCE_COLOR: undefined }
+  const child = spawn(process.execPath, [STARLING, 'job', ...args], { env: { ...clean, ...env } })
+  const pieces = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
+  for (const stream of ['stdout', 'stderr'] as const)
+    child[stream].on('data', (piece: Buffer) => void pieces[stream].push(piece))
+  const textOf = (stream: 'stdout' | 'stderr'): string => Buffer.concat(pieces[stream]).toString()
+  after(() => child.kill('SIGKILL'))
+  const ended = once(child, 'close').then(([status]): Ended => ({
+    status: status as number | null,
+    stdout: textOf('stdout'),
+    stderr: textOf('stderr'),
+  }))
+  return {
+    ended,
+    /** Resolves when it printed this. */
+    async says(pattern: RegExp): Promise<void> {
+      while (!pattern.test(textOf('stdout'))) await Promise.race([once(child.stdout, 'data'), ended.then(missing)])
+      function missing(): never {
+        throw new Error(`expected ${pattern} of the command, got: ${textOf('stdout')}${textOf('stderr')}`)
+      }
+    },
+  }
+}
+
+describe('an owner at a terminal', { timeout: 300_000 }, () => {
+  const job: JobSpec = { ...demoJob({ epochs: 2, seed: 3, mode: 'ring', maxSteps: 40 }), public: false }
+  let grid: Grid
+  let folder: string
+  let tokenFile: string
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'starling-job-'))
+    grid = await Grid.start({})
+    tokenFile = join(folder, 'token')
+    await writeFile(tokenFile, `${grid.token}\n`, { mode: 0o600 })
+    await writeFile(join(folder, 'digits.json'), JSON.stringify(job))
+  })
+  after(async () => {
+    await grid.stop()
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  const starling = (...args: string[]): Promise<Ended> =>
+    begin(args, { STARLING_URL: grid.direct, STARLING_TOKEN: grid.token }).ended
+
+  test('submits a job, sees it, follows it over a restart of the coordinator, and takes its model home', async () => {
+    assert.match((await starling('list')).stdout, /^No jobs\./)
+    const submitted = await starling('submit', join(folder, 'digits.json'), '--json')
+    assert.equal(submitted.status, 0, submitted.stderr)
+    const { job: own } = JSON.parse(submitted.stdout) as RunView
+    assert.match((await starling('list')).stdout, new RegExp(`${own.id} +Handwritten digits +waiting`))
+    const page = await starling('show', own.id.slice(0, -2))
+    assert.match(page.stdout, /^state +waiting: waiting for volunteers$/m)
+    const watching = begin(['watch', own.id], { STARLING_URL: grid.direct, STARLING_TOKEN: grid.token })
+    await watching.says(/^waiting/m)
+    grid.addVolunteer({ executor: 'reference' })
+    await watching.says(/^training .*loss/m)
+    await grid.killCoordinator()
+    await watching.says(/^no answer, trying again/m)
+    await grid.restartCoordinator()
+    const { status, stdout, stderr } = await watching.ended
+    assert.equal(status, 0, stderr)
+    assert.match(stdout, /is finished: 40 steps are trained\n$/)
+    assert.equal(stdout.includes('\u001b'), false, 'a pipe gets lines')
+    const ended = JSON.parse((await starling('show', own.id, '--json')).stdout) as RunView
+    assert.equal(ended.version.v, 40)
+    assert.ok(ended.lastStep !== null && ended.lastStep.v === 40 && ended.lastValidation?.v === 40)
+    await exportsModel(own.id)
+    assert.match((await starling('logs', own.id)).stdout, /^\S+Z  run +40 steps are trained$/m)
+    const listed = JSON.parse((await starling('list', '--json')).stdout) as JobList
+    assert.deepEqual(
+      listed.jobs.map((run) => [run.job.id, run.phase]),
+      [[own.id, 'finished']],
+    )
+  })
+
+  async function exportsModel(id: string): Promise<void> {
+    const file = join(folder, 'model.safetensors')
+    const exported = await starling('export', id, '--out', file, '--json')
+    assert.equal(exported.status, 0, exported.stderr)
+    const bytes = await readFile(file)
+    assert.deepEqual(JSON.parse(exported.stdout), { job: id, file, bytes: bytes.byteLength })
+    assert.equal(readSafetensors(bytes).metadata['v'], '40')
+    assert.equal((await stat(file)).mode & 0o077, 0)
+  }
+
+  test('lets a job rest at a checkpoint, also over a restart, and go on from there', async () => {
+    const { id } = (await grid.api.submit({ ...job, maxSteps: 100_000, epochs: 50 })).job
+    await grid.watch.waitFor('some steps', ({ run }) => run?.job.id === id && run.version.v >= 5)
+    assert.match((await starling('pause', id)).stdout, /is paused; its volunteers go to other jobs\n$/)
+    const resting = await grid.watch.waitFor(
+      'a checkpoint of the last step',
+      ({ run }) => run?.job.id === id && run.paused && run.checkpoint?.v === run.version.v && run,
+    )
+    await grid.killCoordinator()
+    await grid.restartCoordinator()
+    const later = await grid.run(id)
+    assert.deepEqual([later.paused, later.version.v], [true, resting.version.v])
+    assert.match((await starling('list')).stdout, new RegExp(`${id} .* paused `))
+    assert.match((await starling('resume', id)).stdout, /goes on when it has volunteers\n$/)
+    await grid.watch.waitFor('more steps', ({ run }) => run?.job.id === id && run.version.v > resting.version.v + 3)
+    const events = await grid.api.events(id)
+    assert.deepEqual(
+      events.filter(({ kind }) => kind === 'rewind'),
+      [],
+    )
+    await grid.api.stop(id)
+  })
+
+  test('ends a job early with the epoch that it is in', async () => {
+    const { id } = (await grid.api.submit({ ...job, maxSteps: 100_000, epochs: 50 })).job
+    const { status, stdout } = await starling('stop', id)
+    assert.equal(status, 0)
+    assert.match(stdout, /ends with epoch 1, and its model is kept/)
+    assert.equal((await grid.run(id)).job.epochs, 1)
+  })
+
+  test('a name that is nearly a job is answered with the job that is meant, and wrong use ends with 2', async () => {
+    const [{ job: first } = assert.fail()] = (await grid.api.jobs()).jobs
+    const wrong = await starling('show', first.id.replace('digits', 'digist'))
+    assert.equal(wrong.status, 2)
+    assert.equal(wrong.stdout, '')
+    assert.ok(wrong.stderr.includes(`did you mean ${first.id}`), wrong.stderr)
+    assert.equal((await starling('show')).status, 2)
+    assert.equal((await starling('frobnicate')).status, 2)
+    assert.match((await starling('--help')).stdout, /submit .*<file>/)
+  })
+
+  test('threat 4: the token comes from a file of this user alone, or the environment, and never from an address', async () => {
+    const url = { STARLING_URL: grid.direct }
+    assert.equal((await begin(['list', '--token-file', tokenFile, '--json'], url).ended).status, 0)
+    await chmod(tokenFile, 0o644)
+    const open = await begin(['list', '--token-file', tokenFile], url).ended
+    assert.equal(open.status, 2)
+    assert.match(open.stderr, /mode 644; run `chmod 600 /)
+    await chmod(tokenFile, 0o600)
+    const without = await begin(['submit', join(folder, 'digits.json'), '--data-dir', folder], url).ended
+    assert.equal(without.status, 1)
+    assert.match(without.stderr, /expected the owner token.*\(token-required\)\n$/)
+    const { host } = new URL(grid.direct)
+    const inside = await begin(['list', '--url', `http://owner:secret@${host}`]).ended
+    assert.equal(inside.status, 2)
+    assert.match(inside.stderr, /expected an address without a token/)
+    assert.equal((await begin(['list', '--token', grid.token], url).ended).status, 2)
+  })
+
+  test('without a coordinator the command says where it looked, and what to check', async () => {
+    const { status, stderr } = await begin(['list', '--url', 'http://127.0.0.1:9', '--data-dir', folder]).ended
+    assert.equal(status, 1)
+    assert.match(
+      stderr,
+      /^expected a coordinator at http:\/\/127\.0\.0\.1:9, got .*ECONNREFUSED.*\(coordinator-lost\)\n$/,
+    )
+  })
+})

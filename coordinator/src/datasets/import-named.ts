@@ -1,0 +1,185 @@
+// Import of a dataset under a name: reads a window of samples, mixes it, cuts off the validation split, measures, writes
+// shards, notes how far it is, and goes on. Memory holds one window whatever the size of the source.
+import { GridError, type ShardRef } from '@starling-grid/protocol'
+import { type Catalog, type NamedDataset, requireDatasetName } from './catalog.ts'
+import type { Imported, ImportTools, ImportRequest, ImportWatch } from './import-request.ts'
+import { ImportFile, type ImportState, keyOf } from './import-state.ts'
+import { formatOf, openReader } from './readers/open.ts'
+import { BEGINNING, type SplitPart, type ReadPlace, type SampleReader } from './readers/reader.ts'
+import { SampleWindow } from './sample-window.ts'
+import { datasetUnreadable } from './samples.ts'
+import { hashed, markAll } from './sources.ts'
+import { Statistics } from './statistics.ts'
+import { importTextFiles } from './text-import.ts'
+
+/** References that a job's message can name, within MAX_MESSAGE_BYTES. */
+const MAX_SHARDS = 1800
+const PARTS = ['train', 'validation'] as const
+
+/**
+ * Durable when it resolves. Killed before, the same call goes on behind the last window that was written.
+ * @throws GridError 'usage', 'dataset-unreadable' naming file and line, 'disk-failed'
+ */
+export async function importNamed(request: ImportRequest, catalog: Catalog, watch: ImportWatch): Promise<NamedDataset> {
+  requireDatasetName(request.name)
+  if ((await catalog.find(request.name)) !== undefined)
+    throw new GridError(
+      'usage',
+      `expected the name of a new dataset, got ${request.name}, which is there; ` +
+        `choose another, or delete it first with: starling dataset delete ${request.name}`,
+    )
+  const marks = { train: await markAll(request.paths), validation: await markAll(request.validationPaths ?? []) }
+  const file = new ImportFile(catalog.folder, request.name)
+  const state = await file.read(keyOf([request, marks]))
+  const format = formatOf(request.paths, request.options, marks.train)
+  const made =
+    format === 'text'
+      ? await importTextFiles({ request, marks, state, file, blobs: await catalog.blobs(), watch })
+      : await new Import({ request, marks, file, blobs: await catalog.blobs(), watch }, state).run()
+  const dataset: NamedDataset = {
+    ...made,
+    name: request.name,
+    importedAt: watch.now(),
+    sources: await Promise.all([...marks.train, ...marks.validation].map(hashed)),
+  }
+  requireDescribable(dataset)
+  await catalog.put(dataset)
+  await file.remove()
+  return dataset
+}
+
+class Import {
+  readonly #parts: ImportTools
+  #state: ImportState
+
+  constructor(parts: ImportTools, state: ImportState) {
+    this.#parts = parts
+    this.#state = state
+  }
+
+  async run(): Promise<Imported> {
+    const { request, marks } = this.#parts
+    const reader = await openReader({ marks, options: request.options, seed: request.seed, state: this.#state.reader })
+    const { kind, size } = reader.targets()
+    const window = new SampleWindow({
+      inputs: reader.inputs,
+      targets: { kind },
+      targetSize: kind === 'classes' ? 1 : size,
+    })
+    const statistics = new Statistics(reader.inputs.shape[0] ?? 1, this.#state.moments)
+    for (const part of PARTS.slice(PARTS.indexOf(this.#state.part))) {
+      if (part === 'validation' && marks.validation.length === 0) continue
+      await this.#readPart(part, reader, { window, statistics })
+    }
+    return this.#result(reader, statistics)
+  }
+
+  async #readPart(part: SplitPart, reader: SampleReader, { window, statistics }: WindowParts): Promise<void> {
+    let place = this.#state.part === part ? this.#state.place : BEGINNING
+    let pending = { dropped: 0, bytes: 0 }
+    const flush = async (next: ReadPlace): Promise<void> => {
+      await this.#flush(part, reader, { window, statistics, next, ...pending })
+      pending = { dropped: 0, bytes: 0 }
+    }
+    for await (const run of reader.read(part, place)) {
+      if (!window.hasRoom(run)) await flush(place)
+      window.add(run)
+      pending = { dropped: pending.dropped + run.dropped, bytes: pending.bytes + run.bytes }
+      place = run.next
+      this.#tell(reader, pending.bytes, window.count)
+    }
+    const isLast = part === 'validation' || this.#parts.marks.validation.length === 0
+    this.#state = isLast ? this.#state : { ...this.#state, part: 'validation' }
+    await flush(isLast ? place : BEGINNING)
+  }
+
+  async #flush(part: SplitPart, reader: SampleReader, flush: WindowParts & Flush): Promise<void> {
+    const { window, statistics } = flush
+    const order = this.#state.windows === 0 ? reader.settle() : undefined
+    if (order !== undefined) window.renumber(order)
+    const rows = window.mixed(this.#parts.request.seed, this.#state.windows)
+    const split = part === 'validation' ? rows.length : this.#toValidate(rows.length)
+    const [validate, train] = [rows.subarray(0, split), rows.subarray(split)]
+    statistics.add(
+      window.x,
+      train,
+      reader.inputs.shape.reduce((product, length) => product * length, 1),
+    )
+    const counts = [...this.#state.counts]
+    if (reader.targets().kind !== 'values') window.countInto(counts, train)
+    const state = this.#state
+    const write = (shardRows: Uint32Array, before: readonly ShardRef[]): Promise<ShardRef[]> =>
+      window.write(shardRows, this.#parts.blobs, before.length)
+    this.#state = {
+      ...state,
+      place: flush.next,
+      windows: state.windows + 1,
+      samples: [state.samples[0] + train.length, state.samples[1] + validate.length],
+      dropped: state.dropped + flush.dropped,
+      bytes: state.bytes + flush.bytes,
+      train: [...state.train, ...(await write(train, state.train))],
+      validation: [...state.validation, ...(await write(validate, state.validation))],
+      moments: statistics.stored(),
+      counts,
+      reader: reader.state(),
+    }
+    await this.#parts.file.write(this.#state)
+    window.clear()
+  }
+
+  /** So many of the next samples that the share holds of all so far; of few samples at least one. */
+  #toValidate(count: number): number {
+    const { request, marks } = this.#parts
+    if (marks.validation.length > 0 || request.validationShare === 0) return 0
+    const [train, validation] = this.#state.samples
+    const wanted = Math.max(1, Math.round(request.validationShare * (train + validation + count)))
+    return Math.min(Math.max(0, count - Number(train === 0)), Math.max(0, wanted - validation))
+  }
+
+  #tell(reader: SampleReader, bytes: number, samples: number): void {
+    const [train, validation] = this.#state.samples
+    const total = reader.bytes.train + reader.bytes.validation
+    this.#parts.watch.onProgress?.(this.#state.bytes + bytes, total, train + validation + samples)
+  }
+
+  #result(reader: SampleReader, statistics: Statistics): Imported {
+    const { train, validation, dropped, counts } = this.#state
+    if (train.length === 0)
+      throw datasetUnreadable(
+        this.#parts.request.paths.join(', '),
+        'holds no training samples',
+        'Name files with samples, or use a smaller --split.',
+      )
+    const targets = reader.targets()
+    return {
+      format: reader.format,
+      inputs: reader.inputs,
+      targets,
+      statistics: statistics.summary(reader.inputs.inputScale),
+      ...(targets.kind === 'values' ? {} : { counts: Array.from({ length: targets.size }, (_, i) => counts[i] ?? 0) }),
+      dropped,
+      train,
+      validation,
+    }
+  }
+}
+
+interface WindowParts {
+  readonly window: SampleWindow
+  readonly statistics: Statistics
+}
+
+interface Flush {
+  readonly next: ReadPlace
+  readonly dropped: number
+  readonly bytes: number
+}
+
+function requireDescribable({ name, train, validation }: NamedDataset): void {
+  if (train.length + validation.length <= MAX_SHARDS) return
+  throw datasetUnreadable(
+    name,
+    `has ${train.length + validation.length} shards, and a job can name ${MAX_SHARDS}`,
+    'Import it in parts, under several names.',
+  )
+}

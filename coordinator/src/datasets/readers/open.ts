@@ -1,0 +1,98 @@
+// Which reader a source gets: by --format, by the ending of its files, or because it is a folder of images.
+import { extname } from 'node:path'
+import { GridError } from '@starling-grid/protocol'
+import type { SourceMark } from '../sources.ts'
+import { CsvSource } from './csv.ts'
+import { type ImageOptions, ImageReader } from './images.ts'
+import { JsonLinesSource } from './json-lines.ts'
+import type { SplitPart, SampleReader } from './reader.ts'
+import { type TableSource, type TableChoice, TableReader } from './table.ts'
+
+export const FORMATS = ['csv', 'jsonl', 'images', 'text'] as const
+export type DatasetFormat = (typeof FORMATS)[number]
+
+export interface ImportOptions {
+  /** absent: by the ending of the files */
+  readonly format?: DatasetFormat
+  readonly csv: { readonly header: boolean; readonly delimiter?: string }
+  readonly table: Pick<TableChoice, 'inputs' | 'classes' | 'missing'> & { readonly target?: TableChoice['target'] }
+  readonly images: ImageOptions
+  /** of a text: what a token is; a path is one of a tokenizer.json */
+  readonly tokens: string
+}
+
+export interface ReaderParts {
+  readonly marks: Readonly<Record<SplitPart, readonly SourceMark[]>>
+  readonly options: ImportOptions
+  readonly seed: number
+  /** what a reader of the same source learned before */
+  readonly state: unknown
+}
+
+const ENDINGS: Readonly<Record<string, DatasetFormat>> = {
+  '.csv': 'csv',
+  '.tsv': 'csv',
+  '.jsonl': 'jsonl',
+  '.ndjson': 'jsonl',
+  '.png': 'images',
+  '.jpg': 'images',
+  '.jpeg': 'images',
+  '.txt': 'text',
+}
+
+/** @throws GridError 'usage' when it cannot be told */
+export function formatOf(
+  paths: readonly string[],
+  { format }: ImportOptions,
+  marks: readonly SourceMark[],
+): DatasetFormat {
+  if (format !== undefined) return format
+  const endings = new Set(marks.flatMap(({ files }) => files.map(({ path }) => extname(path).toLowerCase())))
+  const known = new Set([...endings].map((ending) => ENDINGS[ending]))
+  const [first] = known
+  if (known.size === 1 && first !== undefined) return first
+  throw new GridError(
+    'usage',
+    `expected files of one known ending (${Object.keys(ENDINGS).join(' ')}), ` +
+      `got ${[...endings].slice(0, 8).join(', ') || 'no files'} in ${paths.join(', ')}; name the format with --format`,
+  )
+}
+
+/** @throws GridError 'usage', 'dataset-unreadable' */
+export async function openReader(parts: ReaderParts): Promise<SampleReader> {
+  const { marks, options } = parts
+  const bytes = { train: bytesOf(marks.train), validation: bytesOf(marks.validation) }
+  const format = formatOf([], options, marks.train)
+  switch (format) {
+    case 'csv':
+      return table(await CsvSource.open(pathsOf(marks), bytes, options.csv), parts)
+    case 'jsonl':
+      return table(await JsonLinesSource.open(pathsOf(marks), bytes), parts)
+    case 'images':
+      return ImageReader.open(marks, bytes, { options: options.images, seed: parts.seed })
+    case 'text':
+      throw new Error('internal: a text has no samples before a job names its context')
+    default:
+      return format satisfies never
+  }
+}
+
+/** @throws GridError 'usage' without a target */
+function table(source: TableSource, { options, state }: ReaderParts): Promise<SampleReader> {
+  const { target, ...rest } = options.table
+  if (target !== undefined) return TableReader.open(source, { ...rest, target }, state)
+  throw new GridError(
+    'usage',
+    `expected --class COLUMN, --values COLUMNS or --labels COLUMNS, got none; ` +
+      `the columns are ${source.columns.slice(0, 30).join(', ')}`,
+  )
+}
+
+function pathsOf(marks: ReaderParts['marks']): Readonly<Record<SplitPart, readonly string[]>> {
+  const paths = (part: readonly SourceMark[]): string[] => part.flatMap(({ files }) => files.map(({ path }) => path))
+  return { train: paths(marks.train), validation: paths(marks.validation) }
+}
+
+function bytesOf(marks: readonly SourceMark[]): number {
+  return marks.reduce((sum, { files }) => sum + files.reduce((part, { bytes }) => part + bytes, 0), 0)
+}

@@ -1,0 +1,263 @@
+// Rows of named columns → samples: what CSV, JSON lines, Parquet and TFRecord have in common. A cell is a number, a text
+// or a list of numbers; the first row says how wide each column is.
+import { GridError } from '@starling-grid/protocol'
+import type { SampleForm, TargetForm } from '../catalog.ts'
+import { datasetUnreadable } from '../samples.ts'
+import { ClassNames, type StoredClassNames } from './class-names.ts'
+import { decimal } from './decimal.ts'
+import { BEGINNING, type SplitPart, type ReadPlace, type SampleReader, type SampleRun } from './reader.ts'
+
+export type TableCell = unknown
+export type TableRow = readonly TableCell[]
+
+export interface TableRun {
+  readonly rows: readonly TableRow[]
+  readonly next: ReadPlace
+  readonly bytes: number
+  /** "FILE, line 17" */
+  where(row: number): string
+}
+
+/** A format of rows. */
+export interface TableSource {
+  readonly format: string
+  /** of the cells of a row, in their order */
+  readonly columns: readonly string[]
+  read(part: SplitPart, from: ReadPlace): AsyncIterable<TableRun>
+  readonly bytes: Readonly<Record<SplitPart, number>>
+}
+
+/** Which columns are what. */
+export interface TableChoice {
+  /** absent: all columns that are no target */
+  readonly inputs?: readonly string[]
+  readonly target: { readonly kind: 'classes' | 'values' | 'labels'; readonly columns: readonly string[] }
+  /** names of classes in the order of their numbers */
+  readonly classes?: readonly string[]
+  /** an empty cell: an error, a row less, or this number */
+  readonly missing: 'error' | 'drop' | number
+}
+
+/** Numbers of one sample: more are images or mistakes. */
+const MAX_COLUMNS = 1_000_000
+const CURE = 'Correct the file; for missing values see --missing.'
+
+export class TableReader implements SampleReader {
+  readonly #source: TableSource
+  readonly #choice: TableChoice
+  readonly #inputs: readonly number[]
+  readonly #targets: readonly number[]
+  readonly #classes: ClassNames
+  /** values of one sample */
+  readonly #elements: number
+  readonly inputs: SampleForm
+
+  /** @throws GridError 'usage' when a column is not there, 'dataset-unreadable' when there is no first row */
+  static async open(source: TableSource, choice: TableChoice, state: unknown): Promise<TableReader> {
+    const first = await firstRow(source)
+    const stored = state as StoredClassNames | undefined
+    const given: StoredClassNames | undefined =
+      choice.classes === undefined ? undefined : { names: choice.classes, form: 'given' }
+    return new TableReader(source, choice, first, new ClassNames(stored ?? given))
+  }
+
+  private constructor(source: TableSource, choice: TableChoice, first: TableRow, classes: ClassNames) {
+    this.#source = source
+    this.#choice = choice
+    this.#classes = classes
+    this.#targets = choice.target.columns.map((name) => indexOf(source, name))
+    const others = source.columns.map((_, i) => i).filter((i) => !this.#targets.includes(i))
+    this.#inputs = choice.inputs?.map((name) => indexOf(source, name)) ?? others
+    if (this.#inputs.length === 0)
+      throw new GridError('usage', 'expected columns beside the target as inputs, got none; name them with --inputs')
+    const widths = this.#inputs.map((i) => widthOf(first[i]))
+    this.#elements = widths.reduce((sum, width) => sum + width, 0)
+    if (this.#elements > MAX_COLUMNS)
+      throw new GridError(
+        'dataset-unreadable',
+        `expected at most ${MAX_COLUMNS} numbers in a row, got ${this.#elements}`,
+      )
+    const names = this.#inputs.map((i) => source.columns[i] ?? '')
+    const isFlat = widths.every((width) => width === 1)
+    this.inputs = { shape: [this.#elements], inputType: 'F32', inputScale: 1, ...(isFlat ? { inputNames: names } : {}) }
+  }
+
+  get format(): string {
+    return this.#source.format
+  }
+
+  get bytes(): Readonly<Record<SplitPart, number>> {
+    return this.#source.bytes
+  }
+
+  targets(): TargetForm {
+    const { kind, columns } = this.#choice.target
+    const names = kind === 'classes' ? this.#classes.names : columns
+    return { kind, size: names.length, names }
+  }
+
+  settle(): Int32Array | undefined {
+    return this.#choice.target.kind === 'classes' ? this.#classes.settle() : undefined
+  }
+
+  state(): StoredClassNames {
+    return this.#classes.stored()
+  }
+
+  async *read(part: SplitPart, from: ReadPlace): AsyncIterable<SampleRun> {
+    for await (const run of this.#source.read(part, from)) yield this.#samplesOf(run)
+  }
+
+  #samplesOf(run: TableRun): SampleRun {
+    const { kind, columns } = this.#choice.target
+    const x = new Float32Array(run.rows.length * this.#elements)
+    const y = targetsOf(kind, run.rows.length * columns.length)
+    let count = 0
+    for (let i = 0; i < run.rows.length; i++) {
+      const row = run.rows[i] ?? []
+      const where = (): string => run.where(i)
+      const isWhole = this.#copyInputs(row, x, count * this.#elements, where)
+      if (isWhole && this.#copyTargets(row, y, count * columns.length, where)) count++
+    }
+    return {
+      count,
+      x: x.subarray(0, count * this.#elements),
+      y: y.subarray(0, count * columns.length),
+      next: run.next,
+      dropped: run.rows.length - count,
+      bytes: run.bytes,
+    }
+  }
+
+  /** false: the row is left out */
+  #copyInputs(row: TableRow, x: Float32Array, at: number, where: () => string): boolean {
+    let place = at
+    for (const column of this.#inputs) {
+      const cell = row[column]
+      if (typeof cell === 'object' && cell !== null) {
+        place = this.#copyList(cell, x, place, where)
+        continue
+      }
+      const value = numberOf(cell)
+      if (value !== value) {
+        const other = this.#instead(cell, column, where)
+        if (other === undefined) return false
+        x[place++] = other
+      } else x[place++] = value
+    }
+    if (place !== at + this.#elements)
+      throw datasetUnreadable(
+        where(),
+        `expected ${this.#elements} numbers as in the first row, got ${place - at}`,
+        CURE,
+      )
+    return true
+  }
+
+  #copyList(cell: object, x: Float32Array, at: number, where: () => string): number {
+    const values = flatten(cell)
+    const bad = values.findIndex((value) => typeof value !== 'number' || !Number.isFinite(value))
+    if (bad >= 0) throw datasetUnreadable(where(), `expected numbers in a list, got ${shown(values[bad])}`, CURE)
+    const room = x.length - at
+    if (values.length > room)
+      throw datasetUnreadable(where(), `expected a list of at most ${room} numbers, got ${values.length}`, CURE)
+    x.set(values as number[], at)
+    return at + values.length
+  }
+
+  /** What stands for a cell that is no number; undefined: nothing, the row is left out. */
+  #instead(cell: TableCell, column: number, where: () => string): number | undefined {
+    const { missing } = this.#choice
+    const isMissing = cell === undefined || cell === null || MISSING.has(String(cell).trim().toLowerCase())
+    if (isMissing && missing === 'drop') return undefined
+    if (isMissing && typeof missing === 'number') return missing
+    throw datasetUnreadable(
+      where(),
+      `expected a number in column ${this.#source.columns[column]}, got ${isMissing ? 'nothing' : shown(cell)}`,
+      isMissing ? 'Correct it, or use --missing drop or --missing NUMBER.' : CURE,
+    )
+  }
+
+  #copyTargets(row: TableRow, y: SampleRun['y'], at: number, where: () => string): boolean {
+    const { kind } = this.#choice.target
+    for (let i = 0; i < this.#targets.length; i++) {
+      const column = this.#targets[i] ?? 0
+      const cell = row[column]
+      if (kind === 'classes') {
+        const name = typeof cell === 'string' ? cell : String(cell ?? '')
+        if (name === '') {
+          if (this.#choice.missing === 'drop') return false
+          throw datasetUnreadable(
+            where(),
+            `expected a class in column ${this.#source.columns[column]}, got nothing`,
+            CURE,
+          )
+        }
+        y[at] = this.#classes.numberOf(name, where)
+        continue
+      }
+      const value = kind === 'labels' ? labelOf(cell) : numberOf(cell)
+      const kept = value === value ? value : this.#instead(cell, column, where)
+      if (kept === undefined) return false
+      if (kind === 'labels' && kept !== 0 && kept !== 1)
+        throw datasetUnreadable(
+          where(),
+          `expected 0 or 1 in column ${this.#source.columns[column]}, got ${shown(cell)}`,
+          CURE,
+        )
+      y[at + i] = kept
+    }
+    return true
+  }
+}
+
+/** How a missing value is written, beside nothing. */
+const MISSING = new Set(['', 'na', 'n/a', 'nan', 'null', 'none', '?'])
+
+/** A column index. @throws GridError 'usage' */
+function indexOf({ columns }: TableSource, name: string): number {
+  const found = columns.indexOf(name)
+  if (found >= 0) return found
+  throw new GridError(
+    'usage',
+    `expected a column of the file, got "${name}"; it has ${columns.slice(0, 30).join(', ')}${columns.length > 30 ? ', …' : ''}`,
+  )
+}
+
+async function firstRow(source: TableSource): Promise<TableRow> {
+  for await (const { rows } of source.read('train', BEGINNING)) if (rows[0] !== undefined) return rows[0]
+  throw new GridError('dataset-unreadable', 'expected rows of samples, got none; name files that hold some')
+}
+
+function targetsOf(kind: TableChoice['target']['kind'], length: number): SampleRun['y'] {
+  if (kind === 'classes') return new Int32Array(length)
+  return kind === 'values' ? new Float32Array(length) : new Uint8Array(length)
+}
+
+/** NaN for what is no finite number. */
+function numberOf(cell: TableCell): number {
+  if (typeof cell === 'string') return decimal(cell)
+  if (typeof cell === 'number') return Number.isFinite(cell) ? cell : Number.NaN
+  if (typeof cell === 'boolean' || typeof cell === 'bigint') return Number(cell)
+  return Number.NaN
+}
+
+function labelOf(cell: TableCell): number {
+  if (cell === 'true' || cell === 'True') return 1
+  if (cell === 'false' || cell === 'False') return 0
+  return numberOf(cell)
+}
+
+function flatten(cell: object): unknown[] {
+  if (ArrayBuffer.isView(cell) && !(cell instanceof DataView)) return Array.from(cell as Float32Array)
+  if (!Array.isArray(cell)) return [cell]
+  return cell.flat(8).map((value: unknown) => (typeof value === 'bigint' ? Number(value) : value))
+}
+
+function widthOf(cell: TableCell): number {
+  return typeof cell === 'object' && cell !== null ? flatten(cell).length : 1
+}
+
+function shown(cell: TableCell): string {
+  return (JSON.stringify(typeof cell === 'bigint' ? Number(cell) : cell) ?? 'nothing').slice(0, 60)
+}

@@ -1,0 +1,156 @@
+// Some samples that are mixed and cut into shards together: as many as memory should hold, not as many as there are.
+import { epochOrder, MAX_SHARD_BYTES, type ShardRef, writeSafetensors } from '@starling-grid/protocol'
+import type { BlobStore } from '../blobs/blob-store.ts'
+import type { SampleForm, TargetForm } from './catalog.ts'
+import type { SampleRun } from './readers/reader.ts'
+import { datasetUnreadable } from './samples.ts'
+
+/** Bytes of inputs that are mixed at once. */
+const WINDOW_BYTES = 24 * 2 ** 20
+/** As shards.ts; a large dataset has larger shards, since a job's message names all of them. */
+const SHARD_BYTES = 1.5 * 2 ** 20
+const LARGE_SHARD_BYTES = 6 * 2 ** 20
+const SMALL_SHARDS = 400
+
+export interface WindowForm {
+  readonly inputs: SampleForm
+  readonly targets: Pick<TargetForm, 'kind'>
+  /** targets of one sample */
+  readonly targetSize: number
+}
+
+export class SampleWindow {
+  readonly #form: WindowForm
+  readonly #elements: number
+  readonly #capacity: number
+  readonly #x: Uint8Array | Float32Array
+  #y: SampleRun['y']
+  count = 0
+
+  /** @throws GridError 'dataset-unreadable' when a sample does not fit a shard */
+  constructor(form: WindowForm) {
+    const { inputs, targets, targetSize } = form
+    this.#form = form
+    this.#elements = inputs.shape.reduce((product, size) => product * size, 1)
+    const bytes = this.#elements * elementBytes(inputs)
+    if (bytes + 8 * targetSize + 1024 > MAX_SHARD_BYTES)
+      throw datasetUnreadable(
+        'the dataset',
+        `one sample of ${inputs.shape.join(' × ')} has ${bytes} bytes and does not fit a shard of ${MAX_SHARD_BYTES}`,
+        'Make the samples smaller, images with --size.',
+      )
+    this.#capacity = Math.max(1, Math.floor(WINDOW_BYTES / bytes))
+    const values = this.#capacity * this.#elements
+    this.#x = inputs.inputType === 'U8' ? new Uint8Array(values) : new Float32Array(values)
+    this.#y = emptyTargets(targets.kind, this.#capacity * targetSize)
+  }
+
+  /** Whether this run goes into the window. Readers make runs that fit an empty one. */
+  hasRoom({ count }: SampleRun): boolean {
+    return this.count + count <= this.#capacity
+  }
+
+  add({ count, x, y }: SampleRun): void {
+    if (this.count + count > this.#capacity)
+      throw new Error(`internal: ${count} samples for a window of ${this.#capacity}`)
+    this.#x.set(x, this.count * this.#elements)
+    this.#y.set(y, this.count * this.#form.targetSize)
+    this.count += count
+  }
+
+  /** Old class → class. */
+  renumber(order: Int32Array): void {
+    for (let i = 0; i < this.count; i++) this.#y[i] = order[this.#y[i] ?? 0] ?? 0
+  }
+
+  get x(): Uint8Array | Float32Array {
+    return this.#x
+  }
+
+  /** Adds the samples of each class, or of each label that is set. */
+  countInto(counts: number[], rows: Uint32Array): void {
+    const { targets, targetSize } = this.#form
+    for (const row of rows)
+      if (targets.kind === 'classes') counts[this.#y[row] ?? 0] = (counts[this.#y[row] ?? 0] ?? 0) + 1
+      else
+        for (let i = 0; i < targetSize; i++)
+          counts[i] = (counts[i] ?? 0) + Number((this.#y[row * targetSize + i] ?? 0) !== 0)
+    for (let i = 0; i < counts.length; i++) counts[i] ??= 0
+  }
+
+  /** All samples in an order that the seed gives. */
+  mixed(seed: number, window: number): Uint32Array {
+    return epochOrder(seed, window, this.count)
+  }
+
+  /** Cuts these rows into shards of about the same size. @throws GridError 'disk-failed' */
+  async write(rows: Uint32Array, blobs: BlobStore, before: number): Promise<ShardRef[]> {
+    const bytes = this.#elements * elementBytes(this.#form.inputs)
+    const target = before < SMALL_SHARDS ? SHARD_BYTES : LARGE_SHARD_BYTES
+    const count = Math.ceil(rows.length / Math.max(1, Math.floor(target / bytes)))
+    const border = (i: number): number => Math.floor((i * rows.length) / count)
+    // at once: the disk flushes one while another is hashed
+    return Promise.all(
+      Array.from({ length: count }, async (_, i) => {
+        const part = rows.subarray(border(i), border(i + 1))
+        const shard = this.#encode(part)
+        return { sha256: await blobs.put(shard), bytes: shard.byteLength, samples: part.length }
+      }),
+    )
+  }
+
+  clear(): void {
+    this.count = 0
+  }
+
+  #encode(rows: Uint32Array): Uint8Array {
+    const { inputs, targets, targetSize } = this.#form
+    const elements = this.#elements
+    const x =
+      inputs.inputType === 'U8' ? new Uint8Array(rows.length * elements) : new Float32Array(rows.length * elements)
+    const y = emptyTargets(targets.kind, rows.length * targetSize)
+    copyRows(this.#x, x, rows, elements)
+    copyRows(this.#y, y, rows, targetSize)
+    return writeSafetensors(
+      new Map([
+        ['x', { dtype: inputs.inputType, shape: [rows.length, ...inputs.shape], data: bytesOf(x) }],
+        [
+          'y',
+          {
+            dtype: TARGET_TYPES[targets.kind],
+            shape: targets.kind === 'classes' ? [rows.length] : [rows.length, targetSize],
+            data: bytesOf(y),
+          },
+        ],
+      ]),
+    )
+  }
+}
+
+/** Values from which a copy in one call is worth the view that it needs. */
+const LONG_ROW = 64
+
+function copyRows(from: SampleRun['x'] | SampleRun['y'], to: typeof from, rows: Uint32Array, size: number): void {
+  let at = 0
+  for (const row of rows) {
+    const begin = row * size
+    if (size < LONG_ROW) for (let i = 0; i < size; i++) to[at + i] = from[begin + i] ?? 0
+    else to.set(from.subarray(begin, begin + size), at)
+    at += size
+  }
+}
+
+const TARGET_TYPES = { classes: 'I32', values: 'F32', labels: 'U8', tokens: 'I32' } as const
+
+function emptyTargets(kind: TargetForm['kind'], length: number): SampleRun['y'] {
+  if (kind === 'values') return new Float32Array(length)
+  return kind === 'labels' ? new Uint8Array(length) : new Int32Array(length)
+}
+
+function elementBytes({ inputType }: SampleForm): number {
+  return inputType === 'U8' ? 1 : Float32Array.BYTES_PER_ELEMENT
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: SampleRun['x'] | SampleRun['y']): Uint8Array {
+  return new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength)
+}

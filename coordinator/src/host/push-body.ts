@@ -1,0 +1,20 @@
+// The body of a push: its gradient, checked, and the digest of its bytes. In pieces: it may have 256 MiB.
+import { type GradientForm, type PushedGradient, readingGradient } from '@starling-grid/model'
+import { type Clock, type Sha256, sha256Name } from '@starling-grid/protocol'
+import { hashing, inTurns } from '../turns.ts'
+
+export interface PushBody {
+  readonly gradient: PushedGradient
+  /** SHA-256 of all bytes */
+  readonly digest: Sha256
+}
+
+/** @throws GridError 'gradient-shape', 'gradient-not-finite' */
+export function readPushBody(body: Uint8Array, form: GradientForm, clock: Pick<Clock, 'sleep'>): Promise<PushBody> {
+  return inTurns(readingBody(body, form), clock)
+}
+
+function* readingBody(body: Uint8Array, form: GradientForm): Generator<undefined, PushBody> {
+  const gradient = yield* readingGradient(body, form)
+  return { gradient, digest: sha256Name(yield* hashing(body)) }
+}

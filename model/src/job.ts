@@ -1,0 +1,32 @@
+// A whole job from outside: its fields, its model and its optimizer, with every mistake at once.
+import { asJobSpec, jobMistakes, type JobSpec, type Mistake, MistakesError, type Path } from '@starling-grid/protocol'
+import { parseOptimizerSpec } from './optimizer.ts'
+import { parseModelSpec } from './parse.ts'
+
+/**
+ * Checks all of a job that can be checked without its dataset.
+ * @throws MistakesError 'job-invalid', or 'model-invalid' when only the model is wrong
+ * @example parseJob(JSON.parse(text))
+ */
+export function parseJob(value: unknown): JobSpec {
+  const fields = jobMistakes(value)
+  const { model, optimizer } = (typeof value === 'object' && value !== null ? value : {}) as Partial<JobSpec>
+  const isWrong = (key: string): boolean => fields.some(({ path }) => path.length === 0 || path[0] === key)
+  const inModel = isWrong('model') ? [] : mistakesIn('model', () => parseModelSpec(model))
+  // The schema finds what is wrong with single attributes of an optimizer; this finds what contradicts another.
+  const inOptimizer = isWrong('optimizer') ? [] : mistakesIn('optimizer', () => parseOptimizerSpec(optimizer))
+  const job = [...fields, ...inOptimizer]
+  if (job.length + inModel.length > 0)
+    throw new MistakesError(job.length > 0 ? 'job-invalid' : 'model-invalid', [...job, ...inModel])
+  return asJobSpec(value)
+}
+
+function mistakesIn(key: string, read: () => unknown): Mistake[] {
+  try {
+    read()
+    return []
+  } catch (error) {
+    if (!(error instanceof MistakesError)) throw error
+    return error.mistakes.map((mistake) => ({ ...mistake, path: [key, ...mistake.path] satisfies Path }))
+  }
+}

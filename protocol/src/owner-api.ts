@@ -1,0 +1,38 @@
+// What the coordinator answers to owners and readers over HTTP: the schemas that its client checks answers by.
+import * as Type from 'typebox'
+import { RunEventSchema, RunViewSchema } from './run-view.ts'
+import { Count, JobIdSchema, type ReadonlyOf, Sha256Schema, VersionIdSchema } from './schema.ts'
+
+/** Of POST of a job. */
+export const SubmittedSchema = Type.Object({ id: JobIdSchema, run: RunViewSchema })
+
+/** `damaged`: for the owner, jobs that could not be opened. */
+export const JobListSchema = Type.Object({
+  jobs: Type.Array(RunViewSchema),
+  damaged: Type.Optional(Type.Array(Type.Object({ id: JobIdSchema, code: Type.String(), message: Type.String() }))),
+})
+export type JobList = ReadonlyOf<typeof JobListSchema>
+
+/** The run ends with this many epochs. */
+export const StoppedSchema = Type.Object({ epochs: Count })
+
+/** Whether the run stands still until it is resumed. */
+export const PausedSchema = Type.Object({ paused: Type.Boolean() })
+
+/** What happened to a run lately, the oldest first. */
+export const EventListSchema = Type.Object({ events: Type.Array(RunEventSchema) })
+
+/** Checkpoints whose bytes are kept, the oldest first. */
+export const CheckpointListSchema = Type.Object({
+  checkpoints: Type.Array(
+    Type.Object({
+      v: Count,
+      id: VersionIdSchema,
+      bytes: Count,
+      /** a second member sent the same digest (R15) */
+      witnessed: Type.Boolean(),
+      sha256: Sha256Schema,
+    }),
+  ),
+})
+export type CheckpointList = ReadonlyOf<typeof CheckpointListSchema>

@@ -1,0 +1,255 @@
+// What people and programs see of a run: GET of a job, the list of jobs, and the dashboard's stream. Readers of another
+// version may meet fields that they do not know, so the objects are open.
+import * as Type from 'typebox'
+import type { Static, TSchema } from 'typebox'
+import { ExchangeSchema } from './exchange.ts'
+import { ModeSchema } from './job.ts'
+import { Count, FiniteNumber, JobIdSchema, MemberIdSchema, type ReadonlyOf, VersionIdSchema } from './schema.ts'
+
+const Text = Type.String()
+const orNull = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
+/** ms since the epoch of the clock */
+const Moment = FiniteNumber
+
+/** Where a run is: waiting for volunteers, agreeing on a version, training, or over. */
+const PhaseSchema = Type.Union([
+  Type.Literal('waiting'),
+  Type.Literal('freeze'),
+  Type.Literal('forming'),
+  Type.Literal('ring'),
+  Type.Literal('handover'),
+  Type.Literal('async'),
+  Type.Literal('validating'),
+  Type.Literal('lost'),
+  Type.Literal('finished'),
+])
+export type Phase = Static<typeof PhaseSchema>
+
+const AdapterSchema = Type.Object({
+  name: Text,
+  vendor: Text,
+  software: Type.Boolean(),
+  executor: Type.Union([Type.Literal('reference'), Type.Literal('webgpu')]),
+})
+
+/** What a member does now, and its part in each step. */
+const MEMBER_WORK = {
+  /** joining: plans the model; learning: fetches state; training; idle: admitted, waits */
+  state: Type.Union([
+    Type.Literal('joining'),
+    Type.Literal('learning'),
+    Type.Literal('training'),
+    Type.Literal('idle'),
+  ]),
+  /** reported by the member itself: "computing", "exchanging", … */
+  activity: Text,
+  samplesPerSecond: FiniteNumber,
+  /** position in the running ring, or null */
+  rank: orNull(Count),
+  /** of each step that the ring makes now: the part that is planned for it, 0…1; null outside the ring */
+  fraction: orNull(FiniteNumber),
+  /** ms that a lease lasts that it gets now */
+  leaseMs: FiniteNumber,
+} as const
+
+/** What it exchanges with others. */
+const MEMBER_TRAFFIC = {
+  /**
+   * its link to the next member of the ring, or in a direct exchange to any behind it, goes through the coordinator
+   * (R18)
+   */
+  relayed: Type.Boolean(),
+  bytesSent: FiniteNumber,
+  bytesReceived: FiniteNumber,
+} as const
+
+const MemberViewSchema = Type.Object({
+  ...MEMBER_WORK,
+  ...MEMBER_TRAFFIC,
+  id: MemberIdSchema,
+  name: Text,
+  client: Type.Union([Type.Literal('node'), Type.Literal('tab')]),
+  adapter: orNull(AdapterSchema),
+  /** a tab in the background: half the share, twice the lease */
+  hidden: Type.Boolean(),
+  joinedAt: Moment,
+})
+export type MemberView = ReadonlyOf<typeof MemberViewSchema>
+
+const DepartureViewSchema = Type.Object({
+  id: MemberIdSchema,
+  name: Text,
+  at: Moment,
+  reason: Text,
+  expected: Type.Boolean(),
+})
+export type DepartureView = ReadonlyOf<typeof DepartureViewSchema>
+
+/** How gradients travel now, and why. */
+const PHASE = {
+  phase: PhaseSchema,
+  /** why the phase is what it is, in words */
+  reason: Text,
+  /** by its owner: it stands still until it is resumed */
+  paused: Type.Boolean(),
+  mode: ModeSchema,
+  modeReason: Text,
+  /**
+   * which way gradients travel in the running ring, and why. Also predicted ms of a step's exchange either way, where
+   * both can be predicted. null: no ring
+   */
+  exchange: orNull(
+    Type.Object({
+      type: ExchangeSchema,
+      reason: Text,
+      costs: orNull(Type.Object({ ring: FiniteNumber, direct: FiniteNumber })),
+    }),
+  ),
+  modeEpoch: Count,
+  generation: Count,
+} as const
+
+/** One committed step. */
+export const StepPointSchema = Type.Object({
+  v: Count,
+  loss: FiniteNumber,
+  /** share of training samples of this step that were classified right, before its update */
+  accuracy: FiniteNumber,
+  samples: Count,
+  mode: ModeSchema,
+  at: Moment,
+})
+export type StepPoint = ReadonlyOf<typeof StepPointSchema>
+
+export const ValidationPointSchema = Type.Object({
+  v: Count,
+  epoch: Count,
+  accuracy: FiniteNumber,
+  loss: FiniteNumber,
+  samples: Count,
+  /** of each block two members measured the same */
+  confirmed: Type.Boolean(),
+  at: Moment,
+})
+export type ValidationPoint = ReadonlyOf<typeof ValidationPointSchema>
+
+export const RunEventSchema = Type.Object({
+  at: Moment,
+  kind: Type.Union([
+    Type.Literal('mode'),
+    Type.Literal('generation'),
+    Type.Literal('member'),
+    Type.Literal('checkpoint'),
+    Type.Literal('rewind'),
+    Type.Literal('validation'),
+    Type.Literal('refusal'),
+    Type.Literal('run'),
+    Type.Literal('audit'),
+  ]),
+  text: Text,
+})
+export type RunEvent = ReadonlyOf<typeof RunEventSchema>
+
+/** How far the training is. */
+const PROGRESS = {
+  version: Type.Object({ v: Count, id: VersionIdSchema }),
+  epoch: Count,
+  queue: Type.Object({ todo: Count, pending: Count, done: Count, quarantined: Count }),
+  validationQueue: Type.Object({ todo: Count, pending: Count, done: Count }),
+  samplesCommitted: Count,
+  samplesExpected: Count,
+  samplesPerSecond: FiniteNumber,
+  etaSeconds: orNull(FiniteNumber),
+  /** the newest committed step, and the newest version that was validated */
+  lastStep: orNull(StepPointSchema),
+  lastValidation: orNull(ValidationPointSchema),
+  startedAt: Moment,
+  finishedAt: orNull(Moment),
+} as const
+
+/** Who takes part. */
+const MEMBERSHIP = {
+  /**
+   * `whole`: all of it. `totals`: no names, no reasons and no member by itself, for readers without a token of a job
+   * that is not public
+   */
+  detail: Type.Union([Type.Literal('whole'), Type.Literal('totals')]),
+  memberCount: Count,
+  members: Type.Array(MemberViewSchema),
+  departed: Type.Array(DepartureViewSchema),
+  /**
+   * links whose frames go through the coordinator: open now, bytes carried for this run since the coordinator started,
+   * and lately
+   */
+  relay: Type.Object({ links: Count, bytes: FiniteNumber, bytesPerSecond: FiniteNumber }),
+  /** refusals by code (protocol errors table) */
+  refusals: Type.Record(Type.String(), Count),
+} as const
+
+/** What the job is, for people. */
+const JobViewSchema = Type.Object({
+  id: JobIdSchema,
+  name: Text,
+  owner: Text,
+  purpose: Text,
+  model: Text,
+  parameters: Count,
+  /** bytes of the values that training on one sample keeps */
+  activationBytes: FiniteNumber,
+  dataset: Text,
+  trainSamples: Count,
+  validationSamples: Count,
+  downloadBytes: FiniteNumber,
+  epochs: Count,
+  /** training blocks of one epoch */
+  blocksPerEpoch: Count,
+  blockSamples: Count,
+  batchBlocks: Count,
+})
+
+/** Committed steps that the coordinator computed again, and what came of it. */
+const AuditViewSchema = Type.Object({
+  /** about one step of so many */
+  every: Count,
+  agreed: Count,
+  differed: Count,
+  notComputed: Count,
+  /** why steps of this job are not audited; null: they are */
+  off: orNull(Text),
+  last: orNull(
+    Type.Object({
+      v: Count,
+      at: Moment,
+      result: Type.Union([Type.Literal('agreed'), Type.Literal('differed'), Type.Literal('not computed')]),
+      text: Text,
+    }),
+  ),
+})
+export type AuditView = ReadonlyOf<typeof AuditViewSchema>
+
+export const RunViewSchema = Type.Object({
+  ...PHASE,
+  ...PROGRESS,
+  ...MEMBERSHIP,
+  job: JobViewSchema,
+  /**
+   * newest durable version; `agreeing` of the `members` of its ring are known to hold exactly these bytes, its uploader
+   * included
+   */
+  checkpoint: orNull(
+    Type.Object({
+      v: Count,
+      id: VersionIdSchema,
+      bytes: Count,
+      at: Moment,
+      witnessed: Type.Boolean(),
+      agreeing: Count,
+      members: Count,
+    }),
+  ),
+  /** committed steps that the coordinator computed again since it started */
+  audit: AuditViewSchema,
+  /** path of the exported model, or null before the first checkpoint */
+  exportPath: orNull(Text),
+})
+export type RunView = ReadonlyOf<typeof RunViewSchema>
