@@ -57,6 +57,8 @@ for (const exchange of ['ring', 'direct'] as const)
       try {
         const job = await grid.submit({
           ...smallJob({ maxSteps: 8, minVolunteers: 2 }),
+          // a block a member: on a slow machine an assignment of more comes in pieces, which the CPU encodes
+          ...{ blockSamples: 24, batchBlocks: 2 },
           model: WIDE,
           encoding: 'f16',
           exchange,
