@@ -1,22 +1,6 @@
-// The commands that users run: one per file, loaded when it is called.
-import { runCommand, type RunCommand } from './run-command.ts'
-
-const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
-  start: async () => (await import('./commands/start.ts')).start,
-  demo: async () => (await import('./commands/demo.ts')).demo,
-  train: async () => (await import('./commands/train.ts')).train,
-  job: async () => (await import('./commands/job.ts')).job,
-  dataset: async () => (await import('./commands/dataset.ts')).dataset,
-  volunteer: async () => (await import('./commands/volunteer.ts')).volunteer,
-  ps: async () => (await import('./commands/ps.ts')).ps,
-  backup: async () => (await import('./commands/storage.ts')).backup,
-  restore: async () => (await import('./commands/storage.ts')).restore,
-  migrate: async () => (await import('./commands/storage.ts')).migrate,
-  doctor: async () => (await import('./commands/doctor.ts')).doctor,
-  explain: async () => (await import('./commands/explain.ts')).explain,
-  golden: async () => (await import('./commands/golden.ts')).golden,
-  parity: async () => (await import('./commands/parity.ts')).parity,
-}
+// What `starling NAME` of a user's command runs.
+import { COMMANDS } from './commands.ts'
+import { runCommand } from './run-command.ts'
 
 // Not left to the event loop: a native library that still has threads would keep a finished command alive.
 process.exit(await runCommand(COMMANDS, process.argv.slice(2)))

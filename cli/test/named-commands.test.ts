@@ -10,6 +10,7 @@ import { promisify } from 'node:util'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const ENTRY = join(ROOT, 'bin/starling.mjs')
+const HELP = fileURLToPath(new URL('help-process.ts', import.meta.url))
 const run = promisify(execFile)
 
 /** options of other programs that our texts name, and which program has them */
@@ -51,24 +52,17 @@ function optionsOfHelp(text: string): Set<string> {
   ])
 }
 
-/** With those of its subcommands. */
-async function optionsOfCommand(name: string): Promise<Set<string>> {
-  const text = await help([ENTRY, name, '--help'])
-  const [, subcommands = ''] = text.split('Commands:')
-  const names = [...subcommands.matchAll(/^ {2}([a-z-]+)/gm)].map(([, subcommand = '']) => subcommand)
-  const of = await Promise.all(names.filter((one) => one !== 'help').map((one) => help([ENTRY, name, one, '--help'])))
-  return new Set([text, ...of].flatMap((one) => [...optionsOfHelp(one)]))
-}
-
+/** Command → its options and those of its subcommands. */
 async function programs(): Promise<Map<string, Set<string>>> {
-  const found = new Map<string, Set<string>>()
-  const commands = [...(await help([ENTRY, '--help'])).matchAll(/^ {2}([a-z-]+) {2}/gm)].map(([, name = '']) => name)
-  assert.ok(commands.includes('volunteer') && commands.includes('train'))
-  await Promise.all(
-    commands.filter((command) => command !== 'test').map(async (name) => found.set(name, await optionsOfCommand(name))),
+  const ofUsers = JSON.parse(await help([join(ROOT, 'bin/typescript.mjs'), HELP])) as Record<string, string[]>
+  const names = [...(await help([ENTRY, '--help'])).matchAll(/^ {2}([a-z-]+) {2}/gm)].map(([, name = '']) => name)
+  assert.ok(names.includes('volunteer') && names.includes('train'))
+  const textsOf = async (name: string) => ofUsers[name] ?? [await help([ENTRY, name, '--help'])]
+  const optionsOf = async (name: string) => new Set((await textsOf(name)).flatMap((text) => [...optionsOfHelp(text)]))
+  const found = await Promise.all(
+    names.filter((name) => name !== 'test').map(async (name) => [name, await optionsOf(name)] as const),
   )
-  found.set('test', new Set(['--all']))
-  return found
+  return new Map([...found, ['test', new Set(['--all'])]])
 }
 
 function filesUnder(folder: string, wanted: RegExp): string[] {

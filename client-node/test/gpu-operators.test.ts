@@ -181,30 +181,33 @@ function parametersFor(spec: ModelSpec): Float32Array {
   return initial.map((value, i) => value + 0.3 * (change[i] ?? 0))
 }
 
+/** One executor for all batches of a model: to compile its kernels takes longer than to run them. */
 for (const [name, spec] of MODELS)
-  for (const samples of [1, 6])
-    test(`the GPU agrees with the reference: ${name}, batch ${samples}`, { skip }, async () => {
-      const batch = batchFor(spec, samples)
-      const { device, description: adapter } = theGpu()
-      const [ours, reference] = [
-        await createGpuExecutor({ device, adapter, spec, readText }),
-        createReferenceExecutor(spec),
-      ]
-      const parameters = parametersFor(spec)
-      const [gradient, wanted] = [new Float32Array(parameters.length), new Float32Array(parameters.length)]
-      for (const executor of [ours, reference]) executor.loadParameters(parameters)
-      const [sums, wantedSums] = [await ours.gradient(batch, gradient), await reference.gradient(batch, wanted)]
-      expectClose([sums.lossSum], [wantedSums.lossSum], 1e-5, 'training loss')
-      expectClose(gradient, wanted, 2e-5, 'gradient')
-      expectClose(
-        [(await ours.evaluate(batch)).lossSum],
-        [(await reference.evaluate(batch)).lossSum],
-        1e-5,
-        'evaluation loss',
-      )
-      expectClose(await ours.predict(batch.x, samples), await reference.predict(batch.x, samples), 1e-5, 'output')
-      ours.destroy()
-    })
+  test(`the GPU agrees with the reference: ${name}`, { skip }, async (context) => {
+    const { device, description: adapter } = theGpu()
+    const [ours, reference] = [
+      await createGpuExecutor({ device, adapter, spec, readText }),
+      createReferenceExecutor(spec),
+    ]
+    const parameters = parametersFor(spec)
+    for (const executor of [ours, reference]) executor.loadParameters(parameters)
+    for (const samples of [1, 6])
+      await context.test(`batch ${samples}`, async () => {
+        const batch = batchFor(spec, samples)
+        const [gradient, wanted] = [new Float32Array(parameters.length), new Float32Array(parameters.length)]
+        const [sums, wantedSums] = [await ours.gradient(batch, gradient), await reference.gradient(batch, wanted)]
+        expectClose([sums.lossSum], [wantedSums.lossSum], 1e-5, 'training loss')
+        expectClose(gradient, wanted, 2e-5, 'gradient')
+        expectClose(
+          [(await ours.evaluate(batch)).lossSum],
+          [(await reference.evaluate(batch)).lossSum],
+          1e-5,
+          'evaluation loss',
+        )
+        expectClose(await ours.predict(batch.x, samples), await reference.predict(batch.x, samples), 1e-5, 'output')
+      })
+    ours.destroy()
+  })
 
 /**
  * Products with an epilogue, at sizes that meet no tile: `firstGuess` takes one family on each adapter, and others

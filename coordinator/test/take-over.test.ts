@@ -29,8 +29,12 @@ import {
 
 const SLOW = fileURLToPath(new URL('slow-take-over.ts', import.meta.url))
 const BLOCKS = 36
-/** the first coordinator is far from the end when the second one starts, however busy the machine is */
-const EPOCHS = 40
+/**
+ * The first coordinator is far from the end when the second one starts, however busy the machine is: 90 steps of
+ * members that take their time, at no cost of a core.
+ */
+const EPOCHS = 10
+const SLOW_STEP_MS = 300
 /** STARLING_TAKEOVERS=12 tries more gaps; each is two processes */
 const GAPS = Array.from(
   { length: Number(process.env['STARLING_TAKEOVERS'] ?? 2) },
@@ -60,7 +64,7 @@ for (const gapMs of GAPS)
       const dataDir = await temporaryFolder()
       const first = await start(dataDir).listening()
       const { id } = await submit(first.url, smallJob({ epochs: EPOCHS }))
-      const members = [volunteer(first.url, { stepMs: 60 }), volunteer(first.url, { stepMs: 60 })]
+      const members = [1, 2].map(() => volunteer(first.url, { stepMs: SLOW_STEP_MS }))
       await until(first.url, 'steps', (run) => run.version.v >= 5)
       const second = await spawnCoordinator([dataDir, TOKEN, JSON.stringify(QUICK), String(gapMs)], SLOW).listening()
       const records = await recordsOf(second.url, id)
@@ -123,7 +127,7 @@ test(
     const first = start(dataDir)
     const { url, port } = await first.listening()
     const { id } = await submit(url, smallJob({ epochs: EPOCHS, minVolunteers: 1 }))
-    const member = volunteer(url, { stepMs: 40 })
+    const member = volunteer(url, { stepMs: SLOW_STEP_MS })
     const { version } = await until(url, 'steps', (run) => run.version.v >= 5)
     const second = spawnCoordinator([
       '--json',

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { Grid } from '@starling-grid/cli'
 import { launchBrowser } from '@starling-grid/client-node'
 import { ensureWebPage } from '@starling-grid/client-web/build'
-import { finishesWhole, lightJob, QUICK } from './small-job.ts'
+import { finishesWhole, tinyJob, QUICK } from './small-job.ts'
 
 const STEPS = 60
 
@@ -11,7 +11,7 @@ test('a tab that closes leaves gracefully, and the others go on', { timeout: 300
   const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
   const browser = await launchBrowser()
   try {
-    const job = await grid.submit(lightJob({ maxSteps: STEPS, minVolunteers: 2 }))
+    const job = await grid.submit(tinyJob({ maxSteps: STEPS, minVolunteers: 2 }))
     grid.addVolunteer({ executor: 'reference' })
     const page = await browser.newPage()
     await page.goto(grid.url)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
-import { finishesWhole, QUICK_LINKS, smallJob } from './small-job.ts'
+import { finishesWhole, QUICK_LINKS, tinyJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 30
@@ -10,7 +10,7 @@ const STEPS = 30
 test('a pair that cannot link is relayed and the run goes on in ring mode', { timeout: 300_000 }, async () => {
   const grid = await Grid.start({ timing: QUICK_LINKS })
   try {
-    const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 3, mode: 'auto' }))
+    const job = await grid.submit(tinyJob({ maxSteps: STEPS, minVolunteers: 3, mode: 'auto' }))
     grid.addVolunteer({ name: 'first', executor: 'reference' })
     grid.addVolunteer({ name: 'second', executor: 'reference' })
     grid.addVolunteer({ name: 'shut in', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'no-ice:1' } })
