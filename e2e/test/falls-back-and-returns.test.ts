@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
-import { finishesWhole, tinyJob, QUICK } from './small-job.ts'
+import { finishesWhole, lightJob, QUICK } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 80
@@ -13,7 +13,7 @@ test(
   async () => {
     const grid = await Grid.start({ timing: QUICK })
     try {
-      const job = await grid.submit(tinyJob({ maxSteps: STEPS, minVolunteers: 2, mode: 'auto' }))
+      const job = await grid.submit(lightJob({ maxSteps: STEPS, minVolunteers: 2, mode: 'auto' }))
       grid.addVolunteer({ executor: 'reference' })
       // a reduce of two members begins with three frames of partial sums: ten are more than three reduces
       grid.addVolunteer({
