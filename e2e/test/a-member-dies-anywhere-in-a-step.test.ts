@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
 import { auditChain } from '../src/audit.ts'
-import { QUICK, smallJob } from './small-job.ts'
+import { QUICK, tinyJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 /** More than any machine trains until the last has died: the run need not end. */
@@ -20,8 +20,10 @@ test(
     const grid = await Grid.start({ timing: QUICK })
     const { watch } = grid
     try {
-      const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
-      for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
+      const job = await grid.submit(tinyJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      // their steps take time, and none of a core, while the victims start
+      for (let i = 0; i < 2; i++)
+        grid.addVolunteer({ executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'slow-samples:5' } })
       await watch.waitFor('some steps of two', ({ run }) => (run?.version.v ?? 0) >= 5)
       for (const fault of DEATHS) {
         const victim = grid.addVolunteer({
