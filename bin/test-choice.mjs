@@ -12,7 +12,7 @@ export const LATER = {
     'journal-in-postgres.test.ts and blobs-in-s3.test.ts have what each store promises, copies among them',
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',
   'simulation-misses-each-rule':
-    'production-survives-faults-on-virtual-time.test.ts runs hundreds of seeds with all rules on',
+    'production-survives-faults-on-virtual-time.test.ts runs a thousand seeds with all rules on',
   'golden-adapters': 'golden.test.ts compares with PyTorch on one adapter',
   'a-member-that-hangs-is-left-out':
     'run-stalls.test.ts has who is named; a-member-dies-anywhere-in-a-step.test.ts a real ring',
