@@ -8,19 +8,20 @@ import {
   type Executor,
   type ExecutorBounds,
   type GpuExecutorOptions,
+  LOSSES_KEPT_MS,
   microBatchFor,
   type OwnLimits,
   renewedExecutor,
+  UPLOADS_KEPT_MS,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
 import { openGpu } from './gpu.ts'
 import { sendRequest } from './http.ts'
-import { keptText } from './kept-text.ts'
+import { openNotes } from './kept-notes.ts'
 import { openPeerNetwork } from './rtc-link.ts'
 import { DEFAULT_DISK_BYTES, openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
-import { openUploadNotes } from './upload-notes.ts'
 import { witnessIn } from './witness-folder.ts'
 
 export { openWebRtc } from './rtc-link.ts'
@@ -59,9 +60,9 @@ export function createNodeHost({
     allowedIce,
     limits,
     relaysOnly,
-    declined: keptText('declined-jobs.json'),
+    declined: openNotes('declined', LOSSES_KEPT_MS),
     // Grids of this machine alone send through its loopback: what its owner gives to others is not used up by them.
-    ...(isLoopbackUrl(coordinatorUrl) ? {} : { uploaded: openUploadNotes() }),
+    ...(isLoopbackUrl(coordinatorUrl) ? {} : { uploaded: openNotes('uploaded', UPLOADS_KEPT_MS) }),
     signer: openSigner,
     openPeerNetwork,
     sendRequest,

@@ -5,17 +5,18 @@ import {
   type Executor,
   type ExecutorBounds,
   type GpuExecutorOptions,
-  type KeptText,
+  type KeptNotes,
+  LOSSES_KEPT_MS,
   microBatchFor,
   type OwnLimits,
   renewedExecutor,
   type PeerNetwork,
   type SignallingAccess,
-  type UploadNotes,
+  UPLOADS_KEPT_MS,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
 import { openDevice } from './gpu.ts'
-import { keep, keepChanged, readKept } from './kept-values.ts'
+import { keepChanged, readKept } from './kept-values.ts'
 import { openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
@@ -50,8 +51,8 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     dialRelay: (path, token) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path, token),
     limits,
     relaysOnly,
-    declined: keptText('declined-jobs'),
-    uploaded: keptNotes('uploaded'),
+    declined: keptNotes('declined', LOSSES_KEPT_MS),
+    uploaded: keptNotes('uploaded', UPLOADS_KEPT_MS),
     async createExecutor(spec, blockSamples, bounds) {
       const open = async (): Promise<Executor> => {
         const { device, adapter } = await openDevice()
@@ -73,24 +74,17 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
   }
 }
 
-function keptText(name: string): KeptText {
-  return { read: () => readKept<string>(name), write: (text) => keep(name, text) }
-}
-
 interface TabNote {
   readonly text: string
   /** ms since the epoch */
   readonly at: number
 }
 
-/** ms since it was written: twice as long as a note of sent bytes counts */
-const FORGOTTEN_AFTER_MS = 2 * 3_600_000
-
-/** One value for all tabs, in which each has an entry of its own. */
-function keptNotes(name: string): UploadNotes {
+/** One value for all tabs, in which each has an entry of its own. `keptMs`: ms for which a note counts. */
+function keptNotes(name: string, keptMs: number): KeptNotes {
   const own = crypto.randomUUID()
   const recent = (notes: ReadonlyMap<string, TabNote> | undefined): [string, TabNote][] =>
-    notes instanceof Map ? [...notes].filter(([, { at }]) => Date.now() - at < FORGOTTEN_AFTER_MS) : []
+    notes instanceof Map ? [...notes].filter(([, { at }]) => Date.now() - at < keptMs) : []
   return {
     others: async () =>
       recent(await readKept(name))

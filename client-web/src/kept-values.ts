@@ -1,6 +1,6 @@
 // A few small values that outlive a visit, by name, in IndexedDB: it takes keys that no script can read, which
 // localStorage does not. Where the browser gives no storage nothing is kept, and every caller has a value without it.
-import { createStore, get, set, update, type UseStore } from 'idb-keyval'
+import { createStore, get, update, type UseStore } from 'idb-keyval'
 
 let opened: UseStore | undefined
 
@@ -12,11 +12,6 @@ function store(): UseStore {
 /** undefined: not there, or no storage. */
 export async function readKept<T>(name: string): Promise<T | undefined> {
   return attempt(() => get<T>(name, store()))
-}
-
-/** Keeps it; a value of that name is replaced. */
-export async function keep(name: string, value: unknown): Promise<void> {
-  await attempt(() => set(name, value, store()))
 }
 
 /** What `change` makes of what is kept, in one transaction. */

@@ -43,7 +43,10 @@ test('of two tabs that make a value at once both get the one that was first, and
   const later = await tab(context)
   assert.equal(await later.evaluate(() => kept.readKept('id')), got[0])
   assert.equal(await later.evaluate(() => kept.keepFirst('id', 'too late')), got[0])
-  assert.equal(await later.evaluate(() => kept.keep('id', 'changed').then(() => kept.readKept('id'))), 'changed')
+  assert.equal(
+    await later.evaluate(() => kept.keepChanged('id', () => 'changed').then(() => kept.readKept('id'))),
+    'changed',
+  )
   await context.close()
 })
 
@@ -78,6 +81,9 @@ test('a browser that gives no storage keeps nothing, and every caller goes on wi
   })
   const page = await tab(context)
   assert.equal(await page.evaluate(() => kept.keepFirst('id', 'mine')), 'mine')
-  assert.equal(await page.evaluate(() => kept.keep('id', 'mine').then(() => kept.readKept('id'))), undefined)
+  assert.equal(
+    await page.evaluate(() => kept.keepChanged('id', () => 'mine').then(() => kept.readKept('id'))),
+    undefined,
+  )
   await context.close()
 })

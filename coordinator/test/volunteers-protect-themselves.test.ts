@@ -186,7 +186,7 @@ test('a job that is declined for some time is taken again by a timer', { timeout
       ms < LONG_MS ? systemClock.sleep(ms, signal) : new Promise((wake) => void timers.set(ms, wake)),
   }
   const kept = JSON.stringify([{ job, losses: [], until: Date.now() + 2 * LONG_MS }])
-  const declined = { read: async () => kept, write: async () => undefined }
+  const declined = { others: async () => [kept], write: async () => undefined }
   const victim = startVictim(url, {}, { clock, declined })
   await victim.status('a refusal', ({ detail }) => /it takes this one again in \d+ min/.test(detail))
   assert.deepEqual(asked, [])

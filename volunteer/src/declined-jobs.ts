@@ -1,12 +1,7 @@
 // Jobs that this volunteer declines for a while, and why: the owner's limits refuse them, or they lost its GPU again
 // and again. The latter are remembered beyond a restart, so that no job breaks a driver at every start.
 import { type JobId, parseJson } from '@starling-grid/protocol'
-
-/** A text that outlives the volunteer, in its owner's storage; an absent or damaged one is an empty one. */
-export interface KeptText {
-  read(): Promise<string | undefined>
-  write(text: string): Promise<void>
-}
+import type { KeptNotes } from './kept-notes.ts'
 
 /**
  * Losses of the device in LOSS_WINDOW_MS after which the job is left. One is repaired, two may be another program's.
@@ -15,6 +10,10 @@ export const MOST_LOSSES = 3
 const LOSS_WINDOW_MS = 3_600_000
 /** ms that a job which loses the device is not taken */
 export const DECLINED_MS = 6 * 3_600_000
+/** ms for which losses are kept: until no job is declined for them */
+export const LOSSES_KEPT_MS = DECLINED_MS + LOSS_WINDOW_MS
+/** ms between losses that volunteers of one machine note, which are then one loss of its device */
+const ONE_LOSS_MS = 5000
 /** Jobs that are remembered, the latest ones. */
 const MOST_JOBS = 64
 const MOST_BYTES = 64 * 1024
@@ -33,20 +32,22 @@ interface Note {
 }
 
 export class DeclinedJobs {
-  readonly #kept: KeptText | undefined
+  readonly #kept: KeptNotes | undefined
   readonly #now: () => number
   readonly #declined = new Map<JobId, Declined>()
   #losses = new Map<string, Note>()
 
-  constructor(kept: KeptText | undefined, wallTime: () => number) {
+  constructor(kept: KeptNotes | undefined, wallTime: () => number) {
     this.#kept = kept
     this.#now = wallTime
   }
 
-  /** What earlier visits wrote. */
+  /** What earlier visits wrote, and other volunteers of this owner. */
   async load(): Promise<void> {
-    const text = await this.#kept?.read().catch(() => undefined)
-    this.#losses = new Map(notesIn(text).map((note) => [note.job, note]))
+    const texts = await this.#kept?.others().catch(() => []) // no storage: it knows its own losses
+    this.#losses = new Map()
+    for (const note of (texts ?? []).flatMap(notesIn))
+      this.#losses.set(note.job, joined(note, this.#losses.get(note.job)))
   }
 
   find(job: JobId): Declined | undefined {
@@ -75,9 +76,18 @@ export class DeclinedJobs {
 
 const LOST_REASON = `this job lost the GPU ${MOST_LOSSES} times within an hour`
 
-function notesIn(text: string | undefined): Note[] {
+/** What two volunteers noted of one job. */
+function joined(one: Note, other: Note | undefined): Note {
+  if (other === undefined) return one
+  const times = [...one.losses, ...other.losses].sort((a, b) => a - b)
+  const losses = times.filter((at, i) => at - (times[i - 1] ?? Number.NEGATIVE_INFINITY) >= ONE_LOSS_MS)
+  return { job: one.job, losses, until: Math.max(one.until, other.until) }
+}
+
+/** An absent or damaged text says that nothing was lost. */
+function notesIn(text: string): Note[] {
   try {
-    const notes = text === undefined ? [] : parseJson(text, MOST_BYTES, 'jobs that are declined')
+    const notes = parseJson(text, MOST_BYTES, 'jobs that are declined')
     return Array.isArray(notes) ? notes.filter(isNote).slice(-MOST_JOBS) : []
   } catch {
     return []

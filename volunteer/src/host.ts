@@ -4,12 +4,11 @@
 import type { ModelSpec } from '@starling-grid/model'
 import type { Clock, JobTerms, Sha256, Signer, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { SendRequest } from './coordinator-http.ts'
-import type { KeptText } from './declined-jobs.ts'
 import type { Executor, ExecutorBounds } from './graph/executor.ts'
+import type { KeptNotes } from './kept-notes.ts'
 import type { PeerNetwork, SignallingAccess } from './link/peer-link.ts'
 import type { RelaySocket } from './link/relay-link.ts'
 import type { OwnLimits } from './own-limits.ts'
-import type { UploadNotes } from './upload-budget.ts'
 
 /** A text socket to the coordinator. The browser's WebSocket and `ws` both fit. */
 export interface CoordinatorSocket {
@@ -55,9 +54,9 @@ export interface OwnersTerms {
   /** addresses are shown to no other volunteer: every link goes through the coordinator */
   readonly relaysOnly?: boolean
   /** jobs that are declined; absent: forgotten at the end */
-  readonly declined?: KeptText
+  readonly declined?: KeptNotes
   /** bytes sent in the present hour; absent: forgotten at the end */
-  readonly uploaded?: UploadNotes
+  readonly uploaded?: KeptNotes
 }
 
 export interface VolunteerHost extends CoordinatorAccess, OwnersTerms {

@@ -1,15 +1,8 @@
 // What may still leave this machine in an hour. All volunteers of its owner share one limit: each writes down what it
 // sent, where a restart and the others find it.
 import { type GridError, parseJson } from '@starling-grid/protocol'
+import type { KeptNotes } from './kept-notes.ts'
 import { overLimit } from './own-limits.ts'
-
-/** A text of each volunteer of this owner, in the owner's storage; they outlive the volunteers. */
-export interface UploadNotes {
-  /** of the other volunteers, which run or have ended; hours later they may be forgotten */
-  others(): Promise<readonly string[]>
-  /** this volunteer's, instead of what it wrote before */
-  write(text: string): Promise<void>
-}
 
 interface Sent {
   /** ms since the epoch: when the first of these bytes was sent */
@@ -18,6 +11,8 @@ interface Sent {
 }
 
 const HOUR_MS = 3_600_000
+/** ms for which what was sent is kept: twice as long as it counts */
+export const UPLOADS_KEPT_MS = 2 * HOUR_MS
 /**
  * What is written down before it is sent: half of what was sent so far, between these parts of an hour's bytes. Then the
  * others' notes are read, so that together they send at most the larger part each beyond the limit. A volunteer that
@@ -32,7 +27,7 @@ const NOTHING: Sent = { since: Number.NEGATIVE_INFINITY, bytes: 0 }
 export class UploadBudget {
   readonly #perHour: number
   readonly #now: () => number
-  readonly #notes: UploadNotes | undefined
+  readonly #notes: KeptNotes | undefined
   #own = NOTHING
   #others: readonly Sent[] = []
   /** of the present hour: what the others and a restart find, never less than what was sent */
@@ -44,7 +39,7 @@ export class UploadBudget {
   onSpent: ((error: GridError) => void) | undefined
 
   /** `wallTime`: ms since the epoch */
-  constructor(perHour: number, wallTime: () => number, notes?: UploadNotes) {
+  constructor(perHour: number, wallTime: () => number, notes?: KeptNotes) {
     this.#perHour = perHour
     this.#now = wallTime
     this.#notes = notes

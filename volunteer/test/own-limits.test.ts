@@ -9,10 +9,11 @@ import { DECLINED_MS, DeclinedJobs, MOST_LOSSES } from '../src/declined-jobs.ts'
 import { inSubmits } from '../src/gpu/runner.ts'
 import { buildGraph } from '../src/graph/build.ts'
 import { MAX_WORK, type Plan, planGraph, poolBytes } from '../src/graph/plan.ts'
+import type { KeptNotes } from '../src/kept-notes.ts'
 import { MemoryGrid } from '../src/link/memory-link.ts'
 import { meteredNetwork } from '../src/link/metered-network.ts'
 import { DEFAULT_BLOCK_FLOPS, DEFAULT_LIMITS, executorBytes, requireBlockWork } from '../src/own-limits.ts'
-import { UploadBudget, type UploadNotes } from '../src/upload-budget.ts'
+import { UploadBudget } from '../src/upload-budget.ts'
 
 const HUGE = { maxStorageBufferBindingSize: 2 ** 40, maxBufferSize: 2 ** 40, maxStorageBuffersPerShaderStage: 10 }
 const HOUR = 3_600_000
@@ -98,15 +99,9 @@ test('threat 53: what is submitted at once is bounded, and small models stay one
 
 test('threat 53: a job that loses the GPU three times in an hour is declined for hours', async () => {
   let now = 1e12
-  let text: string | undefined
-  const kept = {
-    read: async () => text,
-    write: async (given: string) => {
-      text = given
-    },
-  }
+  const shelf = new Shelf()
   const [bad, slow] = [jobId('a'), jobId('b')]
-  const first = new DeclinedJobs(kept, () => now)
+  const first = new DeclinedJobs(shelf.ownNotes(), () => now)
   await first.load()
   for (let i = 0; i < MOST_LOSSES; i++) {
     now += 60_000
@@ -118,16 +113,51 @@ test('threat 53: a job that loses the GPU three times in an hour is declined for
     now += HOUR / 2
   }
   now = declinedAt + HOUR
-  const second = new DeclinedJobs(kept, () => now)
+  const second = new DeclinedJobs(shelf.ownNotes(), () => now)
   await second.load()
   assert.match(second.find(bad)?.reason ?? '', /lost the GPU 3 times/)
   now = declinedAt + DECLINED_MS
   assert.equal(second.find(bad), undefined, 'then it may try again')
 })
 
+test('threat 53: volunteers of one owner overwrite no loss of another, and one loss of their device counts once', async () => {
+  let now = 1e12
+  const shelf = new Shelf()
+  const [one, other] = [new DeclinedJobs(shelf.ownNotes(), () => now), new DeclinedJobs(shelf.ownNotes(), () => now)]
+  const [bad, worse] = [jobId('a'), jobId('b')]
+  for (let i = 0; i < MOST_LOSSES; i++) {
+    now += 60_000
+    one.lost(bad)
+    if (i > 0) other.lost(worse)
+    if (i > 1) other.lost(bad)
+  }
+  await shelf.settled()
+  const later = new DeclinedJobs(shelf.ownNotes(), () => now)
+  await later.load()
+  assert.match(later.find(bad)?.reason ?? '', /lost the GPU 3 times/, 'the other volunteer wrote later')
+  assert.equal(later.find(worse), undefined)
+  now += 60_000
+  assert.equal(later.lost(worse), true, 'the third of this hour')
+})
+
+test('threat 53: a device that volunteers of one owner lose together is lost once', async () => {
+  let now = 1e12
+  const shelf = new Shelf()
+  const jobs = [1, 2, 3, 4].map(() => new DeclinedJobs(shelf.ownNotes(), () => now))
+  for (const one of jobs) {
+    one.lost(jobId('a'))
+    now += 500
+  }
+  await shelf.settled()
+  const later = new DeclinedJobs(shelf.ownNotes(), () => now)
+  await later.load()
+  now += 60_000
+  assert.equal(later.lost(jobId('a')), false)
+})
+
 for (const damaged of ['', '{', '[1,null,{"job":3}]', '[{"job":"a","losses":"x","until":1}]'])
   test(`what is kept of declined jobs may be damaged: ${damaged || 'empty'}`, async () => {
-    const jobs = new DeclinedJobs({ read: async () => damaged, write: async () => undefined }, Date.now)
+    const jobs = new DeclinedJobs({ others: async () => [damaged], write: async () => undefined }, Date.now)
     await jobs.load()
     assert.equal(jobs.find(jobId('a')), undefined)
   })
@@ -161,7 +191,7 @@ class Shelf {
   readonly #texts = new Map<object, string>()
   writes = 0
 
-  ownNotes(): UploadNotes {
+  ownNotes(): KeptNotes {
     const self = {}
     return {
       others: async () => [...this.#texts].filter(([writer]) => writer !== self).map(([, text]) => text),

@@ -1,21 +1,22 @@
-// The upload limit of a machine's owner, over several processes and restarts.
+// Notes of a machine's owner, over several processes and restarts: the upload limit, and jobs that lose its device.
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { openUploadNotes } from '../src/upload-notes.ts'
+import type { KeptNotes } from '@starling-grid/volunteer'
+import { openNotes } from '../src/kept-notes.ts'
 
 const LIMIT = 100_000
 const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 const SPENDER = fileURLToPath(new URL('spend-uploads.ts', import.meta.url))
 
 async function temporaryFolder(): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'starling-uploads-'))
+  const folder = await mkdtemp(join(tmpdir(), 'starling-notes-'))
   after(() => rm(folder, { recursive: true, force: true }))
   return folder
 }
@@ -57,7 +58,8 @@ test('threat 52: two processes of one user send no more than the limit together,
 
 test('notes of other volunteers are found, and those that no longer count are removed', async () => {
   const folder = join(await temporaryFolder(), 'made-when-needed')
-  const [mine, another] = [openUploadNotes(folder), openUploadNotes(folder)]
+  const open = (): KeptNotes => openNotes(basename(folder), 3_600_000, dirname(folder))
+  const [mine, another] = [open(), open()]
   assert.deepEqual(await mine.others(), [])
   await mine.write('first')
   await mine.write('second')
