@@ -285,6 +285,8 @@ test('version 0 is fetched of no member: the seed makes it, and the coordinator 
   desk.wait(3000)
   desk.wait(3001)
   assert.equal(desk.phase, 'freeze')
+  for (const name of ['a', 'b']) desk.answer(name, [])
+  assert.deepEqual(desk.members, ['a', 'b'], 'the ballot takes in the newcomer that it was opened for')
 })
 
 test('what was told and brought no news is told again: it may have come before the newcomer knew its place', () => {

@@ -110,6 +110,22 @@ test('one member that makes its numbers up changes no validation, is named, and 
   assert.ok(!desk.sent('validate').some(({ to }) => to === 'liar'))
 })
 
+test('a lease that runs out is longer the next time, so that slow members measure in the end', () => {
+  const desk = atEpochEnd(['a', 'b'])
+  const granted: number[] = []
+  for (let i = 0; i < 4; i++) {
+    const leases = [...(desk.state.validation.now?.leases.get(memberId('a'))?.values() ?? [])]
+    const deadline = leases[0]?.deadline ?? 0
+    granted.push(deadline - desk.now)
+    desk.wait(deadline - desk.now + 1)
+  }
+  const [first = 0] = granted
+  assert.deepEqual(
+    granted.map((ms) => ms / first),
+    [1, 2, 4, 8],
+  )
+})
+
 function totals(desk: Desk): { readonly correct: number; readonly lossSum: number } {
   let [correct, lossSum] = [0, 0]
   for (const one of desk.state.validated.get(desk.state.chain.head.id)?.values() ?? []) {

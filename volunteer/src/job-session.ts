@@ -151,6 +151,8 @@ export class JobSession {
   readonly #kept: KeptState
   /** of a ring (A1): its base is a checkpoint, of which rows are not served */
   #isOffRing = false
+  /** the newest order: those before it are void */
+  #validating: MessageTo<'validate'> | undefined
   #isStopped = false
   /** what the member is doing beside the ring: shown to people */
   activity: { readonly phase: 'computing' | 'exchanging' | 'validating'; readonly detail: string } | undefined
@@ -371,6 +373,7 @@ export class JobSession {
   }
 
   async #validate(message: MessageTo<'validate'>): Promise<void> {
+    this.#validating = message
     this.#show({ phase: 'validating', detail: `version ${message.version.v}` })
     try {
       await validateLeases(message, {
@@ -378,6 +381,7 @@ export class JobSession {
         batches: this.#batches,
         send: this.#send,
         parametersOf: (version) => this.#parametersOf(version),
+        isStale: () => this.#validating !== message,
       })
     } finally {
       if (this.activity?.phase === 'validating') this.activity = undefined

@@ -17,7 +17,11 @@ const VERSION = { v: 4, id: versionId('c'.repeat(64)) }
 const LEASES: LeaseToken[] = [0, 1, 2].map((index) => ({ block: validationBlock(index), leaseEpoch: 7 }))
 const BATCH = { samples: 2 } as Batch
 
-async function validate(batchOf: (block: BlockId) => void, pull: () => void = () => undefined): Promise<string[]> {
+async function validate(
+  batchOf: (block: BlockId) => void,
+  pull: () => void = () => undefined,
+  isStale = () => false,
+): Promise<string[]> {
   const said: ToCoordinator[] = []
   await validateLeases(
     { type: 'validate', version: VERSION, leases: LEASES },
@@ -34,6 +38,7 @@ async function validate(batchOf: (block: BlockId) => void, pull: () => void = ()
         pull()
         return { version, parameters: new Float32Array(1) }
       },
+      isStale,
     },
   )
   return said.map((message) => {
@@ -50,6 +55,18 @@ const failing = (code: ErrorCode) => (): never => {
 test('parameters that cannot be pulled cost the leases, which go back, and not the volunteer', async () => {
   for (const code of ['base-stale', 'rate-exceeded', 'coordinator-lost', 'version-corrupt'] as const)
     assert.deepEqual(await validate(() => undefined, failing(code)), [`gave back v:0 v:1 v:2: ${code}`])
+})
+
+test('blocks of an order that a newer one replaced are not measured: a slow volunteer would only answer late', async () => {
+  let left = 2
+  assert.deepEqual(
+    await validate(
+      () => left--,
+      undefined,
+      () => left === 0,
+    ),
+    ['v:0', 'v:1'],
+  )
 })
 
 test('a coordinator that is lost in the middle gets back what is not answered', async () => {

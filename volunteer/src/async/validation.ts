@@ -19,6 +19,8 @@ export interface ValidationParts {
   /** parameters of the version, held or pulled */
   parametersOf(version: VersionRef): Promise<NamedParameters>
   send(message: ToCoordinator): void
+  /** the coordinator leased other blocks since, and refuses these */
+  isStale(): boolean
 }
 
 /**
@@ -33,6 +35,7 @@ export async function validateLeases(
   try {
     const parameters = await parts.parametersOf(version)
     for (const lease of leases) {
+      if (parts.isStale()) return
       await validate(version, lease, { ...parts, parameters })
       left = left.filter((one) => one !== lease)
     }

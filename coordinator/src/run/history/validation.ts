@@ -8,7 +8,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import { newestCheckpoint, resultsOf } from '../journal-replay.ts'
-import { lease, takeBack } from '../queue/lease-table.ts'
+import { lease, leaseMs, takeBack } from '../queue/lease-table.ts'
 import { currentEpoch, isIdle, trainingIsOver } from '../queue/scheduler.ts'
 import { type Lease, own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
@@ -35,6 +35,8 @@ export interface ValidationRun {
   readonly voices: Map<BlockId, readonly Voice[]>
   /** let a lease of this version run out: others are asked first */
   readonly late: Set<MemberId>
+  /** how many leases of this version a member let run out: its next one is longer, or a slow member would measure nothing */
+  readonly missed: Map<MemberId, number>
   /** gave blocks back: how often, and when it is asked again */
   readonly resting: Map<MemberId, { readonly times: number; readonly until: number }>
 }
@@ -99,7 +101,8 @@ function grantValidation(transition: Transition, first: readonly MemberId[], oth
       .slice(0, BLOCKS_PER_LEASE)
     if (blocks.length === 0) continue
     const leases = new Map<BlockId, Lease>()
-    const granted = lease(transition, member, blocks, leases)
+    const ms = leaseMs(state, member, run.missed.get(member))
+    const granted = lease(transition, member, blocks, leases, ms)
     run.leases.set(member, leases)
     for (const block of blocks) measuring.set(block, [...(measuring.get(block) ?? []), member])
     transition.send(member, { type: 'validate', version: run.version, leases: granted })
@@ -112,14 +115,18 @@ function validationRun({ state }: Transition): ValidationRun {
   const version = state.chain.head
   const validation = own(state, 'validation')
   if (validation.now?.version.id === version.id) return validation.now
-  validation.now = { version, leases: new Map(), voices: new Map(), late: new Set(), resting: new Map() }
+  validation.now = { version, leases: new Map(), voices: new Map(), late: new Set(), missed: new Map(), resting: new Map() }
   return validation.now
 }
 
-function dropOverdue({ now }: Transition, { leases, late }: ValidationRun): void {
+function dropOverdue({ now }: Transition, { leases, late, missed }: ValidationRun): void {
   for (const [member, own] of leases) {
-    for (const [block, { deadline }] of own) if (deadline < now && own.delete(block)) late.add(member)
+    const overdue = [...own].filter(([, { deadline }]) => deadline < now)
+    for (const [block] of overdue) own.delete(block)
     if (own.size === 0) leases.delete(member)
+    if (overdue.length === 0) continue
+    late.add(member)
+    missed.set(member, (missed.get(member) ?? 0) + 1)
   }
 }
 

@@ -19,11 +19,12 @@ export function lease(
   holder: MemberId,
   blocks: readonly BlockId[],
   leases: Map<BlockId, Lease>,
+  ms = leaseMs(transition.state, holder),
 ): LeaseToken[] {
   const { state, now } = transition
   const leaseEpoch = ++state.leaseEpoch
   if (leaseEpoch > state.leasesReserved) transition.journal({ type: 'lease', reserved: leaseEpoch + LEASES_RESERVED })
-  const deadline = now + leaseMs(state, holder)
+  const deadline = now + ms
   for (const block of blocks)
     leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
   return blocks.map((block) => ({ block, leaseEpoch }))
@@ -32,12 +33,15 @@ export function lease(
 /** Times as long a lease for a hidden tab: browsers slow those down without a word. */
 const HIDDEN_LEASE = 2
 
-/** 3 × the volunteer's moving average, doubled for each consecutive lease that it missed, clamped. */
-export function leaseMs(state: RunState, holder: MemberId): number {
+/**
+ * 3 × the volunteer's moving average, doubled for each consecutive lease that it missed, clamped. `missed`: leases of a
+ * validation that it missed.
+ */
+export function leaseMs(state: RunState, holder: MemberId, missed = 0): number {
   const { leaseMinMs, leaseMaxMs } = state.config.timing
   const member = state.members.get(holder)
   const measured = member?.pushMs ?? 0
-  const expected = Math.ceil(measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (member?.missedLeases ?? 0)
+  const expected = Math.ceil(measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (missed + (member?.missedLeases ?? 0))
   return Math.min(leaseMaxMs, Math.max(leaseMinMs, expected) * (member?.hidden === true ? HIDDEN_LEASE : 1))
 }
 

@@ -114,12 +114,8 @@ export function beginLearning(transition: Transition, member: Member, holds: Ver
 
 /** On the chain, and so little behind that the steps since cost less than a copy. */
 function ifNear(chain: Chain, held: VersionRef | undefined): VersionRef | undefined {
-  const onChain = ifOnChain(chain, held)
-  return onChain !== undefined && chain.head.v - onChain.v <= REPLAYED ? onChain : undefined
-}
-
-function ifOnChain(chain: Chain, held: VersionRef | undefined): VersionRef | undefined {
-  return held !== undefined && held.v > 0 && chain.has(held) ? held : undefined
+  const isNearby = held !== undefined && held.v > 0 && chain.has(held) && chain.head.v - held.v <= REPLAYED
+  return isNearby ? held : undefined
 }
 
 /** It is not near enough yet: what it lacks would hold the others up for longer than CATCH_UP_MS. */
@@ -361,7 +357,9 @@ export function claimed(transition: Transition, member: Member, held: VersionRef
   const { chain, phase } = transition.state
   // One that fetched a version is admitted by what a fetch takes (isLearning): the ballot that opened for it counts on
   // that.
-  const near = learner.fetchMs === undefined ? ifNear(chain, held) : ifOnChain(chain, held)
+  // Version 0 counts there too: a ring that has not committed a step yet has no other.
+  const isFetched = learner.fetchMs !== undefined && held !== undefined && chain.has(held)
+  const near = isFetched ? held : ifNear(chain, held)
   learner.held = near?.v
   learner.newsAt = transition.now
   if (near !== undefined && phase.type === 'ring')
