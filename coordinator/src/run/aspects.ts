@@ -11,6 +11,7 @@ import { dissent } from './ballot/dissent.ts'
 import { handover } from './ballot/handover.ts'
 import { proofs } from './ballot/proofs.ts'
 import { promises } from './ballot/restored.ts'
+import { unreached } from './ballot/unreached.ts'
 import { checkpoints } from './history/checkpoints.ts'
 import { completion } from './history/completion.ts'
 import { damagedCheckpoint } from './history/damaged-checkpoint.ts'
@@ -36,6 +37,7 @@ const ROWS = [
   membership,
   derivedStates,
   ballot,
+  unreached,
   promises,
   accumulator,
   checkpoints,

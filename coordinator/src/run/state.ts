@@ -149,6 +149,8 @@ export type RunPhase =
       readonly weights: readonly number[]
       readonly records: readonly StepRecord[]
       readonly target: VersionRef
+      /** members that claim it */
+      readonly sources: readonly MemberId[]
       readonly consumed: ReadonlyMap<MemberId, Consumed>
       readonly confirmed: Map<MemberId, Sha256>
       /** ms: the last CONFIRM */

@@ -30,6 +30,7 @@ import { type Agreement, agreementWith } from './majority.ts'
 import { isProven } from './proofs.ts'
 import { AHEAD, keepModesApart, mayGoAbove, nextNumbers, vouchedFor } from './restored.ts'
 import { rewind } from './rewind.ts'
+import { goAlone, isOutOfReach, withinReach } from './unreached.ts'
 
 declare module '../state.ts' {
   interface Slices {
@@ -135,7 +136,7 @@ function onState(transition: Transition, member: MemberId, { claim, consumed }: 
     here.silent = false
     claimed(transition, here, claim === null ? undefined : fold(claim.base, claim.records))
   }
-  if (state.phase.type === 'lost' && claim !== null && isHolder(state, member, claim))
+  if (state.phase.type === 'lost' && claim !== null && isHolder(transition, member, claim))
     return lateReturn(transition, member, claim)
   if (state.phase.type !== 'freeze') return
   state.phase.claims.set(member, claim)
@@ -144,9 +145,9 @@ function onState(transition: Transition, member: MemberId, { claim, consumed }: 
 }
 
 /** Each lie would open a ballot that decides nothing, and its FREEZE would be answered with the same lie. */
-function isHolder(state: RunState, member: MemberId, claim: Claim): boolean {
+function isHolder({ state, now }: Transition, member: MemberId, claim: Claim): boolean {
   const valid = validClaim(state, member, claim)
-  return valid !== undefined && implausible(state, valid) === undefined
+  return valid !== undefined && implausible(state, valid) === undefined && !isOutOfReach(state, member, now)
 }
 
 /** R6: all members were gone and one came back in time. */
@@ -185,7 +186,7 @@ export function decide(transition: Transition): void {
   if ((missing.length > 0 && now < phase.deadline) || now < phase.notBefore) return
   if (mayGoAbove(state, now)) return transition.enqueue({ type: 'ballot', reason: AHEAD, trouble: false })
   for (const member of state.members.values()) member.silent = !phase.claims.has(member.id)
-  const credible = vouchedFor(transition, validClaims(state, phase.claims))
+  const credible = withinReach(transition, vouchedFor(transition, validClaims(state, phase.claims)))
   const valid = credible.filter(({ member }) => state.members.get(member)?.drifted !== true)
   const best = highest(transition, valid)
   if (best === undefined) return decideWithoutClaims(transition, phase)
@@ -205,6 +206,8 @@ function decideWithoutClaims(
   if (checkpoint.version.v === state.chain.head.v) return fromCheckpoint(transition, goal, claims)
   if (state.chain.records.at(-1)?.kind === 'async')
     return rewind(transition, 'the parameter server stopped after its last checkpoint')
+  if ([...claims.keys()].some((id) => isOutOfReach(state, id, transition.now)))
+    return rewind(transition, 'no member could fetch a newer version from those that claim it')
   state.phase = { type: 'lost', since: lostSince, goal }
   const seconds = state.config.timing.lostMs / 1000
   transition.reason(
@@ -239,14 +242,13 @@ function form(
   const { state, now } = transition
   const consumed = state.phase.type === 'freeze' ? state.phase.consumed : new Map<MemberId, Consumed>()
   chooseRingMode(transition)
+  const isAlone = goAlone(state, choice.sources)
+  const mayTakePart = (id: MemberId): boolean => choice.claims.has(id) && (!isAlone || choice.sources.includes(id))
   const {
     members: ring,
     relayed,
     exchange,
-  } = arrangeRing(
-    transition,
-    ringCandidates(transition, (id) => choice.claims.has(id), choice.target.v > 0 ? choice.sources : []),
-  )
+  } = arrangeRing(transition, ringCandidates(transition, mayTakePart, choice.target.v > 0 ? choice.sources : []))
   const members = ring.map((member) => member.id)
   const weights = partsOf(state, ring)
   state.phase = {
@@ -258,6 +260,7 @@ function form(
     weights,
     records: choice.records,
     target: choice.target,
+    sources: choice.sources,
     consumed,
     confirmed: new Map(),
     lastConfirmAt: undefined,

@@ -218,13 +218,16 @@ export function ringWouldChange(
 
 /**
  * R17: a member that ends k ballots within a minute, without a step between them, works without the ring for a while.
+ * The waits of ballots do not count, or it would never end so many once they are long.
  */
 export function countAbort(transition: Transition, by: MemberId, blamed: MemberId | null): void {
   const { health, config } = transition.state
-  health.aborts = health.aborts.filter(({ at }) => transition.now - at < MINUTE_MS)
+  const { abortsBeforeFallback, retryMaxMs } = config.timing
+  const countedMs = MINUTE_MS + 2 * abortsBeforeFallback * retryMaxMs
+  health.aborts = health.aborts.filter(({ at }) => transition.now - at < countedMs)
   health.aborts.push({ by, blamed, at: transition.now })
   const own = health.aborts.filter((entry) => entry.by === by).length
-  if (own >= config.timing.abortsBeforeFallback) exclude(transition, by, `it gave up ${own} times in a row`)
+  if (own >= abortsBeforeFallback) exclude(transition, by, `it gave up ${own} times in a row`)
 }
 
 /** R17: out of the ring for some time, longer each time; the others go on. */
