@@ -66,6 +66,23 @@ test('the end of a run reaches volunteers that only prepared for it, and those w
   assert.deepEqual((await runOf(url, id)).phase, 'finished')
 })
 
+test('what a member said before it heard of a job between is ignored when its own is offered again', async () => {
+  const { url } = await startCoordinator()
+  const first = await submit(url, smallJob({ minVolunteers: 4 }))
+  const fake = await quiet(url)
+  const { job } = await fake.heard('welcome')
+  fake.raw({ ...READY, job: first.id, modelHash: job?.modelHash })
+  await until(url, 'the member', ({ job: { id }, members }) => id === first.id && (members[0]?.adapter ?? null) !== null)
+  const second = await submit(url, smallJob({ epochs: 1, seed: 4 }))
+  await fake.heard('job', ({ job: { id } }) => id === second.id)
+  const others = [volunteer(url), volunteer(url)]
+  await Promise.all(others.map((other) => other.heard('finished')))
+  await fake.heard('job', ({ job: { id } }) => id === first.id)
+  fake.raw({ type: 'lease-request', job: first.id, modeEpoch: 0 })
+  fake.raw({ type: 'lease-request', job: 'never-submitted', modeEpoch: 0 })
+  assert.match((await fake.heard('refused')).message, /never-submitted/, 'what was said before it is taken by now')
+})
+
 test('what a member said before it heard of the end of its run is ignored, and no refusal', async () => {
   const { url } = await startCoordinator()
   const { id } = await submit(url, smallJob({ epochs: 1 }))

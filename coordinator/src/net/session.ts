@@ -113,6 +113,8 @@ export class VolunteerSession {
   #offered: JobTerms | undefined
   /** ms: when it was told of that job */
   #offeredAt: number
+  /** jobs that it said ready for, on this socket */
+  readonly #joined = new Set<JobId>()
   /** the run that it takes part in: messages of another job never reach it */
   #run: RunHost | undefined
   #refused = 0
@@ -306,8 +308,8 @@ export class VolunteerSession {
   }
 
   /**
-   * A message of another job crossed the offer of the present one, or one of this job its end. @throws GridError when
-   * no honest volunteer sends it
+   * A message of another job crossed the offer of the present one, or one of this job its end, or both: this job was
+   * offered, another one, and this one again. @throws GridError when no honest volunteer sends it
    */
   #ignoreStale({ type, job }: { readonly type: string; readonly job: JobId }): void {
     const run = this.#desk.find(job)
@@ -316,7 +318,7 @@ export class VolunteerSession {
         'message-unexpected',
         `expected ${type} of a job of this coordinator, got job ${job}; join again`,
       )
-    if (this.#run === undefined && this.#offered?.id === job && !run.finished)
+    if (this.#run === undefined && this.#offered?.id === job && !run.finished && !this.#joined.has(job))
       throw new GridError('message-unexpected', `expected ready before ${type}, got none; send ready first`)
   }
 
@@ -369,6 +371,7 @@ export class VolunteerSession {
     const { incarnation: id, name, client } = this.#hello
     if (this.#run !== undefined) return this.#run.feed({ type: 'speed', member: id, samplesPerSecond })
     this.#run = run
+    this.#joined.add(run.job.id)
     run.feed({
       type: 'member-joined',
       member: { id, name, client, adapter: this.#ready.adapter, network: this.network, relaysOnly },

@@ -61,7 +61,8 @@ export class Chronicle {
   #generation = 0
   #modeEpoch = 0
   #mode: Mode
-  readonly #started = new Set<number>()
+  /** generation → the fence of the coordinator that started it */
+  readonly #started = new Map<number, number>()
   readonly #kinds = new Map<number, StepRecord['kind']>()
   readonly #leaseEpochs = new Map<BlockId, number>()
   #leasesReserved = 0
@@ -116,6 +117,15 @@ export class Chronicle {
 
   get head(): VersionRef {
     return this.#versions.at(-1) ?? this.#config.genesis
+  }
+
+  get isAsync(): boolean {
+    return this.#mode === 'async'
+  }
+
+  /** Of the coordinator that started this generation. */
+  fenceOf(generation: number): number | undefined {
+    return this.#started.get(generation)
   }
 
   /** The accepted checkpoint of a version, by its version. */
@@ -212,7 +222,7 @@ export class Chronicle {
 
   #start(generation: number, records: readonly StepRecord[]): void {
     if (this.#started.has(generation)) this.#violations.report('I7', `generation ${generation} starts twice`)
-    this.#started.add(generation)
+    this.#started.set(generation, this.#fence)
     this.#counts.generations++
     this.justRestored = false
     this.#append(records)

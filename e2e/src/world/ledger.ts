@@ -18,15 +18,15 @@ const LEAST_DAMPED = 0.01
 export class Ledger extends History {
   readonly job: GridJob
   readonly #violations: Violations
-  /** off-ring members take part, whose late blocks count less */
-  readonly #isDamped: boolean
+  /** off-ring members took part, whose late blocks count less */
+  isDamped: boolean
   /** version id → its parameters; of other kinds than ring as they were first seen */
   readonly #parameters = new Map<string, Float32Array>()
 
   constructor(job: GridJob, { violations, scenario }: Watching) {
     const first = genesisOf(job)
     super(first, { blocks: job.blocks, epochs: job.spec.epochs }, violations)
-    this.#isDamped = isOffRing(scenario)
+    this.isDamped = isOffRing(scenario)
     this.job = job
     this.#violations = violations
     this.#parameters.set(
@@ -61,7 +61,7 @@ export class Ledger extends History {
   }
 
   #isExact({ kind }: StepRecord): boolean {
-    return kind === 'ring' && this.#tolerance === 0 && !this.#isDamped
+    return kind === 'ring' && this.#tolerance === 0 && !this.isDamped
   }
 
   /** of a sum: what encodings keep back for the next step */
@@ -74,7 +74,7 @@ export class Ledger extends History {
     const expected = countsOf(record, sum.length)
     return sum.every((value, i) => {
       const most = (expected[i] ?? 0) + this.#tolerance
-      const least = (expected[i] ?? 0) * (this.#isDamped ? LEAST_DAMPED : 1) - this.#tolerance
+      const least = (expected[i] ?? 0) * (this.isDamped ? LEAST_DAMPED : 1) - this.#tolerance
       return value <= most && value >= least
     })
   }

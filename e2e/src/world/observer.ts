@@ -207,6 +207,13 @@ export class Observer {
     return by.temper === 'wrong' && message.type === 'proof' ? { ...message, digest: WRONG } : message
   }
 
+  /** A request of a member reaches the coordinator: beside a ring a push is that of an off-ring member (A1). */
+  asks(method: string, path: string): void {
+    const [, , jobs, id = '', what] = path.split('/')
+    const run = method === 'POST' && jobs === 'jobs' && what === 'pushes' ? this.#world.runs.get(id as JobId) : undefined
+    if (run?.chronicle.isAsync === false) run.ledger.isDamped = true
+  }
+
   /** A request of a member was answered. */
   answered(_: VolunteerProcess, method: string, path: string, { status }: Response): void {
     const { counts } = this.#world
@@ -254,10 +261,16 @@ export class Observer {
 
   // ---- what members hold ----
 
-  applied(by: VolunteerProcess, run: WatchedRun, record: StepRecord): void {
+  applied(
+    by: VolunteerProcess,
+    run: WatchedRun,
+    { record, version }: { readonly record: StepRecord; readonly version: VersionRef },
+  ): void {
     const deeds = this.#deedsOf(by, run.job.stored.id)
     const { counts } = this.#world
     const isRunning = deeds.running?.generation === record.generation
+    const fence = (isRunning ? deeds.running?.fence : run.chronicle.fenceOf(record.generation)) ?? 0
+    run.agree(by.name, record, { version, fence })
     if (!isRunning) counts.catchUps++
     if (isRunning && !by.isConnected && record.v === deeds.plannedTo) counts.plansExhausted++
     if (isRunning) this.#checkBarrier(by, run, record)

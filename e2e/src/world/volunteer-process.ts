@@ -300,6 +300,7 @@ export class VolunteerProcess {
     const lie = isUpload && this.temper === 'accomplice' ? falseUpload(this.#world, path) : undefined
     const arriving = lie ? { ...asked, body: lie } : asked
     if (dice.chance(scenario.members.repeated)) this.#arrivesAgain(coordinator, path, arriving)
+    this.#world.observer.asks(asked.method ?? 'GET', path)
     const answer = await coordinator.request(path, arriving)
     this.#world.observer.answered(this, asked.method ?? 'GET', path, answer)
     await this.clock.sleep(dice.between(1, isUpload ? MOST_MS : scenario.transferMs))
@@ -338,8 +339,7 @@ export class VolunteerProcess {
       const version = extend(parent, record)
       this.#held.set(id, version)
       ledger.record(parent, record, version)
-      run.agree(this.name, record, version)
-      observer.applied(this, run, record)
+      observer.applied(this, run, { record, version })
     }
     return {
       applied,

@@ -61,13 +61,16 @@ export class WatchedRun {
   /** The folder is an older one now. */
   restored(): void {
     this.chronicle = this.chronicle.restoredTo(this.#world.disk.rows(this.job.stored.id))
-    this.#made.clear()
   }
 
-  /** I2: members of one generation that hold the same step hold the same version. */
-  agree(who: string, { generation, v }: StepRecord, version: VersionRef): void {
-    const known = this.#made.get(`${generation} ${v}`)
-    this.#made.set(`${generation} ${v}`, version)
+  /**
+   * I2: members of one generation that hold the same step hold the same version. `fence`: of its coordinator, since a
+   * restored journal uses numbers of generations again.
+   */
+  agree(who: string, { generation, v }: StepRecord, { version, fence }: { version: VersionRef; fence: number }): void {
+    const step = `${fence} ${generation} ${v}`
+    const known = this.#made.get(step)
+    this.#made.set(step, version)
     if (known !== undefined && known.id !== version.id)
       this.#world.violations.report('I2', `${who} makes another version ${v} in generation ${generation} than others`)
   }
