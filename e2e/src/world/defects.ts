@@ -4,9 +4,16 @@ import type { GridScenario } from './scenario.ts'
 import type { VolunteerProcess } from './volunteer-process.ts'
 import type { World } from './world.ts'
 
-export const DEFECTS = ['deaf', 'no-uploads', 'no-downloads', 'no-validation', 'no-ring-steps'] as const
-/** `hangs-in-rings`: its computations never end in a ring, and do elsewhere; for hunts alone */
-export type Defect = (typeof DEFECTS)[number] | 'hangs-in-rings'
+export const DEFECTS = [
+  'deaf',
+  'no-uploads',
+  'no-downloads',
+  'no-validation',
+  'no-ring-steps',
+  /** its computations never end in a ring, and do elsewhere */
+  'hangs-in-rings',
+] as const
+export type Defect = (typeof DEFECTS)[number]
 
 /** Of the first seat. */
 function has(defect: Defect, { seat }: VolunteerProcess, scenario: GridScenario): boolean {

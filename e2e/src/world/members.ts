@@ -77,14 +77,13 @@ export function memberScenario(seed: number, seats: number, options: MemberOptio
   }
 }
 
-/** Of few members that link: a ring of slow steps over slow lines admits no newcomer, and stops for it again and again. */
 function linesOf(
   dice: Dice,
   isLinkless: boolean,
   options: MemberOptions,
 ): Pick<MemberScenario, 'brokenLink' | 'slowLineMs' | 'repeated'> {
   const isBroken = options.brokenLink ?? dice.chance(BROKEN_LINK)
-  const isShuffled = options.shuffled ?? (dice.chance(SHUFFLED) && !isLinkless)
+  const isShuffled = options.shuffled ?? dice.chance(SHUFFLED)
   return {
     brokenLink: isBroken && !isLinkless ? [0, 1] : undefined,
     slowLineMs: isShuffled ? SLOW_LINE_MS : undefined,

@@ -150,8 +150,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       blocks,
       batchBlocks,
       mode,
-      // what a lone member without links trained could be fetched by no other
-      minVolunteers: Math.max(dice.between(1, 2), isOffRing ? 2 : 1),
+      minVolunteers: dice.between(1, 2),
       exchange: dice.pick(['ring', 'ring', 'direct', 'auto']),
       ...memberTerms(members, mode),
       ...asyncOf(dice.pick(POLICIES)),

@@ -121,8 +121,7 @@ export const MEMBER_FAULTS = {
   },
   'false-claim': {
     weight: 2,
-    // A liar that is refused and a member that never uploads together keep a ring of one in ballots without end.
-    strike: async (world) => world.scenario.defect === undefined && comesBackWith(world, keepInventedStep, 'liar'),
+    strike: (world) => comesBackWith(world, keepInventedStep, 'liar'),
   },
   'state-of-another-run': {
     weight: 2,
