@@ -68,6 +68,31 @@ function brokenRingOfThree(): Desk {
   return desk
 }
 
+/** Members that alone claim other steps 2 than each other; nothing else holds version 1. Who is the source? */
+function winnerOf(names: readonly [string, string, string], heldBy?: string): string | undefined {
+  const desk = new Desk({ minVolunteers: 3, blocks: 60 })
+  desk.join(...names)
+  desk.run(...names)
+  desk.step(1)
+  const [first, second, third] = names
+  const right = desk.record(2)
+  if (heldBy !== undefined) for (const name of [second, heldBy]) desk.hold(name, right)
+  desk.lose(third)
+  desk.answer(first, [{ ...right, gradDigest: hashOf(`made up by ${first}`) }])
+  desk.answer(second, [right])
+  return desk.sent('form')[0]?.sources[0]
+}
+
+test('of two members that alone claim a step the one wins for which a third vouched, whatever its id', () => {
+  assert.equal(winnerOf(['a', 'b', 'c'], 'c'), 'b')
+})
+
+test('of two members that alone claim a step the lower id has no advantage: ids can be made until they are low', () => {
+  const names = Array.from({ length: 32 }, (_, i) => [`a${i}`, `b${i}`, `c${i}`] as const)
+  const lower = names.filter((three) => winnerOf(three)?.startsWith('a')).length
+  assert.ok(lower > 4 && lower < 28, `the lower id wins ${lower} of 32 times`)
+})
+
 test('the highest claim wins, and those behind it get it from its holders', () => {
   const desk = brokenRingOfThree()
   const ahead = desk.record(2)

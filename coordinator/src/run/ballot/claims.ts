@@ -13,6 +13,7 @@ import { newestCheckpoint } from '../journal-replay.ts'
 import type { RunState } from '../state.ts'
 import type { Transition } from '../transition.ts'
 import { sameRecord } from './dispute.ts'
+import { lot } from './proofs.ts'
 
 export interface ValidClaim {
   readonly member: MemberId
@@ -105,20 +106,24 @@ export function isLost({ lostGenerations }: RunState, generation: number): boole
 
 /**
  * R5: the highest valid claim that is backed. Ties go to the highest generation of the last record, then to what most
- * hold, then to the lowest member id.
+ * hold, then to what a second member vouches for. Then a lot decides that no member can choose: ids are hashes of keys,
+ * and a liar could make keys until its id is the lowest.
  */
 export function highest(
   transition: Transition,
   candidates: readonly ValidClaim[],
   claims: readonly ValidClaim[] = candidates,
 ): ValidClaim | undefined {
+  const { state } = transition
+  const isVouchedFor = (claim: ValidClaim): number => Number(isBacked(state, claim, claims))
   const holders = ({ version }: ValidClaim): number => claims.filter((one) => one.version.id === version.id).length
   const order = [...candidates].sort(
     (a, b) =>
       b.version.v - a.version.v ||
       b.lastGeneration - a.lastGeneration ||
       holders(b) - holders(a) ||
-      (a.member < b.member ? -1 : 1),
+      isVouchedFor(b) - isVouchedFor(a) ||
+      (lot(state, a.member) < lot(state, b.member) ? -1 : 1),
   )
   const [first, ...others] = order
   if (first === undefined) return undefined
