@@ -51,6 +51,19 @@ for (const asked_ of ['ring', 'direct'] as const)
       assert.deepEqual(desk.planned(2), planned, 'its blocks are planned again')
     })
 
+test('a member that is alone and makes no step is left out where another waits', () => {
+  const desk = deskOf('a')
+  desk.join('b') // its link opens to no member, so it proves nothing
+  for (let waited = 0; desk.phase === 'ring' && waited < 400; waited++) desk.wait(1000)
+  assert.deepEqual(out(desk), ['a'])
+  desk.answer('a', [])
+  desk.answer('b')
+  assert.deepEqual(desk.members, ['b'])
+  const alone = deskOf('a')
+  for (let waited = 0; alone.phase === 'ring' && waited < 400; waited++) alone.wait(1000)
+  assert.deepEqual(out(alone), [])
+})
+
 test('no member is asked before three times the expected duration of the step, planned or measured', () => {
   const slow = deskOf('ab', { blockSamples: 4000 }) // 12,000 samples at 200 a second: a minute
   assert.equal(asked(slow, 170_000), false)
@@ -74,8 +87,8 @@ test('it stays out longer each time', () => {
     answer(desk, { a: CONTRIBUTED, b: COMPUTING })
     outMs.push((desk.state.members.get(memberId('b'))?.excludedUntil ?? 0) - desk.now)
     desk.run('a', 'b')
-    desk.step(desk.state.chain.head.v + 1)
     desk.now += outMs.at(-1) ?? 0
+    desk.step(desk.state.chain.head.v + 1)
     desk.admit()
     desk.run('a', 'b')
     desk.step(desk.state.chain.head.v + 1)

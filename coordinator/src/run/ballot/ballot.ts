@@ -94,7 +94,7 @@ export function openBallot(
   transition.tell(({ frozen }) => frozen?.(transition))
   const wait = ballotWait(state, now)
   state.health.ballots = [...state.health.ballots.filter((at) => now - at < 60_000), now]
-  const expected = new Set([...worthWaitingFor(state), ...(options.wait ?? [])])
+  const expected = new Set([...worthWaitingFor(transition), ...(options.wait ?? [])])
   state.phase = {
     type: 'freeze',
     since: now,
@@ -120,11 +120,14 @@ function generationOf({ phase, generation }: RunState): GenerationMembers | unde
     : undefined
 }
 
-/** All that proved themselves, except those who left the last ballot unanswered, unless there are no others. */
-function worthWaitingFor(state: RunState): MemberId[] {
+/**
+ * All that proved themselves, and the others where none of those may be in the ring. Without members that left the last
+ * ballot unanswered, unless there are no others.
+ */
+function worthWaitingFor({ state, now }: Transition): MemberId[] {
   const all = [...state.members.values()]
   const proven = all.filter((member) => isProven(state, member))
-  const members = proven.length > 0 ? proven : all
+  const members = proven.some(({ excludedUntil }) => excludedUntil <= now) ? proven : all
   const awake = members.filter((member) => !member.silent)
   return (awake.length > 0 ? awake : members).map((member) => member.id)
 }
