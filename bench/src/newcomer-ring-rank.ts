@@ -11,8 +11,9 @@ import {
   type StepRecord,
   versionId,
   systemClock,
+  sha256Of,
 } from '@starling-grid/protocol'
-import { bytesOf, Compute, LocalVersion, sha256Of } from '@starling-grid/volunteer'
+import { bytesOf, Compute, LocalVersion } from '@starling-grid/volunteer'
 import {
   type Addressed,
   type EarlyRanges,

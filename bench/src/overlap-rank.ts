@@ -10,8 +10,9 @@ import {
   type StepRecord,
   versionId,
   systemClock,
+  sha256Of,
 } from '@starling-grid/protocol'
-import { bytesOf, Compute, createGpuExecutor, type Executor, LocalVersion, sha256Of } from '@starling-grid/volunteer'
+import { bytesOf, Compute, createGpuExecutor, type Executor, LocalVersion } from '@starling-grid/volunteer'
 import {
   type Addressed,
   type EarlyRanges,

@@ -80,9 +80,14 @@ export function sameVersion(a: VersionRef, b: VersionRef): boolean {
   return a.v === b.v && a.id === b.id
 }
 
-/** Hex SHA-256 of bytes, synchronous (about 130 MB/s); big blobs go through `crypto.subtle`. */
+/** Hex SHA-256 of bytes, synchronous (about 130 MB/s); big blobs go through `sha256Of`. */
 export function digest(bytes: Uint8Array): Sha256 {
   return hex(sha256(bytes)) as Sha256
+}
+
+/** Hex SHA-256 by the platform's own implementation. */
+export async function sha256Of(bytes: Uint8Array): Promise<Sha256> {
+  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes as BufferSource))) as Sha256
 }
 
 function hashText(text: string): VersionId {

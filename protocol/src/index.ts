@@ -7,6 +7,7 @@ export {
   genesis,
   recordId,
   sameVersion,
+  sha256Of,
   type StepRecord,
   StepRecordSchema,
   type VersionRef,

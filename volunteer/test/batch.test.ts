@@ -12,10 +12,11 @@ import {
   writeSafetensors,
   type ShardRef,
   isGridError,
+  sha256Of,
 } from '@starling-grid/protocol'
 import { createReferenceExecutor } from '../src/cpu/executor.ts'
 import { Batches } from '../src/data/batch.ts'
-import { sha256Of, Shards } from '../src/data/shards.ts'
+import { Shards } from '../src/data/shards.ts'
 import { microBatchFor } from '../src/graph/batches.ts'
 import { expectClose, noise } from '../testing/executor-suite.ts'
 

@@ -15,9 +15,10 @@ import {
   trainingBlock,
   validationBlock,
   writeSafetensors,
+  sha256Of,
 } from '@starling-grid/protocol'
 import { Batches } from '../src/data/batch.ts'
-import { sha256Of, Shards } from '../src/data/shards.ts'
+import { Shards } from '../src/data/shards.ts'
 
 const SAMPLES = 40
 const IMAGE = [3, 6, 8]

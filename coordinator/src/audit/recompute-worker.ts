@@ -3,14 +3,13 @@
 import { constants, setPriority } from 'node:os'
 import { parentPort } from 'node:worker_threads'
 import { parseModelSpec } from '@starling-grid/model'
-import { GridError, systemClock } from '@starling-grid/protocol'
+import { GridError, systemClock, sha256Of } from '@starling-grid/protocol'
 import {
   Batches,
   Compute,
   createReferenceExecutor,
   followSums,
   type LocalVersion,
-  sha256Of,
   Shards,
   StepAudit,
   versionFrom,

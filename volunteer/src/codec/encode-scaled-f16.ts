@@ -2,8 +2,7 @@
 // its largest number near the largest half. Layout: the power (f32), then the halves. Multiplying by it is exact.
 import { GridError } from '@starling-grid/protocol'
 import { decodeF16, encodeF16 } from './encode-f16.ts'
-import { largestIn, requireBytes, scratchFloats, type Codec } from './encode.ts'
-import type { Movable } from './numbers.ts'
+import { largestIn, requireBytes, scratchFloats, type Codec, type Movable } from './numbers.ts'
 
 const SCALE_BYTES = 4
 const HALF_BYTES = 2

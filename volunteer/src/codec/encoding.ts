@@ -5,8 +5,7 @@ import { f16Codec } from './encode-f16.ts'
 import { int8Codec, type Rounding } from './encode-int8.ts'
 import { leftLength, type PowerSgdShape, type PowerSgdState, requireShape } from './encode-power-sgd.ts'
 import { topKCount } from './encode-top-k.ts'
-import { type Codec, plainCodec } from './encode.ts'
-import type { Movable, Numbers, ReduceOp } from './numbers.ts'
+import { type Codec, type Movable, type Numbers, plainCodec, type ReduceOp } from './numbers.ts'
 
 /**
  * What encoding lost, carried into the next step. `residual` is read, `next` is written. The caller swaps them together

@@ -6,7 +6,7 @@ import { type GradientEncoding, GridError } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
 import { INT8_BLOCK, int8Codec } from './encode-int8.ts'
 import { scaledF16Codec } from './encode-scaled-f16.ts'
-import { plainCodec, scratchFloats, type Codec } from './encode.ts'
+import { plainCodec, scratchFloats, type Codec } from './numbers.ts'
 
 export class RingCodec {
   readonly #codec: Codec

@@ -3,12 +3,11 @@ import {
   type DatasetManifest,
   float32Values,
   GridError,
-  hex,
   int32Values,
   isText,
   readSafetensors,
   type Sha256,
-  sha256Name,
+  sha256Of,
   type ShardRef,
   storedElementsOf,
   type StoredTensor,
@@ -140,9 +139,4 @@ function valuesOf(
 function typed(stored: StoredTensor): StoredValues {
   if (stored.dtype === 'F32') return float32Values(stored)
   return stored.dtype === 'I32' ? int32Values(stored) : stored.data
-}
-
-/** Hex SHA-256 by the platform's own implementation. */
-export async function sha256Of(bytes: Uint8Array): Promise<Sha256> {
-  return sha256Name(hex(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes as BufferSource))))
 }

@@ -12,9 +12,9 @@ import {
   sameVersion,
   SerialQueue,
   type VersionRef,
+  sha256Of,
 } from '@starling-grid/protocol'
 import { bytesOf } from '../codec/numbers.ts'
-import { sha256Of } from '../data/shards.ts'
 import { endsWork } from '../fatal.ts'
 import type { StepWitness } from '../host.ts'
 import { LinkSet } from '../link/link-set.ts'

@@ -1,10 +1,9 @@
 // START HERE: one training step on one member, top to bottom.
 // batch → forward and backward, whose finished buckets enter the reduce already → reduce → update. In a local round:
 // inner steps → reduce of their difference → outer update.
-import type { Manifest } from '@starling-grid/protocol'
+import { type Manifest, sha256Of } from '@starling-grid/protocol'
 import { bytesOf } from '../codec/numbers.ts'
 import type { Batches } from '../data/batch.ts'
-import { sha256Of } from '../data/shards.ts'
 import type { EarlyRanges } from '../graph/executor.ts'
 import type { StepId } from '../member/assignment.ts'
 import type { AssignmentResult, AssignmentWork } from './assignment-work.ts'

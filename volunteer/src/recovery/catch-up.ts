@@ -1,7 +1,6 @@
 // Where a member gets the target of a ballot (R7): from several holders at once, and from the coordinator's checkpoint
 // last.
-import { type FetchRequest, GridError, type MemberId, type VersionRef } from '@starling-grid/protocol'
-import { sha256Of } from '../data/shards.ts'
+import { type FetchRequest, GridError, type MemberId, type VersionRef, sha256Of } from '@starling-grid/protocol'
 import type { MemberEffect } from '../member/member-state.ts'
 import type { LocalVersion } from './local-version.ts'
 import type { StateFetch } from './state-fetch.ts'

@@ -11,8 +11,8 @@ import {
   parseJson,
   type Sha256,
   type Clock,
+  sha256Of,
 } from '@starling-grid/protocol'
-import { sha256Of } from '../data/shards.ts'
 import type { ShardCache } from '../host.ts'
 
 /** ms between two writes: a disk or a browser's storage is not for a state with every checkpoint */

@@ -1,11 +1,10 @@
 // An audit of committed steps. It follows the chain by its reduced gradients, as a newcomer does, and computes each
 // step's gradient once more from the blocks of its record. What another block, or an old one, put into a sum shows
 // here, and nowhere else.
-import { extend, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { extend, type StepRecord, type VersionRef, sha256Of } from '@starling-grid/protocol'
 import { bytesOf } from '../codec/numbers.ts'
 import type { Compute } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
-import { sha256Of } from '../data/shards.ts'
 import type { BatchSums } from '../graph/executor.ts'
 import type { LocalVersion, DecodedVersion } from './local-version.ts'
 
