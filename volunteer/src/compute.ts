@@ -43,8 +43,8 @@ export class Compute {
   }
 
   /**
-   * Gradient with the held parameters. `early`: gets its pieces as they become final. Undefined: the lease ended before
-   * (R3).
+   * Gradient with the held parameters. `early`: gets its pieces as they become final, also after the lease ended.
+   * Undefined: the lease ended before (R3).
    */
   heldGradient(lease: GradientLease, batch: Batch, early?: EarlyRanges): Promise<Computed | undefined> {
     const load = (): void => {
@@ -52,7 +52,7 @@ export class Compute {
       if (version === undefined) throw new Error('internal: computing without a version')
       this.#load({ version, parameters })
     }
-    return this.#gradient(lease, batch, load, early && whileOpen(lease, early))
+    return this.#gradient(lease, batch, load, early)
   }
 
   /** Gradient with parameters that were pulled (async mode). Undefined: the lease ended before. */
@@ -117,11 +117,6 @@ export class Compute {
       this.samplesPerSecond === 0 ? now : (1 - NEWEST_WEIGHT) * this.samplesPerSecond + NEWEST_WEIGHT * now
     this.samplesComputed += samples
   }
-}
-
-/** Pieces of a gradient whose lease ended are no news. */
-function whileOpen(lease: GradientLease, early: EarlyRanges): EarlyRanges {
-  return { ...early, onFinal: (index, encoded) => (lease.isOver ? undefined : early.onFinal(index, encoded)) }
 }
 
 /** Free arrays that are kept: those of one share, which has two when it is computed in pieces. */

@@ -15,8 +15,7 @@ import {
   systemClock,
 } from '@starling-grid/protocol'
 import { ChannelLink, type PeerLink } from '@starling-grid/volunteer'
-import { FrameQueue } from '../src/link/frame-queue.ts'
-import { LinkSet } from '../src/link/link-set.ts'
+import { FrameQueue, LinkSet } from '../src/link/link-set.ts'
 import { MemoryGrid } from '../src/link/memory-link.ts'
 
 const near = memberId('near')

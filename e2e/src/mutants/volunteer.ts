@@ -81,20 +81,6 @@ export const VOLUNTEER: readonly Mutant[] = [
     ],
   ),
   ...mutantsOf(
-    COLLECTIVES,
-    'volunteer/src/link/frame-queue.ts',
-    ['volunteer/test/link-set'],
-    [
-      [
-        "a newcomer's state goes before frames of the ring",
-        'this.#ring.shift() ?? this.#nextBulk()',
-        'this.#nextBulk() ?? this.#ring.shift()',
-      ],
-      ['bulk fills a link', 'this.#link.bufferedBytes > BULK_WATER_BYTES ||', ''],
-    ],
-  ),
-
-  ...mutantsOf(
     LINKS,
     'volunteer/src/link/link-set.ts',
     ['volunteer/test/link-set', 'volunteer/test/hostile-frames'],
@@ -110,6 +96,12 @@ export const VOLUNTEER: readonly Mutant[] = [
         'if (inUse || links.length === 0) this.#events.onLost',
         'if (links.length === 0) this.#events.onLost',
       ],
+      [
+        "a newcomer's state goes before frames of the ring",
+        'this.#ring.shift() ?? this.#nextBulk()',
+        'this.#nextBulk() ?? this.#ring.shift()',
+      ],
+      ['bulk fills a link', 'this.#link.bufferedBytes > BULK_WATER_BYTES ||', ''],
     ],
   ),
 

@@ -4,6 +4,7 @@
 // it, then the exchange reads it, until the step is over.
 import type { BlockId } from '@starling-grid/protocol'
 import { onAbort } from '../abort.ts'
+import { combine } from '../codec/numbers.ts'
 import type { Compute, GradientLease } from '../compute.ts'
 import type { FloatRange } from '../floats.ts'
 import type { Batch, BatchSums, EarlyRanges } from '../graph/executor.ts'
@@ -99,7 +100,7 @@ export class AssignmentWork {
     if (this.#lease.isOver) return // a ballot came while the samples were fetched
     this.#clock.begin(blocks.length)
     const early = this.#early(onFinal)
-    if (!this.#isEmpty) addTo(this.#restValues, this.gradient) // the executor overwrites the gradient
+    if (!this.#isEmpty) combine('sum', this.#restValues, this.gradient) // the executor overwrites the gradient
     const computed = await this.#parts.compute.heldGradient(this.#lease, batch, early)
     if (computed === undefined) return
     this.#result = joined(this.#result, { blocks, samples: batch.samples, ...computed })
@@ -156,7 +157,7 @@ export class AssignmentWork {
       ...(encode ? { encode } : {}),
       onFinal: (bucket, encoded) => {
         const range = early.ranges[bucket]
-        if (range === undefined) return
+        if (range === undefined || this.#lease.isOver) return // a ballot came: the piece is no news (R3)
         this.#complete(range)
         onFinal(bucket, encoded)
       },
@@ -170,15 +171,15 @@ export class AssignmentWork {
     if (sum === undefined) return
     if (this.#given !== undefined) throw new Error('internal: an assignment has one given sum')
     this.#given = wanted
-    addTo(this.#restValues, sum)
+    combine('sum', this.#restValues, sum)
   }
 
   /** A run of the gradient is final in the last piece: what was computed before joins it now. */
-  #complete(range: FloatRange): void {
-    const rest = this.#rest?.values
+  #complete({ start, end }: FloatRange): void {
+    const rest = this.#rest?.values.subarray(start, end)
     if (rest === undefined) return
-    addTo(this.gradient, rest, range)
-    rest.fill(0, range.start, range.end) // not again with the rest
+    combine('sum', this.gradient.subarray(start, end), rest)
+    rest.fill(0) // not again with the rest
   }
 
   get #restValues(): Float32Array {
@@ -201,12 +202,4 @@ function joined(a: AssignmentResult, b: AssignmentResult): AssignmentResult {
       correct: a.sums.correct + b.sums.correct,
     },
   }
-}
-
-function addTo(
-  sum: Float32Array,
-  more: Float32Array,
-  { start, end }: FloatRange = { start: 0, end: sum.length },
-): void {
-  for (let i = start; i < end; i++) sum[i] = (sum[i] ?? 0) + (more[i] ?? 0)
 }

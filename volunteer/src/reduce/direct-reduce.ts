@@ -54,7 +54,7 @@ export class DirectReduce extends Reduce {
     const others = this.chunks.of(bucket).filter((chunk) => !this.#isMine(chunk))
     const slices = others.map((chunk) => ({
       to: chunk.segment,
-      frame: this.#chunkFrame('partial', chunk, this.leaving(chunk, encoded.next().value)),
+      frame: this.frame('partial', chunk, this.leaving(chunk, encoded.next().value)),
     }))
     return [...slices, ...this.#completed(bucket)]
   }
@@ -109,7 +109,7 @@ export class DirectReduce extends Reduce {
     this.#judge(chunks)
     return chunks.flatMap((chunk) => {
       this.#add(chunk)
-      return this.#toAll(this.#chunkFrame('reduced', chunk, this.travelling(chunk, true)))
+      return this.#toAll(this.frame('reduced', chunk, this.travelling(chunk, true)))
     })
   }
 
@@ -202,10 +202,6 @@ export class DirectReduce extends Reduce {
       to: (this.world.rank + 1 + i) % this.world.size,
       frame,
     }))
-  }
-
-  #chunkFrame(type: 'partial' | 'reduced', { bucket, offset }: Chunk, payload: Uint8Array): Frame {
-    return this.frame(type, { bucket, hop: 0, offset, payload })
   }
 }
 

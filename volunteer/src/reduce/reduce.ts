@@ -108,6 +108,7 @@ export abstract class Reduce implements StepSum {
    * which the bucket's run is final. `feedback`: read, and its `next` written, of encodings that lose something; the
    * same for all buckets of a step. `encoded`: its runs that leave as they are (exchanges.ts), as bytes instead of
    * floats. The rest is as with `contribute`.
+   * @throws GridError 'gradient-not-finite'
    */
   contributeBucket(
     bucket: number,
@@ -115,7 +116,16 @@ export abstract class Reduce implements StepSum {
     feedback?: Feedback,
     encoded: readonly Uint8Array[] = [],
   ): Addressed[] {
-    this.#put(bucket, gradient, feedback)
+    const range = this.#buckets[bucket]
+    const { length } = this.#options
+    if (range === undefined || this.hasOwn(bucket)) throw new Error(`internal: bucket ${bucket} is contributed once`)
+    if (gradient.length !== length)
+      throw new Error(`internal: the reduce has ${length} floats, the gradient ${gradient.length}`)
+    if (!allFinite(gradient, range))
+      throw new GridError('gradient-not-finite', 'expected a finite gradient of this member, got NaN or infinity')
+    this.#contributed[bucket] = true
+    if (!this.#codec.lossless) this.#feedback = feedback
+    this.#own = addResidual(gradient, this.#feedback, range)
     return this.onContributed(bucket, encoded.values())
   }
 
@@ -128,27 +138,13 @@ export abstract class Reduce implements StepSum {
   contribute(gradient: Float32Array, manifest: Manifest, feedback?: Feedback): Addressed[] {
     const { rank } = this.world
     if (this.#complete) throw new Error('internal: a member contributes once')
-    const own = this.frame('manifest', { bucket: rank, hop: 0, offset: 0, payload: encodeManifest(manifest) })
+    const own = this.frame('manifest', { bucket: rank, offset: 0 }, encodeManifest(manifest))
     const frames = this.#buckets.flatMap((_, bucket) =>
       this.hasOwn(bucket) ? [] : this.contributeBucket(bucket, gradient, feedback),
     )
     this.#manifests[rank] = manifest
     this.#complete = true
     return [...this.ownManifest(own), ...frames]
-  }
-
-  /** @throws GridError 'gradient-not-finite' */
-  #put(bucket: number, gradient: Float32Array, feedback: Feedback | undefined): void {
-    const range = this.#buckets[bucket]
-    const { length } = this.#options
-    if (range === undefined || this.hasOwn(bucket)) throw new Error(`internal: bucket ${bucket} is contributed once`)
-    if (gradient.length !== length)
-      throw new Error(`internal: the reduce has ${length} floats, the gradient ${gradient.length}`)
-    if (!allFinite(gradient, range))
-      throw new GridError('gradient-not-finite', 'expected a finite gradient of this member, got NaN or infinity')
-    this.#contributed[bucket] = true
-    if (!this.#codec.lossless) this.#feedback = feedback
-    this.#own = addResidual(gradient, this.#feedback, range)
   }
 
   /** This member's contribution of a bucket is in. */
@@ -195,8 +191,10 @@ export abstract class Reduce implements StepSum {
     return this.#feedback?.next.subarray(start, start + floats)
   }
 
-  protected frame(type: FrameType, rest: Pick<Frame, 'bucket' | 'hop' | 'offset' | 'payload'>): Frame {
-    return { type, generation: this.#options.generation, step: this.#options.step, ...rest }
+  /** `at`: a chunk; of a manifest the bucket is the rank of its author. */
+  protected frame(type: FrameType, at: Pick<Frame, 'bucket' | 'offset'>, payload: Uint8Array, hop = 0): Frame {
+    const { generation, step } = this.#options
+    return { type, generation, step, bucket: at.bucket, hop, offset: at.offset, payload }
   }
 
   // Frames of others.

@@ -1,7 +1,7 @@
 // The all-reduce of one step around the ring (schedule.ts has the source): frames come from the predecessor and go to
 // the successor. Every chunk is forwarded as soon as it was added, so that hops overlap. In the all-gather its bytes
 // are forwarded unchanged, so that all members decode equal bytes.
-import { type Frame, type FrameType, GridError } from '@starling-grid/protocol'
+import { type Frame, GridError } from '@starling-grid/protocol'
 import { combine } from '../codec/numbers.ts'
 import { allFinite } from '../floats.ts'
 import { type Addressed, malformed, Reduce, type StepReduceOptions, unexpected } from './reduce.ts'
@@ -54,7 +54,7 @@ export class RingReduce extends Reduce {
     if (chunk.segment !== ownSegment(this.world))
       return this.#states[chunk.index] === CHUNK.early ? [this.#add(chunk)] : []
     this.#states[chunk.index] = CHUNK.forwarded
-    return [this.#chunkFrame('partial', 0, chunk, this.leaving(chunk, encoded.next().value))]
+    return [this.#toSuccessor(this.frame('partial', chunk, this.leaving(chunk, encoded.next().value)))]
   }
 
   protected onPartial(frame: Frame): Addressed[] {
@@ -80,9 +80,10 @@ export class RingReduce extends Reduce {
     const completed = chunk.segment === completedSegment(this.world)
     const payload = this.travelling(chunk, completed)
     this.#states[chunk.index] = completed ? CHUNK.whole : CHUNK.forwarded
-    return completed
-      ? this.#chunkFrame('reduced', 0, chunk, payload)
-      : this.#chunkFrame('partial', partialHop(this.world, chunk.segment) + 1, chunk, payload)
+    const frame = completed
+      ? this.frame('reduced', chunk, payload)
+      : this.frame('partial', chunk, payload, partialHop(this.world, chunk.segment) + 1)
+    return this.#toSuccessor(frame)
   }
 
   protected onReduced(frame: Frame): Addressed[] {
@@ -119,10 +120,6 @@ export class RingReduce extends Reduce {
     if (frame.hop >= hops(this.world) || frame.hop !== hopOf(this.world, chunk.segment))
       throw malformed(frame, 'this segment does not come here at this hop')
     return chunk
-  }
-
-  #chunkFrame(type: FrameType, hop: number, { bucket, offset }: Chunk, payload: Uint8Array): Addressed {
-    return this.#toSuccessor(this.frame(type, { bucket, hop, offset, payload }))
   }
 
   #toSuccessor(frame: Frame): Addressed {

@@ -96,18 +96,14 @@ export class StepReduces {
     return { received: reduce.progress.received, waitsFor: reduce.waitsFor }
   }
 
-  /** The present step is applied: on to the next. */
-  advance(): void {
-    this.#reduces.delete(this.#step)
-    this.#step++
-  }
-
+  /** When it is asked for; the next step is the present one then. */
   #tellWhole(): void {
     const { finished } = this
     if (finished === undefined || this.#whole === undefined) return
     this.#whole(finished)
     this.#whole = undefined
-    this.advance()
+    this.#reduces.delete(this.#step)
+    this.#step++
   }
 
   get #predecessor(): number {
