@@ -43,7 +43,7 @@ const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
   'PUT /api/jobs/:id/sums/:versionId': ['member'],
   'POST /api/jobs/:id/versions/:versionId/rows': ['member'],
   'POST /api/jobs/:id/pushes': ['member'],
-  'GET /api/jobs/:id/off-ring-sums/:sum': ['member'],
+  'GET /api/jobs/:id/given-sums/:sum': ['member'],
   'GET /api/parameter-server': ['owner'],
 }
 /**

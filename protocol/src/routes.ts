@@ -30,7 +30,7 @@ export const ROUTES = {
   rows: '/api/jobs/:id/versions/:versionId/rows',
   sums: '/api/jobs/:id/sums/:versionId',
   pushes: '/api/jobs/:id/pushes',
-  givenSum: '/api/jobs/:id/off-ring-sums/:sum',
+  givenSum: '/api/jobs/:id/given-sums/:sum',
 } as const
 
 type PartOf<Route extends string> = Route extends `${infer Head}/${infer Rest}`

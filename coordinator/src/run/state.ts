@@ -6,10 +6,10 @@ import type {
   Claim,
   Consumed,
   MemberId,
-  MessageFrom,
   Push,
   Sha256,
   StepRecord,
+  ToCoordinator,
   ToVolunteer,
   VersionRef,
   ErrorCode,
@@ -325,27 +325,8 @@ export type RunInput =
   | { readonly type: 'end-with-epoch' }
   | { readonly type: 'tick' }
 
-export type RunMessage = MessageFrom<
-  | 'state'
-  | 'promised'
-  | 'copied'
-  | 'prefetched'
-  | 'proof'
-  | 'confirm'
-  | 'held'
-  | 'behind'
-  | 'rebalance-progress'
-  | 'standing'
-  | 'rebalance-released'
-  | 'off-ring-known'
-  | 'abort'
-  | 'link-restored'
-  | 'version-digest'
-  | 'validated'
-  | 'gave-back'
-  | 'unreadable'
-  | 'lease-request'
->
+/** What a member says to its run; its connection takes the others (net/session.ts). */
+export type RunMessage = Exclude<ToCoordinator, { type: 'hello' | 'ready' | 'heartbeat' | 'leave' }>
 
 /** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
 export type Effect =

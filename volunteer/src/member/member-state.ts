@@ -15,6 +15,7 @@ import {
   type AssignmentMove,
   type StepRecord,
   type ToCoordinator,
+  type ToVolunteer,
   type VersionRef,
 } from '@starling-grid/protocol'
 import type { GivenSum } from './given-sums.ts'
@@ -119,28 +120,8 @@ export interface MemberCore {
   asyncEpoch: number | undefined
 }
 
-export type ControlMessage = MessageTo<
-  | 'freeze'
-  | 'form'
-  | 'start'
-  | 'plan'
-  | 'rebalance'
-  | 'inquire'
-  | 'rebalance-release'
-  | 'rebalance-done'
-  | 'off-ring'
-  | 'off-ring-take'
-  | 'last-step'
-  | 'ack'
-  | 'checkpoint-at'
-  | 'copy-at'
-  | 'meet'
-  | 'prove'
-  | 'prefetch'
-  | 'follow'
-  | 'upload-request'
-  | 'async'
->
+/** What the coordinator says under a ballot (R3); leases are for async work. */
+export type ControlMessage = Exclude<Extract<ToVolunteer, { generation: number }>, { type: 'grant' }>
 
 export type MemberInput =
   | { readonly type: 'order'; readonly order: ControlMessage }
