@@ -4,10 +4,9 @@
 import {
   type ErrorCode,
   GridError,
-  hintFor,
+  type HintFinder,
   type Mistake,
   MistakesError,
-  nearMiss,
   type Path,
   shown,
 } from '@starling-grid/protocol'
@@ -19,7 +18,13 @@ const NAME_PATTERN = /^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*$/
 /** What is wrong with a model or an optimizer, in the order of reading: for machines, and in sentences. */
 export class Misreadings {
   readonly mistakes: Mistake[] = []
+  /** what was probably meant; absent: no author waits for hints, and a page need not load them */
+  readonly hint: HintFinder | undefined
   readonly #sentences: string[] = []
+
+  constructor(hint?: HintFinder) {
+    this.hint = hint
+  }
 
   add(mistake: Mistake, sentence: string): void {
     this.mistakes.push(mistake)
@@ -166,7 +171,7 @@ export class Fields {
     const value = this.take(key) ?? otherwise
     const found = choices.find((choice) => choice === value)
     if (found !== undefined) return found
-    this.#misread(key, `one of ${choices.join(', ')}`, value, nearMiss(value, choices))
+    this.#misread(key, `one of ${choices.join(', ')}`, value, choices)
     return otherwise ?? choices[0]
   }
 
@@ -175,7 +180,7 @@ export class Fields {
     const value = this.take(key)
     const found = choices.find((choice) => choice === value)
     if (found !== undefined) return found
-    throw this.refuse(key, `one of ${choices.join(', ')}`, value, nearMiss(value, choices))
+    throw this.refuse(key, `one of ${choices.join(', ')}`, value, choices)
   }
 
   list(key: string, maximum: number): readonly unknown[] {
@@ -191,21 +196,25 @@ export class Fields {
       const name = key.slice(0, MAX_LAYER_NAME_LENGTH)
       const absent = [...this.#known].filter((known) => !Object.hasOwn(this.#values, known))
       this.misread.add(
-        { path: [...this.path, key], expected: 'a known attribute', found: shown(key), ...nearMiss(key, absent) },
+        { path: [...this.path, key], ...this.#mistake('a known attribute', key, absent) },
         `${this.place} has an unknown attribute \`${name}\``,
       )
     }
   }
 
-  #misread(key: string, expected: string, value: unknown, hint: { readonly hint?: string } = {}): void {
-    const { message, mistake } = this.refuse(key, expected, value, hint)
+  #misread(key: string, expected: string, value: unknown, words?: Iterable<string>): void {
+    const { message, mistake } = this.refuse(key, expected, value, words)
     this.misread.add({ path: [...this.path, key], ...mistake }, message)
   }
 
-  refuse(key: string, expected: string, value: unknown, hint: { readonly hint?: string } = {}): Misfit {
-    const better = hint.hint ?? hintFor(expected, value)
-    const mistake = { expected, found: shown(value), ...(better === undefined ? {} : { hint: better }) }
-    return new Misfit(this.place, mistake, { path: [...this.path, key], attribute: key })
+  refuse(key: string, expected: string, value: unknown, words?: Iterable<string>): Misfit {
+    return new Misfit(this.place, this.#mistake(expected, value, words), { path: [...this.path, key], attribute: key })
+  }
+
+  /** `words`: of which one may be meant */
+  #mistake(expected: string, value: unknown, words?: Iterable<string>): Omit<Mistake, 'path'> {
+    const hint = this.misread.hint?.(expected, value, words)
+    return { expected, found: shown(value), ...(hint === undefined ? {} : { hint }) }
   }
 }
 

@@ -1,5 +1,13 @@
 // A whole job from outside: its fields, its model and its optimizer, with every mistake at once.
-import { asJobSpec, jobMistakes, type JobSpec, type Mistake, MistakesError, type Path } from '@starling-grid/protocol'
+import {
+  asJobSpec,
+  findHint,
+  jobMistakes,
+  type JobSpec,
+  type Mistake,
+  MistakesError,
+  type Path,
+} from '@starling-grid/protocol'
 import { parseOptimizerSpec } from './optimizer.ts'
 import { parseModelSpec } from './parse.ts'
 
@@ -12,9 +20,9 @@ export function parseJob(value: unknown): JobSpec {
   const fields = jobMistakes(value)
   const { model, optimizer } = (typeof value === 'object' && value !== null ? value : {}) as Partial<JobSpec>
   const isWrong = (key: string): boolean => fields.some(({ path }) => path.length === 0 || path[0] === key)
-  const inModel = isWrong('model') ? [] : mistakesIn('model', () => parseModelSpec(model))
+  const inModel = isWrong('model') ? [] : mistakesIn('model', () => parseModelSpec(model, findHint))
   // The schema finds what is wrong with single attributes of an optimizer; this finds what contradicts another.
-  const inOptimizer = isWrong('optimizer') ? [] : mistakesIn('optimizer', () => parseOptimizerSpec(optimizer))
+  const inOptimizer = isWrong('optimizer') ? [] : mistakesIn('optimizer', () => parseOptimizerSpec(optimizer, findHint))
   const job = [...fields, ...inOptimizer]
   if (job.length + inModel.length > 0)
     throw new MistakesError(job.length > 0 ? 'job-invalid' : 'model-invalid', [...job, ...inModel])

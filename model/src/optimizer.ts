@@ -1,6 +1,6 @@
 // The optimizer of a job: from JSON, and its state to and from named tensors of a checkpoint.
 
-import { float32Values, floatTensor, GridError, type StoredTensor } from '@starling-grid/protocol'
+import { float32Values, floatTensor, GridError, type HintFinder, type StoredTensor } from '@starling-grid/protocol'
 import {
   createOptimizerState,
   type LearningRateSchedule,
@@ -19,8 +19,8 @@ const MAX_STEPS = 100_000_000
  * @throws GridError('job-invalid') naming the attribute
  * @example parseOptimizerSpec({ type: 'sgd', lr: 0.02, momentum: 0.9 })
  */
-export function parseOptimizerSpec(json: unknown): OptimizerSpec {
-  const misread = new Misreadings()
+export function parseOptimizerSpec(json: unknown, hint?: HintFinder): OptimizerSpec {
+  const misread = new Misreadings(hint)
   const place = { place: 'the optimizer', path: [], misread }
   const spec = misread.attempt([], () => readOptimizer(new Fields(place, json)), undefined)
   misread.throwIfAny('job-invalid')

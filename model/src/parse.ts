@@ -1,6 +1,6 @@
 // JSON → ModelSpec. The one place where a model from outside becomes typed; whatever it returns can be built and run.
 
-import { MAX_PARAMETERS, type Path, shown } from '@starling-grid/protocol'
+import { type HintFinder, MAX_PARAMETERS, type Path, shown } from '@starling-grid/protocol'
 import { elementCount, type Shape } from '@starling-grid/shaders'
 import { layerShapes, placeOf } from './expand.ts'
 import { Fields, invalid, Misfit, Misreadings } from './fields.ts'
@@ -34,12 +34,12 @@ const LAYER_TYPES = [
 const LOSSES = ['cross_entropy', 'mse', 'bce_with_logits'] as const
 
 /**
- * Checks a model description and fills in defaults.
+ * Checks a model description and fills in defaults. `hint`: for an author who reads the mistakes.
  * @throws GridError('model-invalid') naming the layer, what it expects and what it gets
  * @example parseModelSpec({ input: [784], layers: [{ type: 'linear', name: 'fc', out: 10 }], loss: 'cross_entropy' })
  */
-export function parseModelSpec(json: unknown): ModelSpec {
-  const misread = new Misreadings()
+export function parseModelSpec(json: unknown, hint?: HintFinder): ModelSpec {
+  const misread = new Misreadings(hint)
   const places: LayerPlaces = { paths: new Map(), misread }
   const spec = misread.attempt([], () => readModel(json, places), undefined)
   misread.throwIfAny()

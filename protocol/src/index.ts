@@ -115,16 +115,16 @@ export {
   SUMS_KEPT,
 } from './limits.ts'
 export {
-  hintFor,
+  findHint,
+  type HintFinder,
   type Mistake,
   MistakesError,
   mistakeText,
   nearest,
-  nearMiss,
   type Path,
-  refusedJob,
   shown,
 } from './mistakes.ts'
+export { refusedJob } from './refused-job.ts'
 export { type LinkEnd, type LinkIdentity, linkProof, requireLinkProof } from './link-proof.ts'
 export { isLocalV4, isLoopbackUrl } from './local-address.ts'
 export {

@@ -1,9 +1,6 @@
 // What is wrong with a value from outside, all at once: each mistake with its path, what was expected and what came,
 // and the word that was probably meant. Reads the part of JSON Schema that this package's schemas use.
-import * as Type from 'typebox'
-import type { Static } from 'typebox'
-import { Check } from 'typebox/schema'
-import { ERROR_CODES, type ErrorCode, GridError } from './errors.ts'
+import { type ErrorCode, GridError } from './errors.ts'
 
 export type Path = readonly (string | number)[]
 
@@ -16,22 +13,6 @@ export interface Mistake {
   readonly hint?: string
 }
 
-/** How a coordinator answers to a job with mistakes. */
-const RefusalSchema = Type.Object({
-  code: Type.String(),
-  message: Type.String(),
-  errors: Type.Optional(
-    Type.Array(
-      Type.Object({
-        path: Type.Array(Type.Union([Type.String(), Type.Number()])),
-        expected: Type.String(),
-        found: Type.String(),
-        hint: Type.Optional(Type.String()),
-      }),
-    ),
-  ),
-})
-
 /** One refusal for all mistakes of a value. */
 export class MistakesError extends GridError {
   readonly mistakes: readonly Mistake[]
@@ -39,14 +20,6 @@ export class MistakesError extends GridError {
     super(code, message)
     this.mistakes = mistakes
   }
-}
-
-/** What a coordinator refused a job with, as the error that it threw there. */
-export function refusedJob(answer: unknown): GridError {
-  if (!Check(RefusalSchema, answer)) return new GridError('job-invalid', `the coordinator refused it: ${shown(answer)}`)
-  const { code, message, errors } = answer as Static<typeof RefusalSchema>
-  const known = Object.hasOwn(ERROR_CODES, code) ? (code as ErrorCode) : 'job-invalid'
-  return errors === undefined ? new GridError(known, message) : new MistakesError(known, errors as Mistake[], message)
 }
 
 /** More would help no author, and a stranger's value must not make a long answer. */
@@ -109,7 +82,7 @@ function editDistance(a: string, b: string): number {
 }
 
 /** "did you mean `priority`?", or nothing */
-export function nearMiss(word: unknown, known: Iterable<string>): { readonly hint?: string } {
+function nearMiss(word: unknown, known: Iterable<string>): { readonly hint?: string } {
   const meant = typeof word === 'string' ? nearest(word, known) : undefined
   return meant === undefined ? {} : { hint: `did you mean \`${meant}\`?` }
 }
@@ -308,8 +281,14 @@ function tagOf(rules: readonly Rule[]): string | undefined {
   )
 }
 
+/** What an author probably meant: one of these words, or the value written otherwise. */
+export type HintFinder = (expected: string, value: unknown, words?: Iterable<string>) => string | undefined
+
+export const findHint: HintFinder = (expected, value, words = []) =>
+  nearMiss(value, words).hint ?? hintFor(expected, value)
+
 /** YAML's traps: `yes` is text, and a number in quotes is no number. */
-export function hintFor(expected: string, value: unknown): string | undefined {
+function hintFor(expected: string, value: unknown): string | undefined {
   if (typeof value !== 'string') return undefined
   if (expected === 'true or false' && /^(yes|no|on|off|y|n)$/i.test(value)) return 'write true or false'
   if (/^(a|a whole) number/.test(expected) && value.trim() !== '' && Number.isFinite(Number(value)))
