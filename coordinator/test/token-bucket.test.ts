@@ -1,7 +1,7 @@
 // A rate is a limit: so much at once, so much a second, and never more than the burst however long a caller waits.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { TokenBucket } from '../src/net/token-bucket.ts'
+import { TokenBucket } from '../src/token-bucket.ts'
 
 function bucketOf(perSecond: number, burst: number): { readonly bucket: TokenBucket; wait(ms: number): void } {
   let now = 0

@@ -8,7 +8,6 @@ import type { CoordinatorClock } from '../clock.ts'
 import type { RunHost } from '../host/run-host.ts'
 import type { Reader } from '../host/run-view.ts'
 import type { Runs } from '../jobs/runs.ts'
-import type { Sessions } from '../net/sessions.ts'
 import { addressOf } from './addresses.ts'
 import { type HttpRefusal, notFound } from './errors.ts'
 import { Guesses } from './guesses.ts'
@@ -18,12 +17,19 @@ import { Guesses } from './guesses.ts'
  */
 const RANDOM_TOKEN = /^[0-9a-f]{64}$/
 
+/** Who is connected, by the token of its session. */
+export interface SessionBook {
+  authenticate(token: string): MemberId | undefined
+  /** it was offered this job */
+  takesPart(member: MemberId, job: JobId): boolean
+}
+
 export interface AccessParts {
   readonly clock: CoordinatorClock
   /** the owner's */
   readonly token: string
   readonly runs: Runs
-  readonly sessions: Sessions
+  readonly sessions: SessionBook
 }
 
 export class Access {

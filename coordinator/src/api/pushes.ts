@@ -16,8 +16,8 @@ import {
   ROUTES,
 } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { requireHonestCounts } from '../host/honest-counts.ts'
 import type { RunHost } from '../host/run-host.ts'
-import { requireHonestCounts } from '../net/honest-counts.ts'
 import type { Access } from './access.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { notFound, statusOf } from './errors.ts'

@@ -1,8 +1,8 @@
 // How many journal rows one member's messages may cause. Rows of the run's work are bounded by its blocks and do not
 // count. Of all others a member may cause a burst, and few in the long run.
 import type { Clock, MemberId } from '@starling-grid/protocol'
-import { TokenBucket } from '../net/token-bucket.ts'
 import type { Effect, JournalEntry, RunInput } from '../run/state.ts'
+import { TokenBucket } from '../token-bucket.ts'
 
 /** Rows at once: a ring member that finds a whole shard unreadable names up to 1024 blocks. */
 export const ROWS_AT_ONCE = 2048

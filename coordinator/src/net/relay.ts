@@ -22,8 +22,8 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
 import { addressOf } from '../api/addresses.ts'
 import { type CoordinatorClock, processClock } from '../clock.ts'
+import { TokenBucket } from '../token-bucket.ts'
 import { RelayAccount, relayQuota, type RelayQuota } from './relay-quota.ts'
-import { TokenBucket } from './token-bucket.ts'
 
 /** Bytes that wait for one end, the last message apart: a ring of 32 relayed links then costs at most 32 MiB. */
 const MAX_WAITING_BYTES = 512 * 1024

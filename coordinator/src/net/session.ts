@@ -27,11 +27,11 @@ import {
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import type { CoordinatorClock } from '../clock.ts'
+import { requireHonestMessage } from '../host/honest-counts.ts'
 import type { RunHost } from '../host/run-host.ts'
 import type { Presence } from '../host/run-view.ts'
+import { TokenBucket } from '../token-bucket.ts'
 import { requireProof } from './hello-proof.ts'
-import { requireHonestMessage } from './honest-counts.ts'
-import { TokenBucket } from './token-bucket.ts'
 
 /** ms for the first message */
 const HELLO_MS = 5000

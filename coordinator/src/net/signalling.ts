@@ -15,6 +15,7 @@ import {
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
 import { type CoordinatorClock, processClock } from '../clock.ts'
+import { TokenBucket } from '../token-bucket.ts'
 import {
   candidatesIn,
   MAX_CANDIDATES,
@@ -24,7 +25,6 @@ import {
   type Signal,
   type SignalOut,
 } from './signalling-messages.ts'
-import { TokenBucket } from './token-bucket.ts'
 
 /** Messages a client may send at once: two links opened and retried, with all candidates of a large machine. */
 const BURST = 200

@@ -5,13 +5,12 @@ import { type PushedGradient, type VersionForm, type VersionState, versionParts 
 import { type Clock, systemClock, type VersionId, type VersionRef } from '@starling-grid/protocol'
 import type { OptimizerState } from '@starling-grid/shaders'
 import { copied } from '../blobs/stored.ts'
-import { DEFAULT_TIMING } from '../run/timing.ts'
 import { inTurns } from '../turns.ts'
 import { allocate, keptVersions, type ServerMemory } from './memory.ts'
 import { clipFactor, firstBound, NormClip } from './norm-clip.ts'
 import { encodePushMemory, type PushMemory } from './push-memory.ts'
 import { keyRanges, normOf, threadsFor } from './ranges.ts'
-import { localShards, type ShardPool, shardThreads } from './shard-pool.ts'
+import { ANSWER_MS, localShards, type ShardPool, shardThreads } from './shard-pool.ts'
 import { remoteShards, type ShardProcesses } from './shard-processes.ts'
 
 export interface ServerOptions {
@@ -88,7 +87,7 @@ export class ParameterServer {
   ): Promise<void> {
     await this.unload()
     const { layout, optimizer } = this.#options.form
-    const { clock = systemClock, answerMs = DEFAULT_TIMING.threadAnswerMs } = this.#options
+    const { clock = systemClock, answerMs = ANSWER_MS } = this.#options
     const processes = this.#options.processes?.complete()
     const threads = processes === undefined ? threadsFor(layout.total, this.#options.cores) : 0
     const memory = allocate(

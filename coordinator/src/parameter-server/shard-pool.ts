@@ -5,7 +5,7 @@ import { type CancelTimer, type Clock, systemClock } from '@starling-grid/protoc
 import { Shard, type ShardCommand, type ShardParts } from './shard.ts'
 
 /** ms for a thread to answer: as for a process (shard-processes.ts) */
-const ANSWER_MS = 30_000
+export const ANSWER_MS = 30_000
 
 export interface ShardPool {
   /** One command at a time. @throws when a thread died; the pool is of no use then */

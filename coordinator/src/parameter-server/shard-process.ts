@@ -1,8 +1,8 @@
 // `starling ps`: one key range of a coordinator's parameter server in this process. Dials until it is stopped.
 import { CLOSE_POLICY, describeError, GridError, ROUTES, systemClock } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
-import { readRange } from '../api/shard-processes.ts'
 import { ShardHost } from './shard-host.ts'
+import { readRange } from './shard-processes.ts'
 
 export { readRange }
 

@@ -14,9 +14,24 @@ import type { ShardCommand, ShardParts } from './shard.ts'
  */
 const ANSWER_MS = 30_000
 
+/** Processes that one parameter server may be cut into. */
+const MAX_SHARDS = 64
+
 export interface ShardSeat {
   readonly index: number
   readonly of: number
+}
+
+/** "0/2" is the first of two. @throws GridError 'message-malformed' */
+export function readRange(text: string): ShardSeat {
+  const [, index = '', of = ''] = /^(\d{1,2})\/(\d{1,2})$/.exec(text) ?? []
+  const seat = { index: Number(index), of: Number(of) }
+  if (of === '' || seat.of > MAX_SHARDS || seat.index >= seat.of)
+    throw new GridError(
+      'message-malformed',
+      `expected a range I/N with 0 ≤ I < N ≤ ${MAX_SHARDS}, got "${text.slice(0, 20)}"`,
+    )
+  return seat
 }
 
 export class ShardProcesses {

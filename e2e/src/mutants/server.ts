@@ -202,7 +202,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     SHELLS,
-    'coordinator/src/net/token-bucket.ts',
+    'coordinator/src/token-bucket.ts',
     ['coordinator/test/token-bucket'],
     [['a rate is no limit', 'if (this.#tokens < 1) return false', '']],
   ),
