@@ -31,9 +31,14 @@ export function atCheckpoint(desk: Desk): {
   readonly uploader: string
   readonly others: readonly string[]
 } {
-  for (let i = 0; i < 50 && (desk.state.checkpointAsked?.v ?? Number.POSITIVE_INFINITY) > desk.state.chain.head.v; i++)
+  for (
+    let i = 0;
+    i < 50 && (desk.state.checkpointing.asked?.v ?? Number.POSITIVE_INFINITY) > desk.state.chain.head.v;
+    i++
+  )
     desk.step(desk.state.chain.head.v + 1)
-  const { uploader, v } = desk.state.checkpointAsked ?? assert.fail(`no checkpoint is asked for in phase ${desk.phase}`)
+  const { uploader, v } =
+    desk.state.checkpointing.asked ?? assert.fail(`no checkpoint is asked for in phase ${desk.phase}`)
   assert.equal(v, desk.state.chain.head.v)
   return { version: desk.state.chain.head, uploader, others: desk.members.filter((id) => id !== uploader) }
 }

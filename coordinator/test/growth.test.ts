@@ -91,8 +91,7 @@ class Work {
     const counts = { samples: 1, targets: 1, lossSum: 1, correct: 0, gradDigest: hashOf(`${v % 100}`) }
     const record: StepRecord = { v, generation, modeEpoch, kind: 'ring', blocks, ...counts }
     this.#host.feed({ type: 'message', member: WORKER, message: { type: 'held', fence, generation, record } })
-    const { checkpointAsked } = state
-    if (checkpointAsked?.v === v)
+    if (state.checkpointing.asked?.v === v)
       this.#host.feed({ type: 'uploaded', member: WORKER, version: state.chain.head, blob: hashOf(`${v}`), bytes: 1 })
   }
 

@@ -69,7 +69,8 @@ test('a member that lies at every checkpoint costs ballots ever further apart, a
   let ballots = 0
   for (let i = 0; i < 2000 && desk.state.finished === undefined; i++) {
     desk.now += 1000
-    const { checkpointAsked: asked, chain } = desk.state
+    const { chain, checkpointing } = desk.state
+    const { asked } = checkpointing
     const generation = desk.state.generation
     const isAsked = asked !== undefined && asked.v === chain.head.v
     if (desk.phase === 'freeze') for (const name of ['a', 'b', 'c']) desk.answer(name, [])

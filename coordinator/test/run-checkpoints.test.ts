@@ -21,8 +21,8 @@ function longRing(names: readonly string[], options: DeskOptions = {}): Desk {
 
 /** Steps until a checkpoint is requested: its uploader, and another member. */
 function firstAsked(desk: Desk): { readonly v: number; readonly uploader: string; readonly witness: string } {
-  for (let v = 1; desk.state.checkpointAsked === undefined; v++) desk.step(v)
-  const { v, uploader } = desk.state.checkpointAsked
+  for (let v = 1; desk.state.checkpointing.asked === undefined; v++) desk.step(v)
+  const { v, uploader } = desk.state.checkpointing.asked
   return { v, uploader, witness: desk.members.find((id) => id !== uploader) ?? assert.fail() }
 }
 
@@ -77,7 +77,7 @@ test('an upload of another branch is dropped', () => {
   report(desk, 'b', stranger)
   upload(desk, 'a', stranger)
   assert.equal(desk.state.checkpoints.length, 1)
-  assert.equal(desk.state.provisional, undefined)
+  assert.equal(desk.state.checkpointing.upload, undefined)
 })
 
 test('when the witness holds something else neither is believed and a ballot compares all', () => {
@@ -150,7 +150,7 @@ test('another member is asked at once when an upload breaks off, and soon when n
   desk.feed({ type: 'upload-failed', member: memberId(uploader), version })
   desk.wait(100)
   assert.equal(desk.sent('checkpoint-at')[0]?.uploader, witness)
-  while (desk.state.chain.head.v < (desk.state.checkpointAsked?.v ?? 0)) desk.step(desk.state.chain.head.v + 1)
+  while (desk.state.chain.head.v < (desk.state.checkpointing.asked?.v ?? 0)) desk.step(desk.state.chain.head.v + 1)
   desk.wait(2900)
   assert.deepEqual(desk.sent('checkpoint-at'), [])
   desk.wait(200)
@@ -169,7 +169,7 @@ test('an upload that began goes on over a ballot, and one that did not is not wa
     desk.admit()
     desk.run('a', 'b', 'c')
     assert.equal(desk.phase, 'ring')
-    assert.equal(desk.state.checkpointAsked?.v === v, begun)
+    assert.equal(desk.state.checkpointing.asked?.v === v, begun)
     if (!begun) continue
     upload(desk, uploader, version)
     desk.wait(2000) // the newcomer, which was not asked, may say a digest, too
@@ -202,7 +202,7 @@ test('a checkpoint is asked for so far ahead that no member of a fast ring has p
     desk.now += 10
     desk.step(v)
   }
-  assert.ok((desk.state.checkpointAsked?.v ?? 0) - desk.state.chain.head.v > 20)
+  assert.ok((desk.state.checkpointing.asked?.v ?? 0) - desk.state.chain.head.v > 20)
 })
 
 test('another member is asked when an upload does not come, all in turn', () => {

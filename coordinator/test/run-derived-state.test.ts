@@ -121,7 +121,7 @@ test('threat 43: two liars pass no false state while the third member is left ou
   const { desk, uploader } = withoutThird('right')
   assert.deepEqual(desk.members.toSorted(), ['a', 'b'])
   desk.wait(3000)
-  assert.deepEqual([desk.state.checkpoints.at(-1)?.version.v, desk.state.provisional], [0, undefined])
+  assert.deepEqual([desk.state.checkpoints.at(-1)?.version.v, desk.state.checkpointing.upload], [0, undefined])
   assert.deepEqual(desk.sent('checkpoint-at'), [], 'no upload after upload')
   desk.wait(20_000)
   assert.ok(desk.sent('checkpoint-at').some((asked) => asked.uploader !== uploader))
@@ -353,7 +353,7 @@ test('steps of the parameter server have no sums: votes decide about what follow
 })
 
 function stepsUntilAsked(desk: Desk): ReturnType<typeof atCheckpoint> {
-  while (desk.state.checkpointAsked === undefined) desk.step(desk.state.chain.head.v + 1)
+  while (desk.state.checkpointing.asked === undefined) desk.step(desk.state.chain.head.v + 1)
   return atCheckpoint(desk)
 }
 

@@ -135,7 +135,7 @@ test('when the checkpoint is too old for it, one is made, and it waits', () => {
   steps(desk, 12)
   desk.wait(200)
   assert.deepEqual(desk.sent('grant'), [])
-  assert.ok(desk.state.checkpointAsked !== undefined)
+  assert.ok(desk.state.checkpointing.asked !== undefined)
 })
 
 test('members of the ring, and strangers to a lease, push nothing', () => {

@@ -16,7 +16,7 @@ function ringOf(names: readonly string[]): Desk {
 const hasParked = ({ effects }: Desk): boolean => effects.some(({ type }) => type === 'parked')
 
 function save(desk: Desk, version: VersionRef, blob: Sha256 = hashOf('right')): void {
-  const { uploader } = desk.state.checkpointAsked ?? { uploader: memberId('a') }
+  const { uploader } = desk.state.checkpointing.asked ?? { uploader: memberId('a') }
   for (const { id } of desk.state.members.values())
     if (id !== uploader) desk.say(id, { type: 'version-digest', version, digest: blob })
   desk.feed({ type: 'uploaded', member: uploader, version, blob, bytes: 1 })
@@ -52,7 +52,7 @@ test('a checkpoint that was asked for a later version does not keep the run from
   desk.join('a', 'b')
   desk.run('a', 'b')
   for (const v of [1, 2, 3]) desk.step(v)
-  assert.ok((desk.state.checkpointAsked?.v ?? 0) > 5)
+  assert.ok((desk.state.checkpointing.asked?.v ?? 0) > 5)
   desk.feed({ type: 'park', reason: 'another job' })
   desk.step(4)
   desk.step(5)

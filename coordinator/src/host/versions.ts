@@ -71,11 +71,12 @@ export class Versions {
 
   /** Whether this member was asked for this version: whatever else comes would only fill the disk. */
   expects(member: MemberId, version: VersionRef): boolean {
-    const { phase, checkpointAsked, chain } = this.#parts.state
+    const { phase, checkpointing, chain } = this.#parts.state
+    const { asked } = checkpointing
     if (phase.type === 'handover') return phase.source === member && phase.target.id === version.id
     const onChain = chain.at(version.v)
     const otherBranch = onChain !== undefined && onChain.id !== version.id
-    return checkpointAsked?.uploader === member && checkpointAsked.v === version.v && !otherBranch
+    return asked?.uploader === member && asked.v === version.v && !otherBranch
   }
 
   /**
@@ -236,7 +237,7 @@ export class Versions {
     const { state, blobs } = this.#parts
     const blobsOf = ({ blob, remembered }: Checkpoint): readonly (Sha256 | undefined)[] => [blob, remembered]
     const kept = new Set<Sha256 | undefined>(state.checkpoints.slice(-KEPT_CHECKPOINTS).flatMap(blobsOf))
-    kept.add(state.provisional?.blob)
+    kept.add(state.checkpointing.upload?.blob)
     const old = state.checkpoints.slice(-2 * KEPT_CHECKPOINTS, -KEPT_CHECKPOINTS).flatMap(blobsOf)
     const failed = [...this.#uploads]
       .filter(([, at]) => this.#parts.clock.awake() - at > UPLOAD_LIFE_MS)

@@ -15,6 +15,7 @@ import { unreached } from './ballot/unreached.ts'
 import { checkpoints } from './history/checkpoints.ts'
 import { completion } from './history/completion.ts'
 import { damagedCheckpoint } from './history/damaged-checkpoint.ts'
+import { digests } from './history/digests.ts'
 import { validation } from './history/validation.ts'
 import { pause, quarantine } from './queue/quarantine.ts'
 import { suspects } from './queue/suspects.ts'
@@ -41,6 +42,7 @@ const ROWS = [
   promises,
   accumulator,
   checkpoints,
+  digests,
   dissent,
   damagedCheckpoint,
   handover,

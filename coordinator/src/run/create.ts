@@ -32,9 +32,6 @@ export function createRunState(config: RunConfig): RunState {
     members: new Map(),
     leases: new Map(),
     workers: new Set(),
-    provisional: undefined,
-    checkpointAsked: undefined,
-    digests: new Map(),
     heldBefore: new Map(),
     health: freshHealth(),
   }

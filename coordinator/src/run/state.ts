@@ -73,18 +73,6 @@ export interface Member extends MemberInfo {
   noSayUntil: number
 }
 
-/** A version that one member was asked to upload: it stays asked until it is a checkpoint or out of time (R15). */
-export interface CheckpointAsked {
-  readonly v: number
-  readonly uploader: MemberId
-  /** ms: when its version was on the chain, so that the upload could begin */
-  committedAt: number | undefined
-  /** ms: when the first byte of the upload came */
-  begunAt: number | undefined
-  /** broke off, or was refused */
-  failed: boolean
-}
-
 /** An upload that is no checkpoint yet. */
 export interface Provisional {
   readonly version: VersionRef
@@ -94,9 +82,6 @@ export interface Provisional {
   /** ms */
   readonly at: number
 }
-
-/** What members said of the bytes of one version number. */
-export type DigestsOfVersion = Map<MemberId, { readonly version: VersionRef; readonly digest: Sha256 }>
 
 export interface Lease {
   readonly holder: MemberId
@@ -235,10 +220,6 @@ export interface RunState extends Recording, Shown {
   readonly leases: Map<BlockId, Lease>
   /** async mode: members whose last lease came back as a push */
   readonly workers: Set<MemberId>
-  provisional: Provisional | undefined
-  checkpointAsked: CheckpointAsked | undefined
-  /** of the versions last asked for: version number → who holds what, also of members that left meanwhile */
-  readonly digests: Map<number, DigestsOfVersion>
   readonly health: GenerationHealth
   /** what members of the last ring said to hold beyond the committed chain, until the next ring starts (R5) */
   heldBefore: ReadonlyMap<number, { readonly record: StepRecord; readonly by: ReadonlySet<MemberId> }>

@@ -9,6 +9,7 @@ import {
   SUMS_KEPT,
   type VersionRef,
 } from '@starling-grid/protocol'
+import { saidOf } from '../history/digests.ts'
 import { seedCheckpoint } from '../journal-replay.ts'
 import { type Checkpoint, type Derived, own, type RunInput, type RunState, type SumStep } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
@@ -132,11 +133,6 @@ function follow(base: VersionRef, records: readonly StepRecord[]): SumStep[] {
   })
 }
 
-/** What was judged is in doubt no more. */
-export function forgetSaid({ digests }: RunState, { v }: VersionRef, members: readonly MemberId[]): void {
-  for (const id of members) digests.get(v)?.delete(id)
-}
-
 function trustedBefore(state: RunState, { v }: VersionRef): Checkpoint {
   return state.checkpoints.findLast((one) => one.version.v < v && isTrusted(state, one)) ?? seedCheckpoint(state.config)
 }
@@ -147,9 +143,9 @@ export function isTrusted(state: RunState, checkpoint: Checkpoint): boolean {
 }
 
 /** Members that say another state of a checkpoint's version; none whose word was judged already. */
-export function doubtersOf({ digests }: RunState, { version, blob }: Checkpoint): MemberId[] {
-  const said = [...(digests.get(version.v) ?? [])].filter(([, seen]) => seen.version.id === version.id)
-  return blob === undefined ? [] : said.flatMap(([id, { digest }]) => (digest === blob ? [] : [id]))
+export function doubtersOf(state: RunState, { version, blob }: Checkpoint): MemberId[] {
+  if (blob === undefined) return []
+  return [...saidOf(state, version)].flatMap(([id, digest]) => (digest === blob ? [] : [id]))
 }
 
 /** Who is asked for sums: one of each side in turn, since liars serve none; then members that said nothing. */

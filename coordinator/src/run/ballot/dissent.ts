@@ -1,10 +1,11 @@
 // A checkpoint that two members agreed on, and others say another state of its version (R15). Two liars may have been
 // quicker than all honest members. Its true state decides, or who were more where it cannot be derived.
 import type { MemberId, Sha256 } from '@starling-grid/protocol'
-import type { Checkpoint, RunState } from '../state.ts'
+import { forgetSaid, saidOf } from '../history/digests.ts'
+import type { Checkpoint } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { differed, namesOf } from './agreement.ts'
-import { doubtersOf, forgetSaid, isDerived, trueState } from './derived-state.ts'
+import { doubtersOf, isDerived, trueState } from './derived-state.ts'
 
 /** After the row of checkpoints, which notes what members say. */
 export const dissent = {
@@ -25,7 +26,7 @@ function considerDissent(transition: Transition): void {
 function settle(transition: Transition, checkpoint: Checkpoint, doubters: readonly MemberId[]): void {
   const { state } = transition
   const { version, blob, agreeing } = checkpoint
-  const truth = trueState(transition, { version, said: saidOf(state, checkpoint) })
+  const truth = trueState(transition, { version, said: saidOf(state, version) })
   if (truth.type === 'pending') return
   if (truth.type === 'known' && truth.digest !== blob) return takeBack(transition, checkpoint, truth.digest)
   forgetSaid(state, version, doubters)
@@ -33,15 +34,10 @@ function settle(transition: Transition, checkpoint: Checkpoint, doubters: readon
   leaveOut(transition, checkpoint, doubters)
 }
 
-function saidOf({ digests }: RunState, { version }: Checkpoint): Map<MemberId, Sha256> {
-  const said = [...(digests.get(version.v) ?? [])].filter(([, seen]) => seen.version.id === version.id)
-  return new Map(said.map(([id, { digest }]) => [id, digest]))
-}
-
 /** It and those after it are no checkpoints any more; members fetch the state from those that hold the true one. */
 function takeBack(transition: Transition, checkpoint: Checkpoint, truth: Sha256): void {
   const { state } = transition
-  const wrong = [...saidOf(state, checkpoint)].flatMap(([id, digest]) => (digest === truth ? [] : [id]))
+  const wrong = [...saidOf(state, checkpoint.version)].flatMap(([id, digest]) => (digest === truth ? [] : [id]))
   const isFalse = ({ version, blob }: Checkpoint): boolean =>
     version.v >= checkpoint.version.v && blob !== undefined && !isDerived(state, version, blob)
   for (const { version } of state.checkpoints.filter(isFalse))

@@ -2,7 +2,8 @@
 // state that a second member vouches for becomes the parameter server's. A run of one member has no second (decision
 // 0003).
 import type { MemberId } from '@starling-grid/protocol'
-import { expectDigests, uploadMsOf, votesOn } from '../history/checkpoints.ts'
+import { uploadMsOf, votesOn } from '../history/checkpoints.ts'
+import { expectDigests } from '../history/digests.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import type { RunInput, RunPhase, RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'

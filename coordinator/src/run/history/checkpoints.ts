@@ -1,13 +1,14 @@
 // When a version becomes durable: asked of one member in turn, believed when another member's digest agrees (R15).
 import type { MemberId, MessageFrom, Sha256, VersionRef } from '@starling-grid/protocol'
 import { differed, latecomer, namesOf } from '../ballot/agreement.ts'
-import { derivedState, forgetSaid, isDerived, judge } from '../ballot/derived-state.ts'
+import { derivedState, isDerived, judge } from '../ballot/derived-state.ts'
 import { agreementOf } from '../ballot/majority.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { trainingIsOver } from '../queue/scheduler.ts'
 import { exclude } from '../ring/membership.ts'
-import type { AsyncPhase, CheckpointAsked, Provisional, RingPhase, RunInput, RunState } from '../state.ts'
+import { type AsyncPhase, own, type Provisional, type RingPhase, type RunInput, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
+import { expectDigests, forgetSaid, noteDigest, saidOf } from './digests.ts'
 
 /**
  * Steps ahead of C that a checkpoint is asked for at least, and ms: no member may have passed it when the message
@@ -15,9 +16,6 @@ import type { Aspect, Transition } from '../transition.ts'
  */
 const AHEAD_STEPS = 8
 const AHEAD_MS = 500
-/** Versions whose digests are remembered: an upload may be under way for longer than the next one is asked for. */
-const VERSIONS_REMEMBERED = 4
-
 /** ms for members to say their digests once the upload is there: they reached it at about the same time */
 const DIGESTS_MS = 2000
 const LAST_DIGESTS_MS = 10_000
@@ -35,6 +33,30 @@ const UPLOAD_MOST_MS = 900_000
 /** ms for the server to write its state before it is asked again */
 const WRITE_MS = 20_000
 
+/** A version that one member was asked to upload: it stays asked until it is a checkpoint or out of time (R15). */
+interface CheckpointAsked {
+  readonly v: number
+  readonly uploader: MemberId
+  /** ms: when its version was on the chain, so that the upload could begin */
+  committedAt: number | undefined
+  /** ms: when the first byte of the upload came */
+  begunAt: number | undefined
+  /** broke off, or was refused */
+  failed: boolean
+}
+
+declare module '../state.ts' {
+  interface Slices {
+    checkpointing: Checkpointing
+  }
+}
+
+export interface Checkpointing {
+  asked: CheckpointAsked | undefined
+  /** an upload that is no checkpoint yet */
+  upload: Provisional | undefined
+}
+
 /** Which upload an input is about. */
 interface UploadOf {
   readonly member: MemberId
@@ -42,15 +64,17 @@ interface UploadOf {
 }
 
 export const checkpoints = {
+  initial: () => ({ checkpointing: { asked: undefined, upload: undefined } }),
   on: { 'upload-begun': onUploadBegun, 'upload-failed': onUploadFailed, uploaded: onUploaded },
   hear: { 'version-digest': onVersionDigest },
   advance: considerUpload,
   frozen: dropUnbegun,
   memberLost: ({ state }, { id }) => {
-    if (state.checkpointAsked?.uploader === id) state.checkpointAsked = undefined
+    if (state.checkpointing.asked?.uploader === id) own(state, 'checkpointing').asked = undefined
   },
   rewound: ({ state }, why) => {
-    if (why === 'async' || (state.checkpointAsked?.v ?? 0) > state.chain.head.v) state.checkpointAsked = undefined
+    const { asked } = state.checkpointing
+    if (why === 'async' || (asked?.v ?? 0) > state.chain.head.v) own(state, 'checkpointing').asked = undefined
   },
 } satisfies Aspect
 
@@ -68,13 +92,13 @@ export function checkpointDue(state: RunState, now: number): boolean {
  */
 export function askCheckpoint(transition: Transition, phase: RingPhase, v: number): void {
   const { state } = transition
-  const asked = state.checkpointAsked
+  const { asked } = state.checkpointing
   if (asked !== undefined && isUnderWay(transition, asked)) return
   if (asked !== undefined) measureLate(transition, asked)
   const rank = asked === undefined ? v : phase.members.indexOf(asked.uploader) + 1
   const uploader = phase.members[rank % phase.members.length]
   if (uploader === undefined) return
-  state.checkpointAsked = {
+  own(state, 'checkpointing').asked = {
     v,
     uploader,
     committedAt: state.chain.head.v >= v ? transition.now : undefined,
@@ -120,7 +144,7 @@ export function uploadMsOf({ members, config }: RunState, uploader: MemberId): n
 
 /** Members that are no part of a ring with the asked version begin no upload any more. */
 export function dropUnbegun({ state }: Pick<Transition, 'state'>): void {
-  if (state.checkpointAsked?.begunAt === undefined) state.checkpointAsked = undefined
+  if (state.checkpointing.asked?.begunAt === undefined) own(state, 'checkpointing').asked = undefined
 }
 
 /** A version within the plan that no member can have passed yet. */
@@ -131,7 +155,7 @@ export function nextCheckpointVersion(state: RunState, phase: RingPhase): number
 }
 
 function onUploadBegun({ state, now }: Transition, { member, version }: UploadOf): void {
-  const { checkpointAsked: asked } = state
+  const { asked } = own(state, 'checkpointing')
   if (asked?.uploader === member && asked.v === version.v) asked.begunAt ??= now
 }
 
@@ -143,8 +167,8 @@ function onUploaded(transition: Transition, upload: Extract<RunInput, { type: 'u
   measureUpload(transition, member, upload)
   if (state.mode === 'async' || !state.members.has(member))
     return transition.note('refusal', `an upload of version ${upload.version.v} came too late`)
-  if ((state.provisional?.version.v ?? 0) > upload.version.v) return
-  state.provisional = {
+  if ((state.checkpointing.upload?.version.v ?? 0) > upload.version.v) return
+  own(state, 'checkpointing').upload = {
     version: upload.version,
     blob: upload.blob,
     bytes: upload.bytes,
@@ -159,7 +183,7 @@ function measureUpload(
   id: MemberId,
   upload: { readonly version: VersionRef; readonly bytes: number },
 ): void {
-  const asked = state.checkpointAsked
+  const { asked } = state.checkpointing
   const member = state.members.get(id)
   if (member === undefined || asked?.begunAt === undefined || asked.uploader !== id || asked.v !== upload.version.v)
     return
@@ -175,14 +199,8 @@ function measureLate({ state, now }: Transition, { v, uploader, begunAt, failed 
 
 /** Another member is asked at once; what this one held is known to it alone. */
 function onUploadFailed({ state }: Transition, { member, version }: UploadOf): void {
-  const { checkpointAsked: asked } = state
+  const { asked } = own(state, 'checkpointing')
   if (asked?.uploader === member && asked.v === version.v) asked.failed = true
-}
-
-/** Digests of this version are taken from now on; those of the oldest are forgotten. */
-export function expectDigests({ digests }: RunState, v: number): void {
-  if (!digests.has(v)) digests.set(v, new Map())
-  for (const old of digests.keys()) if (digests.size > VERSIONS_REMEMBERED) digests.delete(old)
 }
 
 function onVersionDigest(
@@ -192,7 +210,7 @@ function onVersionDigest(
 ): void {
   const { state } = transition
   if (!mayVouch(state, member)) return
-  state.digests.get(version.v)?.set(member, { version, digest })
+  noteDigest(state, member, version, digest)
   considerUpload(transition)
 }
 
@@ -204,11 +222,10 @@ function mayVouch({ phase }: RunState, member: MemberId): boolean {
 
 /** What members hold of the version of this upload: its uploader what it sent, the others what they said. */
 export function votesOn(
-  { digests }: RunState,
+  state: RunState,
   { version, blob, from }: Pick<Provisional, 'version' | 'blob' | 'from'>,
 ): Map<MemberId, Sha256> {
-  const said = [...(digests.get(version.v) ?? [])].filter(([, seen]) => seen.version.id === version.id)
-  return new Map([...said.map(([id, seen]) => [id, seen.digest] as const), [from, blob]])
+  return saidOf(state, version).set(from, blob)
 }
 
 /**
@@ -217,7 +234,7 @@ export function votesOn(
  */
 function considerUpload(transition: Transition): void {
   const { state, now } = transition
-  const { checkpointAsked: asked, provisional: upload } = state
+  const { asked, upload } = own(state, 'checkpointing')
   if (asked !== undefined && state.chain.head.v >= asked.v) asked.committedAt ??= now
   if (upload === undefined || state.phase.type !== 'ring') return
   if (upload.version.v <= newestCheckpoint(state).version.v) return forget(state)
@@ -269,13 +286,14 @@ function isTrue(transition: Transition, { version, blob }: Provisional, said: Re
 }
 
 function forget(state: RunState): void {
-  state.provisional = undefined
+  own(state, 'checkpointing').upload = undefined
 }
 
 /** Another member is asked at once. */
 function dropUpload(state: RunState): void {
   forget(state)
-  if (state.checkpointAsked !== undefined) state.checkpointAsked.failed = true
+  const { asked } = own(state, 'checkpointing')
+  if (asked !== undefined) asked.failed = true
 }
 
 /**
@@ -316,16 +334,16 @@ function tiedUpload(transition: Transition, all: readonly MemberId[], what: stri
 }
 
 function accept(transition: Transition, support: { readonly agreeing: number; readonly members: number }): void {
-  const { provisional } = transition.state
-  if (provisional === undefined) return
-  const { version, blob, bytes, from } = provisional
+  const { upload } = transition.state.checkpointing
+  if (upload === undefined) return
+  const { version, blob, bytes, from } = upload
   const witnessed = support.agreeing > 1 || isDerived(transition.state, version, blob)
   transition.journal({ type: 'checkpoint', version, blob, bytes, witnessed, ...support })
   transition.note(
     'checkpoint',
     `checkpoint of version ${version.v}${witnessed ? ', confirmed by a second member' : ''}`,
   )
-  transition.state.digests.get(version.v)?.set(from, { version, digest: blob }) // others may say another yet
+  noteDigest(transition.state, from, version, blob) // others may say another yet
   forget(transition.state)
   transition.enqueue({ type: 'advance' })
 }

@@ -98,7 +98,7 @@ function writeAndRest(transition: Transition, phase: Working): void {
   if (phase.type === 'async' && state.open.pushes.length > 0) closeSum(transition)
   if (unsaved(state) === 0) return parked(transition)
   if (phase.type === 'async') return askServer(transition, phase)
-  if ((state.checkpointAsked?.v ?? 0) > state.chain.head.v) dropUnbegun(transition) // its version comes after the pause
+  if ((state.checkpointing.asked?.v ?? 0) > state.chain.head.v) dropUnbegun(transition) // its version comes after the pause
   askCheckpoint(transition, phase, state.chain.head.v)
 }
 
