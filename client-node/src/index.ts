@@ -1,9 +1,16 @@
-// Public face of the client-node package.
-export * from './gpu.ts'
-export * from './local-group.ts'
-export * from './rtc-link.ts'
-export * from './runtime/adapter-environment.ts'
-export * from './runtime/browser.ts'
+// Public face of the client-node package: what commands, tests and benchmarks need of it.
+export { type OpenGpu, openGpu, adapterLabel } from './gpu.ts'
+export {
+  localGroup,
+  startLocalGroup,
+  localSeat,
+  joinLocalGroup,
+  leaveLocalGroup,
+  startLocalSignalling,
+} from './local-group.ts'
+export { openPeerNetwork } from './rtc-link.ts'
+export { ADAPTER_CHOICE, adapterEnvironment } from './runtime/adapter-environment.ts'
+export { launchBrowser } from './runtime/browser.ts'
 export { exists } from './runtime/cache-folder.ts'
-export * from './runtime/chromium.ts'
-export * from './runtime/prepare-process.ts'
+export { findChromium } from './runtime/chromium.ts'
+export { prepareProcess } from './runtime/prepare-process.ts'
