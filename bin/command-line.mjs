@@ -1,5 +1,5 @@
-// The commands, each a TypeScript file that is loaded into this process: a signal, a kill or an exit code
-// then means that command and nothing in between. Plain JavaScript, because TypeScript is not readable yet.
+// The commands, each a TypeScript file that is loaded into this process. A signal, a kill or an exit code then means
+// that command and nothing in between. Plain JavaScript, because TypeScript is not readable yet.
 import { fileURLToPath } from 'node:url'
 
 /** Exit code of a program that was called wrongly. */

@@ -14,9 +14,9 @@ const WITHOUT_SIDE_EFFECTS = /\/(protocol|shaders|model|volunteer)\/src\/|\/node
 const treeshake = { moduleSideEffects: (id: string): boolean => !WITHOUT_SIDE_EFFECTS.test(id) }
 
 /**
- * Parts of every schema's engine that no schema of ours uses, 20 kB, with what they export: checks of email addresses,
- * URIs and the like, references to other schemas, and hashes for lists without repetitions. A schema that did use one
- * would fail here.
+ * Parts of every schema's engine that no schema of ours uses, 20 kB, with what they export. They check email addresses,
+ * URIs and the like, follow references to other schemas, and hash entries of lists without repetitions. A schema that
+ * did use one would fail here.
  */
 const UNUSED: readonly (readonly [path: RegExp, keyword: string, names: readonly string[]])[] = [
   [/\/typebox\/build\/format\/format\.mjs$/, 'format', ['Test', 'Has', 'Get']],

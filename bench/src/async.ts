@@ -1,6 +1,6 @@
 // Samples per second of a grid with one slow member: asynchronous pushes against a synchronous parameter server, with
-// the same coordinator, volunteers, job and number of samples; and what both have learned at the end, over several
-// seeds. Computing takes the members as long as is said here, so that a small machine can hold several.
+// the same coordinator, volunteers, job and number of samples. Shows also what both have learned at the end, over
+// several seeds. Computing takes the members as long as is said here, so that a small machine can hold several.
 import type { AsyncSettings, JobSpec } from '@starling-grid/protocol'
 import { type BenchRow, compared, mean } from './row.ts'
 import { type TrainedGrid, type TrainOptions, trainTogether } from './small-grid.ts'

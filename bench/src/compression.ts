@@ -1,5 +1,5 @@
-// Encodings of the all-reduce: how fast a vector is summed with them among processes of this machine, how many bytes
-// they send, and what they do to training: the loss after equal steps, of four members that reduce in memory, against
+// Encodings of the all-reduce: how fast processes of this machine sum a vector with them, how many bytes they send, and
+// what they do to training. For that, four members reduce in memory, and their loss after equal steps is compared with
 // f32.
 import { initialParameters, mlp, parameterCount } from '@starling-grid/model'
 import { newMemberId, random32 } from '@starling-grid/protocol'

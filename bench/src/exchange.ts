@@ -1,6 +1,6 @@
-// A step's exchange around the ring and in a direct exchange, among members of this process whose lines are as slow and
-// as long as those of homes: what latency costs either way, against the formulas that the coordinator chooses by
-// (run/exchange-choice.ts).
+// A step's exchange around the ring and in a direct exchange, among members of this process. Their lines are as slow
+// and as long as those of homes. Shows what latency costs either way, against the formulas that the coordinator chooses
+// by (run/policy/exchange-choice.ts).
 import { exchangeTimes } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, memberId, type MemberId, systemClock } from '@starling-grid/protocol'
 import { type Addressed, LinkSet, MemoryGrid, slowNetwork, StepReduces } from '@starling-grid/volunteer/testing'

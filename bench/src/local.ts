@@ -1,6 +1,6 @@
-// Local rounds against the plain ring, on the same digits in the same order, with the same members, seed and optimizer:
-// the bytes that members send each other for a sample, and what both have learned from as many samples. Then rounds in
-// fragments against whole ones: the most that a member sends in one inner step, and the loss again.
+// Local rounds against the plain ring, on the same digits in the same order, with the same members, seed and optimizer.
+// Counts the bytes that members send each other for a sample, and what both have learned from as many samples. Then
+// rounds in fragments against whole ones: the most that a member sends in one inner step, and the loss again.
 import { mlp } from '@starling-grid/model'
 import type { JobSpec } from '@starling-grid/protocol'
 import { type BenchRow, compared, mean } from './row.ts'

@@ -1,6 +1,5 @@
-// One of three processes: ranks 0 and 1 train as a ring, with a computing that takes time and no core, and rank 2
-// fetches a state from rank 0. Real links, exchange, optimizer and recovery, without a coordinator. Their parent
-// decides when.
+// One of three processes. Ranks 0 and 1 train as a ring, with a computing that takes time and no core. Rank 2 fetches a
+// state from rank 0. Real links, exchange, optimizer and recovery, without a coordinator. Their parent decides when.
 import { localSeat, openPeerNetwork } from '@starling-grid/client-node'
 import { parameterCount } from '@starling-grid/model'
 import {

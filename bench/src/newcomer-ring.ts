@@ -1,5 +1,5 @@
-// What a newcomer costs the members that train: the step of a ring of two while a third process fetches a state from
-// one of them, again and again, against the step without a fetch.
+// What a newcomer costs the members that train. A third process fetches a state from one member of a ring of two, again
+// and again. Its step is compared with the step without a fetch.
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { setPriority } from 'node:os'

@@ -1,6 +1,6 @@
 // How fast a newcomer gets its state from a member, between two processes of this machine: hashes, chunks, their
-// SHA-256 and all (volunteer/src/recovery), against the same processes that only send as much over a link of the same
-// kind.
+// SHA-256 and all (volunteer/src/recovery). Compared with the same processes that only send as much over a link of the
+// same kind.
 import { type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'

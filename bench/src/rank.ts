@@ -1,4 +1,4 @@
-// One rank of the all-reduce benchmarks, in a process or in a tab: reduces, or moves as many bytes over links of its
+// One rank of the all-reduce benchmarks, in a process or in a tab. Reduces, or moves as many bytes over links of its
 // own without looking at them. Independent of the process that gives it orders.
 import { checksum, FRAME_HEADER_BYTES, type MemberId } from '@starling-grid/protocol'
 import type { Communicator, PeerLink } from '@starling-grid/volunteer'

@@ -1,7 +1,7 @@
-// All-reduce among processes of this machine, or among tabs: bus bandwidth, 2(N−1)/N · bytes ÷ time, against the same
-// ranks that only send and receive as much over links of the same kind, in the same directions at once, and against
-// PyTorch's gloo, which speaks plain TCP. All ranks share this machine's cores, so the ratio to the raw links says
-// something and the rate does not.
+// All-reduce among processes of this machine, or among tabs: bus bandwidth, 2(N−1)/N · bytes ÷ time. Compared with the
+// same ranks that only send and receive as much over links of the same kind, in the same directions at once. Compared
+// also with PyTorch's gloo, which speaks plain TCP. All ranks share this machine's cores, so the ratio to the raw links
+// says something and the rate does not.
 import { type Gloo, openGloo } from './gloo.ts'
 import type { Missing } from './library.ts'
 import { type Ranks, slowest, startProcesses, startTabs } from './rank-orders.ts'
@@ -45,7 +45,7 @@ interface Field {
 }
 
 /**
- * One row of time and, of processes, one of the work that all threads of all ranks did: what else the machine does
+ * One row of time and, of processes, one of the work that all threads of all ranks did. What else the machine does
  * counts in the first only.
  */
 async function measure({ ranks, gloo, place }: Field, megabytes: number, rounds: number): Promise<BenchRow[]> {

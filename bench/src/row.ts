@@ -43,8 +43,8 @@ export interface Reach {
 export type Contender = () => Promise<number>
 
 /**
- * ms before each round: threads of a peer that was measured last may wait for work in a loop, and would take a core
- * from who comes next
+ * ms before each round. Threads of a peer that was measured last may wait for work in a loop, and would take a core
+ * from the next peer.
  */
 const REST_MS = 300
 

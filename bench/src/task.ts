@@ -1,5 +1,5 @@
-// What libraries are asked to do, and the numbers that they do it with: a pure function of the task, so that every
-// library, in Node, in a page or in another process, works on the same ones. Independent of libraries.
+// What libraries are asked to do, and the numbers that they do it with. These are a pure function of the task, so that
+// every library works on the same ones, in a page or in any process. Independent of libraries.
 import {
   gpt,
   initialParameters,

@@ -1,6 +1,7 @@
-// An executor as a GPU looks from the CPU: it takes its time and none of the cores, and finishes the pieces of a
+// An executor as a GPU looks from the CPU. It takes its time and none of the cores, and finishes the pieces of a
 // gradient one after the other. What it gives back are numbers without sense. On a machine whose only GPU is its CPU,
-// exchange and computing otherwise compete for the same cores, and no order of the two could hide one behind the other.
+// exchange and computing otherwise compete for the same cores. Then no order of the two could hide one behind the
+// other.
 import { setTimeout as delay } from 'node:timers/promises'
 import { random32 } from '@starling-grid/protocol'
 import type { Executor } from '@starling-grid/volunteer'

@@ -39,7 +39,7 @@ export interface JobFile {
   readonly located: (error: MistakesError) => GridError
 }
 
-/** @throws GridError 'job-invalid' with a line for each mistake: file, line, column, path, expected, found, and a hint */
+/** @throws GridError 'job-invalid' with a line for each mistake: file, line, column, path, expected, found and hint */
 export async function readJobFile(file: string): Promise<JobFile> {
   const text = await readBounded(file)
   const { document, lines } = parsed(text, file)
@@ -131,7 +131,8 @@ function requireBounded(root: CST.Token, file: string): void {
     if (depth > MAX_JSON_DEPTH || values > MAX_JSON_VALUES)
       throw new GridError(
         'job-invalid',
-        `expected at most ${MAX_JSON_DEPTH} levels and ${MAX_JSON_VALUES} keys and values in ${file}, got more; use fewer`,
+        `expected at most ${MAX_JSON_DEPTH} levels and ${MAX_JSON_VALUES} keys and values in ${file}, ` +
+          'got more; use fewer',
       )
     for (const inner of tokensInside(token))
       waiting.push({ token: inner, depth: depth + (CST.isCollection(token) ? 1 : 0) })

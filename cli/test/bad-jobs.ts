@@ -1,9 +1,15 @@
-// Bad job files and what each is refused with: a whole file, or what a good one (job-file.test.ts) has replaced by what.
+// Bad job files and what each is refused with: a whole file, or a good one (job-file.test.ts) with a text replaced.
 export interface BadJob {
   readonly change: string | readonly [from: string, to: string]
   /** a line for each mistake: file, line, column, path, expected, found, hint */
   readonly refused: string
 }
+
+/** as a mistake lists them */
+const LAYERS =
+  'linear, conv2d, flatten, globalavgpool, dropout, batchnorm2d, layernorm, rmsnorm, groupnorm, embedding, ' +
+  'positions, attention, maxpool2d, avgpool2d, relu, gelu, gelu_tanh, silu, tanh, sigmoid, softmax, leaky_relu, residual, ' +
+  'parallel, multihead_attention, gpt'
 
 export const BAD_JOBS: readonly BadJob[] = [
   { change: ['name: Digits\n', ''], refused: 'job.yaml:2:1: name: expected text of 1 to 80 characters, got nothing' },
@@ -101,7 +107,8 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['batchBlocks: 4', 'batchSize: 32'],
     refused:
-      'job.yaml:19:1: batchSize: expected a known field, got "batchSize"; write `blockSamples` and `batchBlocks`\njob.yaml:2:1: batchBlocks: expected a whole number from 1 to 256, got nothing',
+      'job.yaml:19:1: batchSize: expected a known field, got "batchSize"; write `blockSamples` and `batchBlocks`\n' +
+      'job.yaml:2:1: batchBlocks: expected a whole number from 1 to 256, got nothing',
   },
   {
     change: ['epochs: 2', 'epochs: 0'],
@@ -123,7 +130,8 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['source: digits', 'sorce: digits'],
     refused:
-      'job.yaml:12:1: dataset.source: expected one of named, digits, mnist, text, got nothing; is `sorce` meant for it?',
+      'job.yaml:12:1: dataset.source: expected one of named, digits, mnist, text, got nothing; is `sorce` meant for ' +
+      'it?',
   },
   {
     change: ['source: digits', 'source: mnist'],
@@ -160,7 +168,8 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['type: sgd', 'type: adamw'],
     refused:
-      'job.yaml:17:3: optimizer.momentum: expected a known field, got "momentum"; known here: type, lr, betas, eps, weightDecay, decay, schedule',
+      'job.yaml:17:3: optimizer.momentum: expected a known field, got "momentum"; known here: type, lr, betas, eps, ' +
+      'weightDecay, decay, schedule',
   },
   {
     change: ['type: sgd', 'typ: sgd'],
@@ -244,12 +253,11 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['type: flatten', 'type: flaten'],
     refused:
-      'job.yaml:9:7: model.layers[0].type: expected one of linear, conv2d, flatten, globalavgpool, dropout, batchnorm2d, layernorm, rmsnorm, groupnorm, embedding, positions, attention, maxpool2d, avgpool2d, relu, gelu, gelu_tanh, silu, tanh, sigmoid, softmax, leaky_relu, residual, parallel, multihead_attention, gpt, got "flaten"; did you mean `flatten`?',
+      'job.yaml:9:7: model.layers[0].type: expected one of ' + LAYERS + ', got "flaten"; did you mean `flatten`?',
   },
   {
     change: ['type: flatten', 'kind: flatten'],
-    refused:
-      'job.yaml:9:7: model.layers[0].type: expected one of linear, conv2d, flatten, globalavgpool, dropout, batchnorm2d, layernorm, rmsnorm, groupnorm, embedding, positions, attention, maxpool2d, avgpool2d, relu, gelu, gelu_tanh, silu, tanh, sigmoid, softmax, leaky_relu, residual, parallel, multihead_attention, gpt, got nothing',
+    refused: 'job.yaml:9:7: model.layers[0].type: expected one of ' + LAYERS + ', got nothing',
   },
   {
     change: ['- type: flatten', '- flatten'],
@@ -262,7 +270,8 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['out: 10', 'outt: 10'],
     refused:
-      'job.yaml:10:7: model.layers[1].out: expected a whole number from 1 to 16777216, got nothing\njob.yaml:10:34: model.layers[1].outt: expected a known attribute, got "outt"; did you mean `out`?',
+      'job.yaml:10:7: model.layers[1].out: expected a whole number from 1 to 16777216, got nothing\n' +
+      'job.yaml:10:34: model.layers[1].outt: expected a known attribute, got "outt"; did you mean `out`?',
   },
   { change: ['out: 10', 'out: 10, in: 100'], refused: 'job.yaml:10:7: model.layers[1]: expected 100 inputs, got 784' },
   {
@@ -272,7 +281,8 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['name: fc1', "name: '<b>'"],
     refused:
-      'job.yaml:10:23: model.layers[1].name: expected a dotted name of at most 100 characters, such as "fc1", got "<b>"',
+      'job.yaml:10:23: model.layers[1].name: expected a dotted name of at most 100 characters, such as "fc1", got ' +
+      '"<b>"',
   },
   {
     change: ['type: linear, name: fc1, out: 10', 'type: maxpool2d, kernel: 2'],
@@ -285,7 +295,9 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['type: flatten', '{ type: parallel, branches: [[{ type: relu }], [{ type: relu }, { type: rely }]] }'],
     refused:
-      'job.yaml:9:73: model.layers[0].branches[1][1].type: expected one of linear, conv2d, flatten, globalavgpool, dropout, batchnorm2d, layernorm, rmsnorm, groupnorm, embedding, positions, attention, maxpool2d, avgpool2d, relu, gelu, gelu_tanh, silu, tanh, sigmoid, softmax, leaky_relu, residual, parallel, multihead_attention, gpt, got "rely"; did you mean `relu`?',
+      'job.yaml:9:73: model.layers[0].branches[1][1].type: expected one of ' +
+      LAYERS +
+      ', got "rely"; did you mean `relu`?',
   },
   {
     change: ['input: [1, 28, 28]', 'input: 784'],
@@ -298,12 +310,14 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['input: [1, 28, 28]', 'inputs: [1, 28, 28]'],
     refused:
-      'job.yaml:5:1: model.input: expected a list of 1 to 8 entries, got nothing\njob.yaml:7:3: model.inputs: expected a known attribute, got "inputs"; did you mean `input`?',
+      'job.yaml:5:1: model.input: expected a list of 1 to 8 entries, got nothing\n' +
+      'job.yaml:7:3: model.inputs: expected a known attribute, got "inputs"; did you mean `input`?',
   },
   {
     change: ['loss: cross_entropy', 'loss: crossentropy'],
     refused:
-      'job.yaml:11:3: model.loss: expected one of cross_entropy, mse, bce_with_logits, got "crossentropy"; did you mean `cross_entropy`?',
+      'job.yaml:11:3: model.loss: expected one of cross_entropy, mse, bce_with_logits, got "crossentropy"; did you ' +
+      'mean `cross_entropy`?',
   },
   {
     change: ['loss: cross_entropy', 'loss: mse\n  label_smoothing: 0.1'],
@@ -353,7 +367,8 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['epochs: 2', 'epochs: *two'],
     refused:
-      'expected aliases of values before them, of at most 100 values in all, in job.yaml, got: Unresolved alias (the anchor must be set before the alias): two',
+      'expected aliases of values before them, of at most 100 values in all, in job.yaml, got: Unresolved alias (the ' +
+      'anchor must be set before the alias): two',
   },
   {
     change: ['epochs: 2', 'epochs: !!set 2'],
@@ -362,7 +377,9 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['seed: 1', ' seed: 1'],
     refused:
-      'job.yaml:20:9: expected YAML or JSON, got what cannot be read: Nested mappings are not allowed in compact mappings\njob.yaml:20:9: expected YAML or JSON, got what cannot be read: Implicit keys need to be on a single line',
+      'job.yaml:20:9: expected YAML or JSON, got what cannot be read: Nested mappings are not allowed in compact ' +
+      'mappings\n' +
+      'job.yaml:20:9: expected YAML or JSON, got what cannot be read: Implicit keys need to be on a single line',
   },
   {
     change: ['seed: 1', '\tseed: 1'],

@@ -149,7 +149,7 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
     assert.match((await starling('--help')).stdout, /submit .*<file>/)
   })
 
-  test('threat 4: the token comes from a file of this user alone, or the environment, and never from an address', async () => {
+  test('threat 4: the token comes from a file of this user or the environment, never from an address', async () => {
     const url = { STARLING_URL: grid.direct }
     assert.equal((await begin(['list', '--token-file', tokenFile, '--json'], url).ended).status, 0)
     await chmod(tokenFile, 0o644)

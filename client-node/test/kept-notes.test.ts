@@ -46,7 +46,7 @@ async function spent({ child, lines }: Spender): Promise<number> {
   return sent
 }
 
-test('threat 52: two processes of one user send no more than the limit together, and a restart sends no more', async () => {
+test('threat 52: two processes of a user send no more than the limit together, nor does a restart', async () => {
   const folder = await temporaryFolder()
   const spenders = await Promise.all([started(folder), started(folder)])
   const sums = await Promise.all(spenders.map(spent))

@@ -1,5 +1,5 @@
-// Where a coordinator keeps what must survive it: by default in its data folder, or in a database and a bucket that other
-// machines reach.
+// Where a coordinator keeps what must survive it: by default in its data folder, or in a database and a bucket that
+// other machines reach.
 import { join } from 'node:path'
 import { GridError, isGridError, type Sha256 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
@@ -51,8 +51,8 @@ export interface CopyCounts {
 
 /**
  * Every job and blob of one storage into another; blobs that are there already stay as they are. A coordinator may go
- * on with the first: blobs come before the jobs and once more behind them, so that what a job names was copied before
- * its owner could drop it. @throws GridError 'duplicate' when the other has one of the jobs, 'disk-failed'
+ * on with the first. So blobs come before the jobs and once more behind them: what a job names was copied before its
+ * owner could drop it. @throws GridError 'duplicate' when the other has one of the jobs, 'disk-failed'
  */
 export async function copyStorage(
   from: OpenStorage,

@@ -49,7 +49,7 @@ describe('the journal in PostgreSQL', { skip: server === undefined }, () => {
     line.close()
   })
 
-  test('while the server is down an append fails, and goes on when it is back with all that was acknowledged', async () => {
+  test('while the server is down an append fails; when it is back, all that was acknowledged is there', async () => {
     const store = await prepared(newDatabase())
     await store.append(JOB, 1, [row(1)])
     await postgres.kill()

@@ -1,5 +1,5 @@
-// A run goes on elsewhere: from a data folder into PostgreSQL and a bucket while volunteers wait, from there into a
-// backup while it trains, and from the backup in the data folder of another machine.
+// A run goes on elsewhere. It moves from a data folder into PostgreSQL and a bucket while volunteers wait, and from
+// there into a backup while it trains. From the backup it goes on in the data folder of another machine.
 import assert from 'node:assert/strict'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

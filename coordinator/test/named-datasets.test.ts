@@ -289,7 +289,7 @@ test('a dataset that a job trains on is known as used until the job ends', async
 const mlp = (loss: string, out: number, input = [2]) =>
   parseModelSpec({ input, loss, layers: [{ type: 'linear', name: 'head', out }] })
 
-test('a job names a dataset and gets it normalised; what does not fit its targets is refused at submission', async () => {
+test('a job names a dataset and gets it normalised; what does not fit its targets is refused when sent', async () => {
   const catalog = catalogOf()
   const content = 'a,b,kind\n1,10,x\n2,20,y\n3,30,x\n4,40,y\n5,50,y\n'
   await importTable(content, { target: classes('kind') }, catalog)

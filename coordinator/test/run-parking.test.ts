@@ -138,7 +138,7 @@ test('a paused ring writes a checkpoint of its head and stands still until it is
   assert.equal(desk.state.chain.head.v, 6)
 })
 
-test('a paused run is paused after a restart, also where the journal became a snapshot, and goes on when resumed', () => {
+test('a paused run stays paused over a restart, also of a snapshot, and goes on when resumed', () => {
   const before = ringOf(['a', 'b'])
   for (const v of [1, 2]) before.step(v)
   before.feed({ type: 'pause' })

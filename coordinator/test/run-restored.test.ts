@@ -179,7 +179,7 @@ test('in async mode the numbers rise and the work goes on', () => {
   )
 })
 
-test('those that hold steps of a backup without any ring form the next one, and a newcomer beside them does not', () => {
+test('holders of steps of a backup without any ring form the next one; a newcomer beside them does not', () => {
   const config = { minVolunteers: 2, blocks: 300 }
   const lost = new Desk(config)
   const rows = lost.entries.length

@@ -1,6 +1,6 @@
-// A TCP proxy before the coordinator that does to volunteers what bad networks and rolling restarts do: answers that
-// are lost, uploads that crawl, sockets that break, another coordinator behind the same address. Independent of steps
-// and jobs.
+// A TCP proxy before the coordinator that does to volunteers what bad networks and rolling restarts do. Answers are
+// lost, uploads crawl, sockets break, and another coordinator stands behind the same address. Independent of steps and
+// jobs.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { pipeline } from 'node:stream/promises'

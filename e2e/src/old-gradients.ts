@@ -1,4 +1,4 @@
-// A volunteer that contributes the gradient of an older assignment: its manifest names blocks, samples and loss of the
+// A volunteer that contributes the gradient of an older assignment. Its manifest names blocks, samples and loss of the
 // present one, so that no member and no digest can tell.
 import type { VolunteerHost } from '@starling-grid/volunteer'
 

@@ -1,4 +1,4 @@
-// A volunteer whose machine is slow, or becomes slow while it works (a laptop on battery, a GPU that gets hot): every
+// A volunteer whose machine is slow, or becomes slow while it works: a laptop on battery, a GPU that gets hot. Every
 // gradient takes longer, by the samples in it. All else is the production volunteer.
 import { setTimeout as pause } from 'node:timers/promises'
 import type { VolunteerHost } from '@starling-grid/volunteer'

@@ -1,4 +1,4 @@
-// A real volunteer comes back to a coordinator that started again and has no job for a moment: the volunteer's session
+// A real volunteer comes back to a coordinator that started again and has no job for a moment. The volunteer's session
 // ends in the middle of a step. What fails with that session was sent on the new socket, before `ready`, and refused.
 import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'

@@ -1,5 +1,5 @@
-// Members that lose the coordinator, and nothing else: what they hold stays in the history, they carry out the plan that
-// they have, and nothing is rewound (R6, R14). In simulated grids of what ships.
+// Members that lose the coordinator, and nothing else. What they hold stays in the history, they carry out the plan
+// that they have, and nothing is rewound (R6, R14). In simulated grids of what ships.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type JobId, PLAN_WINDOW, type VersionRef } from '@starling-grid/protocol'
@@ -90,7 +90,7 @@ async function played(seed: number, options: GridOptions): Promise<GridOutcome> 
   return outcome
 }
 
-test('without any socket for half the time of R6, members lose no step that two hold, and nothing is rewound', async () => {
+test('without a socket for half the time of R6, members lose no step that two hold; nothing is rewound', async () => {
   let held = 0
   for (let seed = 1; seed <= SEEDS; seed++) {
     const play = new Outage()

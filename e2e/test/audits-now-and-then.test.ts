@@ -1,4 +1,4 @@
-// The coordinator computes a committed step again now and then, in a run as any other: volunteers are not told before
+// The coordinator computes a committed step again now and then, in a run as any other. Volunteers are not told before
 // which one, and keep nothing for it.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

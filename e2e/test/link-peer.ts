@@ -1,5 +1,5 @@
-// One volunteer's links as a set of commands with JSON arguments, the same program in a Node process and in a tab:
-// opens a peer network, plays the far end of the link suite, runs cases as the near end, takes part in a ring.
+// One volunteer's links as a set of commands with JSON arguments, the same program in a Node process and in a tab.
+// Opens a peer network, plays the far end of the link suite, runs cases as the near end, takes part in a ring.
 import {
   checksum,
   memberId,

@@ -7,7 +7,7 @@ import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 30
 
-// In a ring of three a member sends two final sums in a step: the one that it completed, and the one that it passes on.
+// In a ring of three a member sends two final sums in a step: one that it completed, and one that it passes on.
 for (const [what, n] of [
   ['completed', 9],
   ['passed on', 10],

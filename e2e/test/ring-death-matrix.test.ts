@@ -1,4 +1,4 @@
-// Every member killed at every point of a step and of a ballot, in rings and direct exchanges of 2, 3 and 4: the step
+// Every member killed at every point of a step and of a ballot, in rings and direct exchanges of 2, 3 and 4. The step
 // commits or is done again, each block is counted once, and all that live hold the same bytes. They are what ships, in
 // the simulated world.
 import assert from 'node:assert/strict'

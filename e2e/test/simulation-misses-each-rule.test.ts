@@ -1,5 +1,5 @@
-// What the simulated world is worth: with one rule of docs/RULES.md broken in the sources of what ships, a seed breaks
-// an invariant, or, where the world does not reach it, the nearest test fails.
+// What the simulated world is worth. One rule of docs/RULES.md is broken in the sources of what ships; then a seed
+// breaks an invariant. Where the world does not reach the rule, the nearest test fails.
 import assert from 'node:assert/strict'
 import { after, describe, test } from 'node:test'
 import { mutate } from '../src/mutants/mutant.ts'

@@ -1,5 +1,5 @@
-// Real processes that exchange gradients from each to each: they train alike, lose no sample to a death, go around a
-// pair that cannot link by the relay, and name a member that sends what no honest one sends.
+// Real processes that exchange gradients from each to each. They train alike, lose no sample to a death, and go by the
+// relay around a pair that cannot link. They name a member that sends what no honest one sends.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'

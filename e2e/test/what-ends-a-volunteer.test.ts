@@ -1,5 +1,5 @@
-// The whole list of what ends a volunteer (volunteer/src/fatal.ts), against real volunteers and a real coordinator:
-// every code of the table either ends one, with a sentence that says what to do, or it goes on by itself.
+// The whole list of what ends a volunteer (volunteer/src/fatal.ts), against real volunteers and a real coordinator.
+// Every code of the table either ends one, with a sentence that says what to do, or it goes on by itself.
 import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

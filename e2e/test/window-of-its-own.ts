@@ -1,5 +1,5 @@
-// A page in a window of its own that can be minimized. Pages that Playwright opens always count as visible: it keeps
-// the focus emulated on each, so this one is opened past it, over the browser's own protocol.
+// A page in a window of its own that can be minimized. Pages that Playwright opens always count as visible, since it
+// keeps the focus emulated on each. So this one is opened past it, over the browser's own protocol.
 import type { Browser, CDPSession } from 'playwright-core'
 
 export class OwnWindow {

@@ -17,7 +17,7 @@ const ShardRefSchema = strict({
   samples: Type.Integer({ minimum: 1, maximum: 10_000_000 }),
 })
 /**
- * One safetensors file. Of samples: tensors `x` U8 or F32 (samples, …shape) and `y`, which is I32 (samples,) of classes,
+ * One safetensors file. Of samples: tensors `x` U8 or F32 (samples, …shape) and `y`. That is I32 (samples,) of classes,
  * F32 (samples, size) of values, U8 (samples, size) of labels. Of a text: `tokens` U16 or I32 (n,), of which each epoch
  * takes `samples` windows (windows.ts).
  */
@@ -53,7 +53,7 @@ export const JobDatasetSchema = Type.Union([
   strict({
     source: Type.Optional(Type.Literal('named')),
     name: DatasetNameSchema,
-    /** inputs get mean 0 and deviation 1, by the statistics of the training samples; absent: so for numbers, not for pixels */
+    /** inputs get mean 0 and deviation 1, by the training samples; absent: so for numbers, not for pixels */
     normalize: Type.Optional(Type.Boolean()),
     augment: Type.Optional(AugmentSchema),
     /** of a text: windows that an epoch trains on; as many as lie side by side where it is absent */

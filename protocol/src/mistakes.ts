@@ -1,5 +1,5 @@
-// What is wrong with a value from outside, all at once: each mistake with its path, what was expected and what came,
-// and the word that was probably meant. Reads the part of JSON Schema that this package's schemas use.
+// What is wrong with a value from outside, all at once. Each mistake has its path, what was expected and what came, and
+// the word that was probably meant. Reads the part of JSON Schema that this package's schemas use.
 import { type ErrorCode, GridError } from './errors.ts'
 
 export type Path = readonly (string | number)[]

@@ -12,13 +12,21 @@ struct Place { sample: u32, head: u32, row: u32, column: u32, inside: bool }
 fn place_of(i: u32, row_tiles: u32, column_tiles: u32) -> Place {
   let tile = i % (row_tiles * column_tiles);
   let head = i / (row_tiles * column_tiles);
-  return Place(head / HEADS, head % HEADS, tile / column_tiles * 8u, tile % column_tiles * 8u, head < run.samples * HEADS);
+  return Place(
+    head / HEADS,
+    head % HEADS,
+    tile / column_tiles * 8u,
+    tile % column_tiles * 8u,
+    head < run.samples * HEADS,
+  );
 }
 
 // Rows of qkv (part 0: queries, 1: keys, 2: values) and of y for four tokens from t, none past the last.
 fn tokens_from(t: u32) -> vec4u { return min(vec4u(t) + vec4u(0u, 1u, 2u, 3u), vec4u(T - 1u)); }
 fn part_row(at: Place, part: u32, t: u32) -> u32 { return (at.sample * T + t) * PARTS + part * HEADS + at.head; }
-fn part_rows(at: Place, part: u32, t: u32) -> vec4u { return (tokens_from(t) * PARTS + part_row(at, part, 0u)) * qkv_stride; }
+fn part_rows(at: Place, part: u32, t: u32) -> vec4u {
+  return (tokens_from(t) * PARTS + part_row(at, part, 0u)) * qkv_stride;
+}
 fn mixed_row(at: Place, t: u32) -> u32 { return (at.sample * T + t) * HEADS + at.head; }
 fn pair_row(at: Place, t: u32) -> u32 { return (at.sample * HEADS + at.head) * T + t; }
 fn above_diagonal(at: Place) -> bool { return CAUSAL == 1u && at.column > at.row + 7u; }
@@ -98,7 +106,10 @@ fn mix_values(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_ind
   for (var i = 0u; i < 4u; i++) {
     let t = at.row + i;
     if (t < T) { y_put(mixed_row(at, t), at.column, aa[i]); y_put(mixed_row(at, t), at.column + 4u, ab[i]); }
-    if (t + 4u < T) { y_put(mixed_row(at, t + 4u), at.column, ba[i]); y_put(mixed_row(at, t + 4u), at.column + 4u, bb[i]); }
+    if (t + 4u < T) {
+      y_put(mixed_row(at, t + 4u), at.column, ba[i]);
+      y_put(mixed_row(at, t + 4u), at.column + 4u, bb[i]);
+    }
   }
 }
 
@@ -205,13 +216,24 @@ fn value_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
 // Four queries from t; those past the last are loaded twice and must not count.
 fn within(t: u32, block: mat4x4f) -> mat4x4f {
   if (t + 3u < T) { return block; }
-  return mat4x4f(block[0], select(vec4f(), block[1], t + 1u < T), select(vec4f(), block[2], t + 2u < T), select(vec4f(), block[3], t + 3u < T));
+  return mat4x4f(
+    block[0],
+    select(vec4f(), block[1], t + 1u < T),
+    select(vec4f(), block[2], t + 2u < T),
+    select(vec4f(), block[3], t + 3u < T),
+  );
 }
 
 fn put_part(at: Place, part: u32, aa: mat4x4f, ab: mat4x4f, ba: mat4x4f, bb: mat4x4f) {
   for (var i = 0u; i < 4u; i++) {
     let t = at.row + i;
-    if (t < T) { dqkv_put(part_row(at, part, t), at.column, aa[i]); dqkv_put(part_row(at, part, t), at.column + 4u, ab[i]); }
-    if (t + 4u < T) { dqkv_put(part_row(at, part, t + 4u), at.column, ba[i]); dqkv_put(part_row(at, part, t + 4u), at.column + 4u, bb[i]); }
+    if (t < T) {
+      dqkv_put(part_row(at, part, t), at.column, aa[i]);
+      dqkv_put(part_row(at, part, t), at.column + 4u, ab[i]);
+    }
+    if (t + 4u < T) {
+      dqkv_put(part_row(at, part, t + 4u), at.column, ba[i]);
+      dqkv_put(part_row(at, part, t + 4u), at.column + 4u, bb[i]);
+    }
   }
 }

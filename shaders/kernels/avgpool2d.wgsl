@@ -16,7 +16,12 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
     let share = select(0.0, SHARE, top + ky < HEIGHT);
     for (var kx = 0u; kx < KERNEL; kx++) {
       let column = left * STRIDE + kx - PADDING;
-      sum += share * vec4f(input_at(start, column), input_at(start, column + STRIDE), input_at(start, column + 2u * STRIDE), input_at(start, column + 3u * STRIDE));
+      sum += share * vec4f(
+        input_at(start, column),
+        input_at(start, column + STRIDE),
+        input_at(start, column + 2u * STRIDE),
+        input_at(start, column + 3u * STRIDE),
+      );
     }
   }
   y_put(line, left, sum);
@@ -77,7 +82,12 @@ fn windows_sums(line: u32, left: u32) -> vec4f {
   let rows = windows_over(line % HEIGHT, OUT_HEIGHT);
   for (var row = rows.x; row < rows.y; row++) {
     let start = (line / HEIGHT * OUT_HEIGHT + row) * OUT_WIDTH;
-    sum += vec4f(windows_sum(start, left), windows_sum(start, left + 1u), windows_sum(start, left + 2u), windows_sum(start, left + 3u));
+    sum += vec4f(
+      windows_sum(start, left),
+      windows_sum(start, left + 1u),
+      windows_sum(start, left + 2u),
+      windows_sum(start, left + 3u),
+    );
   }
   return sum;
 }

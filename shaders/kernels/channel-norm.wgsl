@@ -120,10 +120,14 @@ fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
   let c = i % QUADS * 4u;
   let statistic = statistic_of(plane);
   let g = weight[plane % CHANNELS] * dy_quad(plane * dy_stride, c);
-  dx_put(plane, c, inverse[statistic] * (g - averages[2u * statistic] - normalized(plane, c) * averages[2u * statistic + 1u]));
+  dx_put(
+    plane,
+    c,
+    inverse[statistic] * (g - averages[2u * statistic] - normalized(plane, c) * averages[2u * statistic + 1u]),
+  );
 }
 
-// What running statistics move towards: the mean and the unbiased variance (that of one element is 0), once for each
+// What running statistics move towards: the mean and the unbiased variance (that of one element is 0). Once for each
 // target, because the sum of a step is divided by its targets. dmean, dvariance (CHANNELS,) += samples · TARGETS ·
 // measured
 @compute @workgroup_size(WORKGROUP)
@@ -141,7 +145,9 @@ fn statistics() -> u32 { return select(run.samples * (CHANNELS / GROUP_CHANNELS)
 fn statistic_of(plane: u32) -> u32 { return select(plane / GROUP_CHANNELS, plane % CHANNELS, WHOLE_BATCH == 1u); }
 // The planes of a statistic: how many, and which.
 fn planes() -> u32 { return select(GROUP_CHANNELS, run.samples, WHOLE_BATCH == 1u); }
-fn plane_of(statistic: u32, k: u32) -> u32 { return select(statistic * GROUP_CHANNELS + k, k * CHANNELS + statistic, WHOLE_BATCH == 1u); }
+fn plane_of(statistic: u32, k: u32) -> u32 {
+  return select(statistic * GROUP_CHANNELS + k, k * CHANNELS + statistic, WHOLE_BATCH == 1u);
+}
 
 fn end_of_piece(first: u32) -> u32 { return min(first + PIECE, PLANE); }
 fn elements_of(piece: u32) -> f32 { return f32(end_of_piece(piece * PIECE) - piece * PIECE); }

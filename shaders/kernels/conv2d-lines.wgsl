@@ -1,12 +1,12 @@
-// Convolution through lines, without barriers or shared memory: what is prepared for its matrix products and made of
-// their results, and what the products of every family share (conv2d.wgsl, conv2d-subgroup.wgsl).
-// x (B, C, H, W), weight (O, C/G, K, K), y (B, O, OUT_HEIGHT, OUT_WIDTH).
+// Convolution through lines, without barriers or shared memory. Here is what is prepared for its matrix products and
+// made of their results, and what the products of every family share (conv2d.wgsl, conv2d-subgroup.wgsl). x (B, C, H,
+// W), weight (O, C/G, K, K), y (B, O, OUT_HEIGHT, OUT_WIDTH).
 //
 // Results of a line are computed four at a time: a quad; QUADS quads cover a line of y. For this, x is spread into
-// `lines`: for each sample, channel, kernel column kx and padded row r a line of QUADS quads, with what kx sees at each
-// output of the line. Tap (channel, ky, kx) of the outputs in line l is then the quads of row l · STRIDE + ky, aligned,
-// whatever the stride and padding. After the last sample follow ROWS lines of ones: the tap of the bias, for its
-// gradient.
+// `lines`: a line of QUADS quads for each sample, channel, kernel column kx and padded row r. It has what kx sees at
+// each output of the line. Tap (channel, ky, kx) of the outputs in line l is then the quads of row l · STRIDE + ky,
+// aligned, whatever the stride and padding. After the last sample follow ROWS lines of ones: the tap of the bias, for
+// its gradient.
 
 const LINE_PLANE = ROWS * QUADS;
 
@@ -26,7 +26,12 @@ fn spread(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) 
   var to = plane * KERNEL * LINE_PLANE + i % LINE_PLANE;
   for (var kx = 0u; kx < KERNEL; kx++) {
     let c = column + kx;
-    let seen = vec4f(input_at(start, c), input_at(start, c + STRIDE), input_at(start, c + 2u * STRIDE), input_at(start, c + 3u * STRIDE));
+    let seen = vec4f(
+      input_at(start, c),
+      input_at(start, c + STRIDE),
+      input_at(start, c + 2u * STRIDE),
+      input_at(start, c + 3u * STRIDE),
+    );
     lines[to] = select(vec4f(), seen, row < HEIGHT);
     to += LINE_PLANE;
   }
@@ -130,7 +135,11 @@ fn pack_seers(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_ind
   let seer = row / KERNEL % SEERS_PADDED;
   let output = row / (KERNEL * SEERS_PADDED) * OUT_PER_GROUP + o;
   let tap = (seer / KERNEL * KERNEL + row % KERNEL) * KERNEL + seer % KERNEL;
-  packed[i] = select(0.0, weight[min(output, OUT - 1u) * TAPS + min(tap, TAPS - 1u)], seer < SEERS && o < OUT_PER_GROUP);
+  packed[i] = select(
+    0.0,
+    weight[min(output, OUT - 1u) * TAPS + min(tap, TAPS - 1u)],
+    seer < SEERS && o < OUT_PER_GROUP,
+  );
 }
 
 // First and end of the kernel rows that connect any output to input lines row0 … row1.
@@ -168,7 +177,12 @@ fn gather_lines(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
   var at = (row / HEIGHT * KERNEL * HEIGHT + row % HEIGHT) * QUADS * 4u;
   var sum = vec4f();
   for (var kx = 0u; kx < KERNEL; kx++) {
-    sum += vec4f(line_at(at, column, kx), line_at(at, column + 1u, kx), line_at(at, column + 2u, kx), line_at(at, column + 3u, kx));
+    sum += vec4f(
+      line_at(at, column, kx),
+      line_at(at, column + 1u, kx),
+      line_at(at, column + 2u, kx),
+      line_at(at, column + 3u, kx),
+    );
     at += HEIGHT * QUADS * 4u;
   }
   dx_put(row, column, sum);

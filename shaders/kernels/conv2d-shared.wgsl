@@ -51,7 +51,12 @@ fn seen_at(g: u32, position: u32, tap: u32) -> mat4x4f {
   let image = (position / PADDED_PLANE * CHANNELS + g * CHANNELS_PER_GROUP) * IN_PLANE;
   let top = p / OUT_WIDTH * STRIDE - PADDING; // wraps around above the input, and to its left
   let left = p % OUT_WIDTH * STRIDE - PADDING;
-  return mat4x4f(seen(image, top, left, tap), seen(image, top, left, tap + 1u), seen(image, top, left, tap + 2u), seen(image, top, left, tap + 3u));
+  return mat4x4f(
+    seen(image, top, left, tap),
+    seen(image, top, left, tap + 1u),
+    seen(image, top, left, tap + 2u),
+    seen(image, top, left, tap + 3u),
+  );
 }
 
 fn seen(image: u32, top: vec4u, left: vec4u, tap: u32) -> vec4f {
@@ -105,7 +110,12 @@ fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
 
 // Weights of four channels, for four pairs of output and kernel cell.
 fn weights_from(g: u32, m: u32, pair: u32) -> mat4x4f {
-  return mat4x4f(weight_from(g, m, pair), weight_from(g, m, pair + 1u), weight_from(g, m, pair + 2u), weight_from(g, m, pair + 3u));
+  return mat4x4f(
+    weight_from(g, m, pair),
+    weight_from(g, m, pair + 1u),
+    weight_from(g, m, pair + 2u),
+    weight_from(g, m, pair + 3u),
+  );
 }
 
 fn weight_from(g: u32, m: u32, pair: u32) -> vec4f {
@@ -133,7 +143,8 @@ fn gradient_of(first: u32, row: vec4u, column: vec4u, pair: u32) -> vec4f {
   let across = column - pair % KERNEL;
   let out_row = down / STRIDE;
   let out_column = across / STRIDE;
-  let sees = (out_row < vec4u(OUT_HEIGHT)) & (out_row * STRIDE == down) & (out_column < vec4u(OUT_WIDTH)) & (out_column * STRIDE == across);
+  let in_rows = (out_row < vec4u(OUT_HEIGHT)) & (out_row * STRIDE == down);
+  let sees = in_rows & (out_column < vec4u(OUT_WIDTH)) & (out_column * STRIDE == across);
   let at = select(vec4u(), out_row * OUT_WIDTH + out_column, sees) + (first + pair / WINDOW) * PLANE;
   return select(vec4f(), vec4f(dy[at.x], dy[at.y], dy[at.z], dy[at.w]), sees);
 }

@@ -14,7 +14,7 @@ fn cell_of(index: u32, count: u32, plane: u32) -> Cell {
   return Cell(i / plane, i % plane, index < count);
 }
 
-// What a subgroup computes where its own columns are cells: rows of group g from `row` on, and its invocations' cells
+// What a subgroup computes where its own columns are cells: rows of group g from `row` on. Its invocations' cells lie
 // in planes of `plane` quads. Outside, there is nothing to do.
 struct CellTile { row: u32, g: u32, first: u32, cells: u32, plane: u32, inside: bool }
 
@@ -63,7 +63,10 @@ fn packed_quads(lane: u32, first: u32, row: u32, count: u32, stride: u32, k: u32
   var q: Quads;
   q.q0 = packed_quad(lane, first, row, count, stride, k);
   if (JOINT_QUADS > 1u) { q.q1 = packed_quad(LANES + lane, first, row, count, stride, k); }
-  if (JOINT_QUADS > 2u) { q.q2 = packed_quad(2u * LANES + lane, first, row, count, stride, k); q.q3 = packed_quad(3u * LANES + lane, first, row, count, stride, k); }
+  if (JOINT_QUADS > 2u) {
+    q.q2 = packed_quad(2u * LANES + lane, first, row, count, stride, k);
+    q.q3 = packed_quad(3u * LANES + lane, first, row, count, stride, k);
+  }
   return q;
 }
 
@@ -131,7 +134,10 @@ fn put_cell_lines(cell: Cell, g: u32, seer: u32, s0: mat4x4f, s1: mat4x4f, s2: m
   let end = first + SEERS;
   put_lines(first + seer, end, cell.quad, s0);
   if (BLOCKS > 1u) { put_lines(first + seer + 4u, end, cell.quad, s1); }
-  if (BLOCKS > 2u) { put_lines(first + seer + 8u, end, cell.quad, s2); put_lines(first + seer + 12u, end, cell.quad, s3); }
+  if (BLOCKS > 2u) {
+    put_lines(first + seer + 8u, end, cell.quad, s2);
+    put_lines(first + seer + 12u, end, cell.quad, s3);
+  }
 }
 
 // partials (SPLITS · O, TAPS_PADDED) = Σ over the samples of one split of dy · lines; tap TAPS belongs to the bias
@@ -170,7 +176,10 @@ fn gradient_quads(lane: u32, first: u32, o: u32, quad: u32) -> Quads {
   var q: Quads;
   q.q0 = gradient_quad(lane, first, o, quad);
   if (JOINT_QUADS > 1u) { q.q1 = gradient_quad(LANES + lane, first, o, quad); }
-  if (JOINT_QUADS > 2u) { q.q2 = gradient_quad(2u * LANES + lane, first, o, quad); q.q3 = gradient_quad(3u * LANES + lane, first, o, quad); }
+  if (JOINT_QUADS > 2u) {
+    q.q2 = gradient_quad(2u * LANES + lane, first, o, quad);
+    q.q3 = gradient_quad(3u * LANES + lane, first, o, quad);
+  }
   return q;
 }
 

@@ -1,4 +1,4 @@
-// Convolution of stride 1 through windows, by subgroups (see subgroup-product.wgsl, conv2d-subgroup.wgsl): what K
+// Convolution of stride 1 through windows, by subgroups (see subgroup-product.wgsl, conv2d-subgroup.wgsl). What K
 // kernel columns see at four outputs side by side overlaps, so that it is loaded once, as eight floats. x is only
 // padded for it: `padded`, for each sample, channel and padded row PADDED_QUADS quads, one more than y has; after the
 // last sample follow quads of ones, for the bias's gradient. The gradient of x is such a convolution of dy, with each
@@ -18,7 +18,12 @@ fn pad(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lan
   let row = line % ROWS - PADDING; // wraps around above the input
   let column = i % PADDED_QUADS * 4u - PADDING;
   let start = (line / ROWS * HEIGHT + min(row, HEIGHT - 1u)) * WIDTH;
-  let seen = vec4f(cell_at(start, column), cell_at(start, column + 1u), cell_at(start, column + 2u), cell_at(start, column + 3u));
+  let seen = vec4f(
+    cell_at(start, column),
+    cell_at(start, column + 1u),
+    cell_at(start, column + 2u),
+    cell_at(start, column + 3u),
+  );
   padded[i] = select(vec4f(), seen, row < HEIGHT);
 }
 
@@ -32,7 +37,12 @@ fn pack_windows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
   let i = thread_of(group, lane);
   if (i >= GROUPS * OUT_PADDED * WINDOW_ROWS * ROW_QUADS) { return; }
   let column = i % ROW_QUADS * 4u;
-  packed[i] = vec4f(weight_of(i / ROW_QUADS, column), weight_of(i / ROW_QUADS, column + 1u), weight_of(i / ROW_QUADS, column + 2u), weight_of(i / ROW_QUADS, column + 3u));
+  packed[i] = vec4f(
+    weight_of(i / ROW_QUADS, column),
+    weight_of(i / ROW_QUADS, column + 1u),
+    weight_of(i / ROW_QUADS, column + 2u),
+    weight_of(i / ROW_QUADS, column + 3u),
+  );
 }
 
 // i: (group · OUT_PADDED + output) · WINDOW_ROWS + window row
@@ -41,9 +51,12 @@ fn weight_of(i: u32, column: u32) -> f32 {
   let output = i / WINDOW_ROWS % OUT_PADDED;
   let first = i / (WINDOW_ROWS * OUT_PADDED);
   let tap = row % KERNEL * KERNEL + min(column, KERNEL - 1u);
-  var at = ((first * OUT_PER_GROUP + min(output, OUT_PER_GROUP - 1u)) * CHANNELS_PER_GROUP + row / KERNEL) * (KERNEL * KERNEL) + tap;
+  let taps = KERNEL * KERNEL;
+  let channel = row / KERNEL;
+  let o = min(output, OUT_PER_GROUP - 1u);
+  var at = ((first * OUT_PER_GROUP + o) * CHANNELS_PER_GROUP + channel) * taps + tap;
   if (TURNED == 1u) { // what are outputs here are the channels of the weight, and its taps run backward
-    at = ((first * CHANNELS_PER_GROUP + row / KERNEL) * OUT_PER_GROUP + min(output, OUT_PER_GROUP - 1u)) * (KERNEL * KERNEL) + KERNEL * KERNEL - 1u - tap;
+    at = ((first * CHANNELS_PER_GROUP + channel) * OUT_PER_GROUP + o) * taps + taps - 1u - tap;
   }
   return select(0.0, weight[at], column < KERNEL && output < OUT_PER_GROUP);
 }
@@ -85,7 +98,9 @@ fn forward_windows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocatio
   for (var row = 0u; row < row_end; row++) {
     let quads = packed_quads(lane, g * OUT_PADDED, o, OUT_PADDED, WINDOW_ROWS * ROW_QUADS, row * ROW_QUADS);
     var fifths = Quads();
-    if (KERNEL == 5u) { fifths = packed_quads(lane, g * OUT_PADDED, o, OUT_PADDED, WINDOW_ROWS * ROW_QUADS, row * ROW_QUADS + 1u); }
+    if (KERNEL == 5u) {
+      fifths = packed_quads(lane, g * OUT_PADDED, o, OUT_PADDED, WINDOW_ROWS * ROW_QUADS, row * ROW_QUADS + 1u);
+    }
     add_windows(&sums, quads, fifths, window_at(at0), window_at(at1));
     ky = select(ky + 1u, 0u, ky == KERNEL - 1u);
     let step = select(PADDED_QUADS, (ROWS - KERNEL + 1u) * PADDED_QUADS, ky == 0u);
@@ -210,7 +225,9 @@ fn sum_windows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
   if (i >= OUT * (WINDOW_ROWS + 1u) * ROW_QUADS) { return; }
   var sum = vec4f();
   let split_end = turns(SPLITS);
-  for (var split = 0u; split < split_end; split++) { sum += partials[split * (OUT * (WINDOW_ROWS + 1u) * ROW_QUADS) + i]; }
+  for (var split = 0u; split < split_end; split++) {
+    sum += partials[split * (OUT * (WINDOW_ROWS + 1u) * ROW_QUADS) + i];
+  }
   let output = i / ((WINDOW_ROWS + 1u) * ROW_QUADS);
   let row = i / ROW_QUADS % (WINDOW_ROWS + 1u);
   let column = i % ROW_QUADS * 4u;

@@ -1,9 +1,9 @@
 // Encodings of a gradient in eight and sixteen bits, one invocation a block of 256: the bytes of
-// volunteer/src/collective's encoders. All that rounds is done on bits, in whole numbers: f32 division and
+// volunteer/src/collective's encoders. All that rounds is done on bits, in whole numbers. f32 division and
 // pack2x16float may round in any way, and a product and a difference may be fused. Of floats there are one sum and one
-// difference, which WGSL rounds correctly, but may take what is below 2⁻¹²⁶ for zero.
-// table: of a block its first float, its floats, the word of its codes and of its scale; then the first block of its
-// chunk and, in that one, how many the chunk has. x, residual, next (floats,) as bits; words: what is read back.
+// difference, which WGSL rounds correctly, but may take what is below 2⁻¹²⁶ for zero. table: of a block its first
+// float, its floats, the word of its codes and of its scale; then the first block of its chunk and, in that one, how
+// many the chunk has. x, residual, next (floats,) as bits; words: what is read back.
 
 const SIZE = 0x7fffffffu;
 const INFINITE = 0x7f800000u;
@@ -75,7 +75,7 @@ fn int8_code(i: u32, scale: u32) -> u32 {
 }
 
 // size ÷ scale, to nearest, ties away from zero. The quotient of floats may be off by one, which products of whole
-// numbers show: none is above 2³², since the largest size is 127 scales. Dividing whole numbers instead takes
+// numbers show. None is above 2³², since the largest size is 127 scales. Dividing whole numbers instead takes
 // SwiftShader far longer.
 fn nearest(size: u32, scale: u32) -> u32 {
   let divisor = significand(scale);

@@ -1,4 +1,4 @@
-// Attention over long sequences without keeping T × T probabilities: each invocation owns one query (or one key) and
+// Attention over long sequences without keeping T × T probabilities. Each invocation owns one query (or one key) and
 // meets the others four at a time, with the running maximum of an online softmax. Source: Dao, "FlashAttention-2"
 // (2023). qkv (samples, T, 3 · HEADS, D), y (samples, T, HEADS, D), log_sums (samples, HEADS, T) = ln Σ exp(scores).
 // QUADS groups of four numbers in a row of D. Neighbouring invocations share a head, so that they load the same rows.
@@ -13,13 +13,17 @@ fn place_of(i: u32) -> Place {
   return Place(head / HEADS, head % HEADS, i % T, head < run.samples * HEADS);
 }
 
-fn part_start(at: Place, part: u32, t: u32) -> u32 { return ((at.sample * T + t) * PARTS + part * HEADS + at.head) * qkv_stride; }
+fn part_start(at: Place, part: u32, t: u32) -> u32 {
+  return ((at.sample * T + t) * PARTS + part * HEADS + at.head) * qkv_stride;
+}
 fn part_row(at: Place, part: u32, t: u32) -> u32 { return (at.sample * T + t) * PARTS + part * HEADS + at.head; }
 fn mixed_row(at: Place, t: u32) -> u32 { return (at.sample * T + t) * HEADS + at.head; }
 fn pair_at(at: Place, t: u32) -> u32 { return (at.sample * HEADS + at.head) * T + t; }
 fn four_from(t: u32) -> vec4u { return vec4u(t) + vec4u(0u, 1u, 2u, 3u); }
 // Starts of the rows of four tokens, none past the last.
-fn part_starts(at: Place, part: u32, t: u32) -> vec4u { return min(four_from(t), vec4u(T - 1u)) * (PARTS * qkv_stride) + part_start(at, part, 0u); }
+fn part_starts(at: Place, part: u32, t: u32) -> vec4u {
+  return min(four_from(t), vec4u(T - 1u)) * (PARTS * qkv_stride) + part_start(at, part, 0u);
+}
 
 // y = softmax(q · kᵀ · SCALE) · v
 @compute @workgroup_size(WORKGROUP)
@@ -103,7 +107,10 @@ fn key_value_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invoca
   var value_sum: array<vec4f, QUADS>;
   let own_key = part_start(at, 1u, at.t);
   let own_value = part_start(at, 2u, at.t);
-  for (var d = 0u; d < QUADS; d++) { key[d] = qkv_quad(own_key, d * 4u) * SCALE; value[d] = qkv_quad(own_value, d * 4u); }
+  for (var d = 0u; d < QUADS; d++) {
+    key[d] = qkv_quad(own_key, d * 4u) * SCALE;
+    value[d] = qkv_quad(own_value, d * 4u);
+  }
   let pairs = pair_at(at, 0u);
   for (var t = select(0u, at.t / 4u * 4u, CAUSAL == 1u); t < T; t += 4u) {
     let queries = part_starts(at, 0u, t);

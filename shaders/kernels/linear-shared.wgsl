@@ -1,7 +1,8 @@
 // Matrix products of the linear layer on GPUs (see tile-product.wgsl), all three directions by one entry point:
 //   forward          left = x (R, IN), right = weight (OUT, IN), result = y
 //   input gradient   left = dy (R, OUT), right = weight (OUT, IN) with k along its rows, result = dx
-//   weight gradient  left = dy (R, OUT), right = x (R, IN), both with k along their rows, result = dweight, or one part of it per split
+//   weight gradient  left = dy (R, OUT), right = x (R, IN), both with k along their rows, result = dweight,
+//                    or one part of it per split
 // A_ROWS_K, B_ROWS_K: rows of left, right run along k. Sizes that follow the number of samples are given as ROWS > 0
 // per sample.
 
@@ -50,7 +51,12 @@ fn block_of_b(n: u32, k: u32, end_k: u32) -> mat4x4f {
 
 // Rows past the end are copies of the last, which must not count again.
 fn rows_below(block: mat4x4f, k: u32, end: u32) -> mat4x4f {
-  return mat4x4f(block[0], select(vec4f(), block[1], k + 1u < end), select(vec4f(), block[2], k + 2u < end), select(vec4f(), block[3], k + 3u < end));
+  return mat4x4f(
+    block[0],
+    select(vec4f(), block[1], k + 1u < end),
+    select(vec4f(), block[2], k + 2u < end),
+    select(vec4f(), block[3], k + 3u < end),
+  );
 }
 
 fn write(split: u32, m: u32, end: u32, n: u32, block: mat4x4f) {

@@ -60,7 +60,10 @@ fn own_columns(column: u32, columns: u32, k: u32, end: u32) -> mat4x4f {
 struct Place { split: u32, row: u32, rows: u32, column: u32, columns: u32 }
 
 fn write(at: Place, row: u32, column: u32, block: mat4x4f) {
-  if (JOINT_IS_RIGHT == 1u) { write_block(at.split, at.column + column, at.columns, at.row + row, transpose(block)); return; }
+  if (JOINT_IS_RIGHT == 1u) {
+    write_block(at.split, at.column + column, at.columns, at.row + row, transpose(block));
+    return;
+  }
   write_block(at.split, at.row + row, at.rows, at.column + column, block);
 }
 

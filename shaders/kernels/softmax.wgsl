@@ -27,7 +27,9 @@ fn backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index
   var mean = 0.0;
   let c_end = turns(COLUMNS);
   for (var c = 0u; c < c_end; c += 4u) { mean += dot(y_quad(row * y_stride, c), dy_quad(row * dy_stride, c)); }
-  for (var c = 0u; c < c_end; c += 4u) { dx_put(row, c, y_quad(row * y_stride, c) * (dy_quad(row * dy_stride, c) - mean)); }
+  for (var c = 0u; c < c_end; c += 4u) {
+    dx_put(row, c, y_quad(row * y_stride, c) * (dy_quad(row * dy_stride, c) - mean));
+  }
 }
 
 fn inside(c: u32) -> vec4<bool> { return vec4u(c, c + 1u, c + 2u, c + 3u) < vec4u(COLUMNS); }

@@ -1,9 +1,9 @@
-// Matrix products whose joint operand travels between the invocations of a subgroup, for software adapters: a load
-// costs them one memory access per invocation, a broadcast one instruction for all.
-// A workgroup is one subgroup of LANES invocations, 4 or 8. Each has OWN_COLUMNS columns of results to itself;
-// JOINT_ROWS rows of results are joint to all. For four steps of k the invocations load the quads of the joint rows
-// together, JOINT_QUADS each. Sums: a0 holds joint rows 0 … 3 at the first four own columns, one matrix column for each
-// row, a1 the next four rows …; b0 … b3 the same at the next four own columns.
+// Matrix products whose joint operand travels between the invocations of a subgroup, for software adapters. A load
+// costs them one memory access per invocation, a broadcast one instruction for all. A workgroup is one subgroup of
+// LANES invocations, 4 or 8. Each has OWN_COLUMNS columns of results to itself; JOINT_ROWS rows of results are joint to
+// all. For four steps of k the invocations load the quads of the joint rows together, JOINT_QUADS each. Sums: a0 holds
+// joint rows 0 … 3 at the first four own columns, one matrix column for each row, a1 the next four rows …; b0 … b3 the
+// same at the next four own columns.
 
 const WIDE_OWN = OWN_COLUMNS == 8u;
 const BLOCKS = JOINT_ROWS / 4u;
@@ -47,13 +47,23 @@ fn next(of_eight: vec4f, of_four: vec4f) -> mat4x4f {
 
 // Where the rows of the joint matrix run along k, four invocations hold four steps of k, each for four joint rows.
 fn low(q: vec4f) -> mat4x4f {
-  let rows = mat4x4f(subgroupBroadcast(q, 0u), subgroupBroadcast(q, 1u), subgroupBroadcast(q, 2u), subgroupBroadcast(q, 3u));
+  let rows = mat4x4f(
+    subgroupBroadcast(q, 0u),
+    subgroupBroadcast(q, 1u),
+    subgroupBroadcast(q, 2u),
+    subgroupBroadcast(q, 3u),
+  );
   if (JOINT_ROWS_K == 1u) { return transpose(rows); }
   return rows;
 }
 
 fn high(q: vec4f) -> mat4x4f {
-  let rows = mat4x4f(subgroupBroadcast(q, 4u), subgroupBroadcast(q, 5u), subgroupBroadcast(q, 6u), subgroupBroadcast(q, 7u));
+  let rows = mat4x4f(
+    subgroupBroadcast(q, 4u),
+    subgroupBroadcast(q, 5u),
+    subgroupBroadcast(q, 6u),
+    subgroupBroadcast(q, 7u),
+  );
   if (JOINT_ROWS_K == 1u) { return transpose(rows); }
   return rows;
 }

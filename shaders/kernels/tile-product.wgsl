@@ -1,6 +1,6 @@
 // The core of matrix products on GPUs: C (M, N) = Σ_k A(m, k) · B(k, n). A workgroup makes TILE_M × TILE_N results. For
-// each slab of SLAB steps in k its invocations put A and B into workgroup memory as rows over m and n, one per k, and
-// then add the products: one pair of barriers per slab. Padding of one quad per row keeps rows apart in the memory's
+// each slab of SLAB steps in k its invocations put A and B into workgroup memory as rows over m and n, one per k. Then
+// they add the products: one pair of barriers per slab. Padding of one quad per row keeps rows apart in the memory's
 // banks. An invocation keeps up to 8 × 8 results: its first four rows start at quad `row`, the next four half a tile
 // further down; columns alike. Which elements A and B are is up to the kernel that calls put_a and put_b.
 
@@ -32,12 +32,18 @@ fn block_place(i: u32, quads: u32, along_k: bool) -> vec2u {
 // Columns of `block` are four elements over m (or n), one column per step of k.
 fn put_a(place: vec2u, block: mat4x4f) {
   let at = place.y * STRIDE_M + place.x / 4u;
-  tile_a[at] = block[0]; tile_a[at + STRIDE_M] = block[1]; tile_a[at + 2u * STRIDE_M] = block[2]; tile_a[at + 3u * STRIDE_M] = block[3];
+  tile_a[at] = block[0];
+  tile_a[at + STRIDE_M] = block[1];
+  tile_a[at + 2u * STRIDE_M] = block[2];
+  tile_a[at + 3u * STRIDE_M] = block[3];
 }
 
 fn put_b(place: vec2u, block: mat4x4f) {
   let at = place.y * STRIDE_N + place.x / 4u;
-  tile_b[at] = block[0]; tile_b[at + STRIDE_N] = block[1]; tile_b[at + 2u * STRIDE_N] = block[2]; tile_b[at + 3u * STRIDE_N] = block[3];
+  tile_b[at] = block[0];
+  tile_b[at + STRIDE_N] = block[1];
+  tile_b[at + 2u * STRIDE_N] = block[2];
+  tile_b[at + 3u * STRIDE_N] = block[3];
 }
 
 // Row and column of an invocation's first results in its tile.
@@ -63,5 +69,10 @@ fn add_slab(sums: ptr<function, Sums>, lane: u32) {
 }
 
 fn add_outer(sum: mat4x4f, a: vec4f, b: vec4f) -> mat4x4f {
-  return mat4x4f(fma(vec4f(a.x), b, sum[0]), fma(vec4f(a.y), b, sum[1]), fma(vec4f(a.z), b, sum[2]), fma(vec4f(a.w), b, sum[3]));
+  return mat4x4f(
+    fma(vec4f(a.x), b, sum[0]),
+    fma(vec4f(a.y), b, sum[1]),
+    fma(vec4f(a.z), b, sum[2]),
+    fma(vec4f(a.w), b, sum[3]),
+  );
 }

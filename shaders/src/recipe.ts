@@ -22,7 +22,7 @@ interface NamedBinding {
 
 /**
  * Rows of f32. The shader sees blocks of four rows and four columns (`x_rows`, `x_block`, `x_put_block`, `x_add_block`,
- * see wgsl.ts) and works alike whether or not rows are multiples of four: where they are not, columns past the end read
+ * see wgsl.ts). It works alike whether or not rows are multiples of four. Where they are not, columns past the end read
  * as 0.
  */
 export interface MatrixBinding extends NamedBinding {

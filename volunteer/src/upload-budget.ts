@@ -14,9 +14,9 @@ const HOUR_MS = 3_600_000
 /** ms for which what was sent is kept: twice as long as it counts */
 export const UPLOADS_KEPT_MS = 2 * HOUR_MS
 /**
- * What is written down before it is sent: half of what was sent so far, between these parts of an hour's bytes. Then the
- * others' notes are read, so that together they send at most the larger part each beyond the limit. A volunteer that
- * sends little takes little from the others, however often it is started.
+ * What is written down before it is sent: half of what was sent so far, between these parts of an hour's bytes. Then
+ * the others' notes are read, so that together they send at most the larger part each beyond the limit. A volunteer
+ * that sends little takes little from the others, however often it is started.
  */
 const MOST_AHEAD = 0.01
 const LEAST_AHEAD = 0.0001

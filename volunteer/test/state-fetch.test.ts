@@ -100,7 +100,7 @@ test('a state arrives whole from several members, each of which sends a part', a
   assert.equal(table.askedFor(one) + table.askedFor(two) + table.askedFor(three), 6, 'no chunk was sent twice')
 })
 
-test('a source that no link leads to is asked once and then rests, longer each time, while another can be', async () => {
+test('a source that no link leads to is asked once, then rests, longer each time, while another can be', async () => {
   const table = new Table(sources([[two, {}]]), [one])
   const again = () => table.fetch.fetch(wanted, [one, two], never)
   for (let i = 0; i < 3; i++) assert.deepEqual(await again(), state)

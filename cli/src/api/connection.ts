@@ -1,5 +1,5 @@
-// How a command finds its coordinator and proves that it is the owner's: an address, and a token that stands neither on
-// a command line nor in an address, where process lists, histories and logs would keep it.
+// How a command finds its coordinator and proves that it is the owner's: an address and a token. The token stands
+// neither on a command line nor in an address, where process lists, histories and logs would keep it.
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pinCertificate } from '@starling-grid/client-node/pinned-certificate'

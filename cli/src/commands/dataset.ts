@@ -203,7 +203,9 @@ function progress({ done, total, samples }: ImportShare, seconds: number): strin
   const share = total === 0 ? 1 : Math.min(1, done / total)
   const filled = Math.round(BAR * share)
   const left = share > 0.01 ? `, ${duration((seconds * (1 - share)) / share)} left` : ''
-  return `[${'#'.repeat(filled)}${'.'.repeat(BAR - filled)}] ${Math.floor(100 * share)} %  ${samples} samples  ${megabytes(done)} of ${megabytes(total)}${left}`
+  const bar = '#'.repeat(filled) + '.'.repeat(BAR - filled)
+  const bytes = `${megabytes(done)} of ${megabytes(total)}`
+  return `[${bar}] ${Math.floor(100 * share)} %  ${samples} samples  ${bytes}${left}`
 }
 
 function megabytes(bytes: number): string {

@@ -1,5 +1,5 @@
-// Run as a short process of its own: opens a data channel between two WebRTC peers, both here, so that nothing but the
-// network stack and its filters stands between them. Prints how many milliseconds it took, or fails with the reason.
+// Run as a short process of its own: opens a data channel between two WebRTC peers, both in this process. Only the
+// network stack and its filters stand between them. Prints how many milliseconds it took, or fails with the reason.
 // node-datachannel keeps a process alive for long after its peers are closed, and its cleanup() aborts now and then.
 import { PeerConnection } from 'node-datachannel'
 

@@ -1,5 +1,5 @@
-// Import of a dataset under a name: reads a window of samples, mixes it, cuts off the validation split, measures, writes
-// shards, notes how far it is, and goes on. Memory holds one window whatever the size of the source.
+// Import of a dataset under a name. Reads a window of samples, mixes it, cuts off the validation split, measures,
+// writes shards, notes how far it is, and goes on. Memory holds one window whatever the size of the source.
 import { GridError, type ShardRef } from '@starling-grid/protocol'
 import { type Catalog, type NamedDataset, requireDatasetName } from './catalog.ts'
 import type { Imported, ImportTools, ImportRequest, ImportWatch } from './import-request.ts'

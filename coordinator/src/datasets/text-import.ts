@@ -1,5 +1,5 @@
-// Text of any length as tokens: characters, bytes, or the pieces of a tokenizer.json. The first nine tenths of each file
-// train unless other files validate. Windows are cut when a job names its context (named.ts).
+// Text of any length as tokens: characters, bytes, or the pieces of a tokenizer.json. The first nine tenths of each
+// file train unless other files validate. Windows are cut when a job names its context (named.ts).
 import { open, readFile, type FileHandle } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { Tokenizer } from '@huggingface/tokenizers'

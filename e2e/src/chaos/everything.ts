@@ -1,5 +1,6 @@
-// `chaos everything`: one real grid, jobs that come and go, and for some minutes all that the other scenarios break,
-// one by one, in random order. Then nothing more breaks, and every job must end with every block in its history once.
+// `chaos everything`: one real grid, and jobs that come and go. For some minutes all happens that the other scenarios
+// break, one by one, in random order. Then nothing more breaks, and every job must end with every block in its history
+// once.
 import { readdir, stat, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Child, demoJob, duration, Grid } from '@starling-grid/cli'

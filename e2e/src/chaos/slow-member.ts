@@ -1,7 +1,7 @@
 import type { Child, Grid } from '@starling-grid/cli'
-// A member whose machine is busy, then asleep, then back: first it gets a fifth of the time, until its share of a step
-// has followed, then none for longer than its silence is borne, then all of it again. Beside it, for comparison, a
-// member whose sockets close.
+// A member whose machine is busy, then asleep, then back. First it gets a fifth of the time, until its share of a step
+// has followed. Then it gets none for longer than its silence is borne, then all of it again. Beside it, for
+// comparison, a member whose sockets close.
 import type { RunView } from '@starling-grid/protocol'
 import { killVolunteer } from './kills.ts'
 import {

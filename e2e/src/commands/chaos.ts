@@ -293,8 +293,7 @@ async function struckRun({ name, scenario, grid, line }: Stage, options: ChaosRe
 }
 
 /**
- * How far it is, what it waits for, and how long the faults that are left will take if they take as long as those
- * before.
+ * How far it is, and what it waits for. How long the faults that are left will take, by those before.
  */
 function progress(
   { watch }: Grid,

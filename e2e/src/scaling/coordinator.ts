@@ -1,4 +1,4 @@
-// The production decisions on virtual time, with what they cost in real time: the CPU of deciding and of reading and
+// The production decisions on virtual time, with what they cost in real time. The CPU of deciding and of reading and
 // writing messages is measured while the model runs. The parameter server and the network card are queues with a rate.
 import {
   applyEntry,

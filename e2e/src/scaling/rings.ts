@@ -1,5 +1,5 @@
-// The reduces of the model: when all members of a generation contributed, each has the sum after the time that a ring
-// takes, or a direct exchange, by the formula that the coordinator chooses between them with.
+// The reduces of the model. All members of a generation contribute; then each has the sum after the time that a ring or
+// a direct exchange takes. That time is by the coordinator's own formula.
 import { exchangeMs } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, type MemberId, sha256Name } from '@starling-grid/protocol'
 import type { MemberGeneration } from '@starling-grid/volunteer/member'

@@ -1,5 +1,5 @@
-// What the coordinators have shown to the world, row by row, whatever they remember of it, and what may never happen in
-// it: repeated counters (I7), a changed chain (I5), two kinds of writers in one mode epoch (I8), mixed epochs.
+// What the coordinators have shown to the world, row by row, whatever they remember of it. Never in it: repeated
+// counters (I7), a changed chain (I5), two kinds of writers in one mode epoch (I8), mixed epochs.
 import type { JournalEntry, RunConfig } from '@starling-grid/coordinator/run'
 import {
   type Mode,

@@ -1,4 +1,4 @@
-// The death matrix: one member killed at one point of a step or of a ballot, for every size, rank and point, around the
+// The death matrix: one member killed at one point of a step or of a ballot. Every size, rank and point, around the
 // ring and in a direct exchange. The rest of the world is as its seed has it, without any other fault.
 import type { Exchange, MemberId } from '@starling-grid/protocol'
 import { isSameMoment, type Moment } from './moments.ts'

@@ -80,7 +80,7 @@ export class Ledger extends History {
   }
 
   /**
-   * A member with n blocks puts n into the round for each of them, since each is an inner step of its own: so as many
+   * A member with n blocks puts n into the round for each of them, since each is an inner step of its own. So as many
    * blocks as a multiple of n have the value n, unless a block is in the round twice (A7). Fragments leave before all
    * is learned, and say less.
    */

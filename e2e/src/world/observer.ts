@@ -458,7 +458,9 @@ export class Observer {
       this.#world.tell(() => `${job} notes, about its ${kind}: ${text}`)
   }
 
-  /** R5: an invented step is the target only when no lower claim that this journal can place holds what is committed. */
+  /**
+   * R5: an invented step is the target only where no lower claim that this journal can place holds what is committed.
+   */
   #checkOneVoice({ runs }: CoordinatorProcess, state: RunState): void {
     const { phase, chain, rings, config } = state
     const ledger = this.#world.runs.get(config.job)?.ledger

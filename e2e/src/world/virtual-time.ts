@@ -1,4 +1,4 @@
-// Time of a simulated grid: hours pass as fast as their events can be carried out, one at a time, and between two
+// Time of a simulated grid. Hours pass as fast as their events can be carried out, one at a time, and between two
 // events all promises settle. Each simulated process has a clock of its own, which dies or stands still with it.
 import type { CoordinatorClock } from '@starling-grid/coordinator/shell'
 import { type CancelTimer, sleepOn } from '@starling-grid/protocol'

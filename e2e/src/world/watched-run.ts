@@ -1,5 +1,5 @@
-// One run of a simulated grid as it is seen from outside: its job, what each version must hold, and the story that the
-// rows of its journal tell.
+// One run of a simulated grid, seen from outside: its job, what each version must hold, and what the rows of its
+// journal tell.
 import { createHash } from 'node:crypto'
 import type { JournalRow } from '@starling-grid/coordinator/shell'
 import { decodeVersionState } from '@starling-grid/model'

@@ -1,4 +1,4 @@
-// START HERE: one seed, one grid of production's own shells on virtual time: coordinators over a data folder, and
+// START HERE: one seed, one grid of production's own shells on virtual time. Coordinators over a data folder, and
 // volunteers, with faults between and in them. The invariants are those of docs/RULES.md.
 import { type JobId, type MemberId, type StepRecord, unpackFrame } from '@starling-grid/protocol'
 import { compileChecks } from '@starling-grid/protocol/compiled-checks'

@@ -128,7 +128,7 @@ function inputGradient(tile: SubgroupTile): MakeRecipe<'conv2d.inputGradient'> {
 }
 
 /**
- * Of a window of few kernel columns little is computed: with two of them, what is joint is loaded half as often (1.2
+ * Of a window of few kernel columns little is computed. With two of them, what is joint is loaded half as often (1.2
  * times as fast).
  */
 function widened(tile: SubgroupTile, { kernel }: Conv2dDims): SubgroupTile {

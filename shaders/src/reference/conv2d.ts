@@ -1,5 +1,5 @@
 // Plain convolution. x (B, C, H, W), weight (O, C/g, K, K), bias (O,) → y (B, O, H', W'). For each sample and group the
-// input is unfolded. The line of a tap, one of the C/g·K·K weights of a filter, holds the input values that this weight
+// input is unfolded. A tap is one of the C/g·K·K weights of a filter. Its line holds the input values that this weight
 // is multiplied by in each output cell. All three directions are then products of lines.
 
 import type { Conv2dDims, DerivativeDims, FinishDims, KernelOperands } from '../kernels.ts'

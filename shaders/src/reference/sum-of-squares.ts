@@ -7,8 +7,8 @@ import { simd } from './simd.ts'
 const NORM_EPSILON = 1e-6
 
 /**
- * Element i belongs to partial sum i mod 4, and these are added at the end: in an order of its own that is the same
- * everywhere, and four times faster than one sum, whose additions have to wait for each other.
+ * Element i belongs to partial sum i mod 4, and these are added at the end. That order is the same everywhere, and four
+ * times faster than one sum, whose additions have to wait for each other.
  */
 export function sumOfSquares(values: Float32Array): number {
   let [a, b, c, d] = [0, 0, 0, 0]

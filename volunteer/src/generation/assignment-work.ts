@@ -1,4 +1,4 @@
-// A member at its assignment of one step: computes it piece by piece and adds the gradients up, with a sum that it was
+// A member at its assignment of one step. Computes it piece by piece and adds the gradients up, with a sum that it was
 // given (A1). Which blocks are whose is decided elsewhere (member/assignment.ts), and when it falls behind in
 // assignment-pace.ts. The memory of the sum is leased for this assignment alone (compute.ts). The computation writes
 // it, then the exchange reads it, until the step is over.

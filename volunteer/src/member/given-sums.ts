@@ -1,6 +1,6 @@
-// Sums of gradients that were computed beside the ring, by off-ring members (A1): the coordinator gives each to a member
-// of the ring, which contributes it with an assignment. All other rooms know a given sum and nothing of who made it.
-// Pure.
+// Sums of gradients that were computed beside the ring, by off-ring members (A1). The coordinator gives each to a
+// member of the ring, which contributes it with an assignment. All other rooms know a given sum and nothing of who made
+// it. Pure.
 import type { BlockId, Manifest, MessageTo, ToCoordinator } from '@starling-grid/protocol'
 
 type Told = MessageTo<'off-ring'>

@@ -1,7 +1,9 @@
 // The seam between formats and the import: samples in runs, each with the place at which reading can go on after it.
 import type { SampleForm, TargetForm } from '../catalog.ts'
 
-/** Where a run begins: its bytes depend on this alone, so an import that goes on reads what one without a break reads. */
+/**
+ * Where a run begins. Its bytes depend on this alone, so an import that goes on reads what one without a break does.
+ */
 export interface ReadPlace {
   /** index of the file */
   readonly file: number
@@ -35,7 +37,7 @@ export interface SampleReader {
   /** complete when all is read */
   targets(): TargetForm
   read(part: SplitPart, from: ReadPlace): AsyncIterable<SampleRun>
-  /** Once, after the first window: old class → class, when that gives classes a better order than that of their coming. */
+  /** Once, after the first window: old class → class, when that gives classes a better order than they came in. */
   settle(): Int32Array | undefined
   /** What it learned, as JSON: the next process is given it to go on. */
   state(): unknown

@@ -1,5 +1,5 @@
-// Rows of named columns → samples: what CSV, JSON lines, Parquet and TFRecord have in common. A cell is a number, a text
-// or a list of numbers; the first row says how wide each column is.
+// Rows of named columns → samples: what CSV, JSON lines, Parquet and TFRecord have in common. A cell is a number, a
+// text or a list of numbers; the first row says how wide each column is.
 import { GridError } from '@starling-grid/protocol'
 import type { SampleForm, TargetForm } from '../catalog.ts'
 import { datasetUnreadable } from '../samples.ts'
@@ -220,7 +220,8 @@ function indexOf({ columns }: TableSource, name: string): number {
   if (found >= 0) return found
   throw new GridError(
     'usage',
-    `expected a column of the file, got "${name}"; it has ${columns.slice(0, 30).join(', ')}${columns.length > 30 ? ', …' : ''}`,
+    `expected a column of the file, got "${name}"; it has ` +
+      `${columns.slice(0, 30).join(', ')}${columns.length > 30 ? ', …' : ''}`,
   )
 }
 

@@ -1,7 +1,7 @@
-// A step of a job without async mode that fails again and again for what a member computed of it: its blocks are tried
-// one at a time. Those that fail alone, while others go well from the same state, are tried again by one member after
-// another, until they are set aside (quarantine.ts). Each try is a step of its own, so that R8 to R12 hold as ever. A
-// run with async mode finds such blocks by its leases.
+// A step of a job without async mode that fails again and again for what a member computed of it. Its blocks are tried
+// one at a time. Some fail alone, while others go well from the same state: one member after another tries these, until
+// they are set aside (quarantine.ts). Each try is a step of its own, so that R8 to R12 hold as ever. A run with async
+// mode finds such blocks by its leases.
 import type { BlockId, MemberId, MessageFrom } from '@starling-grid/protocol'
 import { weightsOf } from '../ring/membership.ts'
 import { type Member, own, type RunState } from '../state.ts'
@@ -93,7 +93,8 @@ function failedAlone(transition: Transition, block: BlockId, member: MemberId): 
   const { state, now } = transition
   const { later, isSound, by } = own(state, 'suspects')
   if (!later.has(block)) return void later.add(block)
-  if (!isSound && 2 * state.chain.doneIn(currentEpoch(state)) < state.config.blocks) return // all fail: no block's fault
+  // all fail: no block's fault
+  if (!isSound && 2 * state.chain.doneIn(currentEpoch(state)) < state.config.blocks) return
   failed(transition, block, member)
   if (!state.quarantined.has(block)) return
   state.health.aborts = state.health.aborts.filter((abort) => !by.has(abort.by))

@@ -50,8 +50,8 @@ function othersMs({ config }: RunState, { since, lastConfirmAt = since }: FormPh
 }
 
 /**
- * At least as many others confirmed, and no neighbour of it is late: of two that are late, one may wait for its link to
- * the other, which ends with linkOpenMs and names the link.
+ * At least as many others confirmed, and no neighbour of it is late. Of two that are late, one may wait for its link to
+ * the other. That wait ends with linkOpenMs and names the link.
  */
 function isBehindOthers(phase: FormPhase, late: readonly MemberId[], id: MemberId): boolean {
   if (!phase.near.has(id) || late.length > phase.confirmed.size) return false

@@ -1,5 +1,6 @@
-// Another job gets the volunteers, or the owner lets the run rest. Before they go, the run ends its step and gets a checkpoint of its head. So nothing
-// that they trained is repeated later. For a bounded time; then they go anyway, and the run says what that costs.
+// Another job gets the volunteers, or the owner lets the run rest. Before they go, the run ends its step and gets a
+// checkpoint of its head. So nothing that they trained is repeated later. For a bounded time; then they go anyway, and
+// the run says what that costs.
 import { closeSum } from '../async/accumulator.ts'
 import { askCheckpoint, askServer, dropUnbegun } from '../history/checkpoints.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
@@ -98,7 +99,8 @@ function writeAndRest(transition: Transition, phase: Working): void {
   if (phase.type === 'async' && state.open.pushes.length > 0) closeSum(transition)
   if (unsaved(state) === 0) return parked(transition)
   if (phase.type === 'async') return askServer(transition, phase)
-  if ((state.checkpointing.asked?.v ?? 0) > state.chain.head.v) dropUnbegun(transition) // its version comes after the pause
+  const { asked } = state.checkpointing
+  if ((asked?.v ?? 0) > state.chain.head.v) dropUnbegun(transition) // its version comes after the pause
   askCheckpoint(transition, phase, state.chain.head.v)
 }
 

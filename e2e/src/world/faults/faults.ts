@@ -1,4 +1,4 @@
-// What goes wrong in a simulated grid, and when: each kind of fault is a row of a table with its weight and an act that
+// What goes wrong in a simulated grid, and when. Each kind of fault is a row of a table with its weight and an act that
 // says whether it could happen now. All but the death of a member for good are repaired by themselves.
 import type { BlockId, ToCoordinator } from '@starling-grid/protocol'
 import type { CoordinatorProcess } from '../coordinator-process.ts'

@@ -1,5 +1,5 @@
-// Faults of the data folder: a disk that fails for a while, files that are gone or damaged, a backup in the place of
-// the folder.
+// Faults of the data folder: a disk that fails for a while, missing or damaged files, a backup in the place of the
+// folder.
 import type { World } from '../world.ts'
 import type { FaultKind } from './faults.ts'
 

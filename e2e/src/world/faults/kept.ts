@@ -1,4 +1,4 @@
-// States that a member finds in its cache and that no ring of its run made: a step that it made up, or the state of
+// States that a member finds in its cache and that no ring of its run made. It made a step up, or has the state of
 // another run under the name of this one.
 import type { RunState } from '@starling-grid/coordinator/run'
 import { encodeVersionState, initialVersionState } from '@starling-grid/model'
