@@ -8,8 +8,8 @@ export interface BadJob {
 /** as a mistake lists them */
 const LAYERS =
   'linear, conv2d, flatten, globalavgpool, dropout, batchnorm2d, layernorm, rmsnorm, groupnorm, embedding, ' +
-  'positions, attention, maxpool2d, avgpool2d, relu, gelu, gelu_tanh, silu, tanh, sigmoid, softmax, leaky_relu, residual, ' +
-  'parallel, multihead_attention, gpt'
+  'positions, attention, maxpool2d, avgpool2d, relu, gelu, gelu_tanh, silu, tanh, sigmoid, softmax, leaky_relu, ' +
+  'residual, parallel, multihead_attention, gpt'
 
 export const BAD_JOBS: readonly BadJob[] = [
   { change: ['name: Digits\n', ''], refused: 'job.yaml:2:1: name: expected text of 1 to 80 characters, got nothing' },

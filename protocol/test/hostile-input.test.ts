@@ -64,8 +64,7 @@ const takenWalked = new Map<string, readonly boolean[]>()
 /** In this order: processes compile their schemas for good. */
 for (const way of ['walked through', 'compiled'] as const)
   for (const { name, schemas, decode } of DIRECTIONS)
-    const promise = 'valid ones pass unchanged, changed ones are refused or read as they are'
-    test(`schemas ${way}, messages to ${name}: ${promise}`, (context) => {
+    test(`schemas ${way}, to ${name}: valid ones pass unchanged, others are refused or read as they are`, (context) => {
       if (way === 'compiled') compileChecks()
       const stranger = new Stranger(random32(1))
       const outcomes: boolean[] = []

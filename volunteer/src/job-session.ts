@@ -143,7 +143,7 @@ export class JobSession {
   readonly spec: ModelSpec
   readonly core: MemberCore
   readonly compute: Compute
-  readonly ring: GenerationRunner
+  readonly runner: GenerationRunner
   readonly #parts: JobSessionParts
   readonly #held: LocalVersion
   readonly #batches: Batches
@@ -235,7 +235,7 @@ export class JobSession {
         },
         local.fragments,
       )
-    this.ring = new GenerationRunner({
+    this.runner = new GenerationRunner({
       clock,
       core: this.core,
       held: this.#held,
@@ -301,9 +301,9 @@ export class JobSession {
   heard(message: Exclude<ToVolunteer, { type: BeforeJob }>): void {
     if (message.type === 'validate') return void this.#validate(message).catch(this.#failed)
     if (message.type === 'grant') return this.#granted(message)
-    if (message.type === 'sums-request') return this.ring.sendSums(message.versions)
+    if (message.type === 'sums-request') return this.runner.sendSums(message.versions)
     if (ENDS_WORK.has(message.type)) this.#rest()
-    this.ring.order(message)
+    this.runner.order(message)
   }
 
   /**
@@ -347,7 +347,7 @@ export class JobSession {
   stop(): void {
     this.#isStopped = true
     this.#async.stop()
-    this.ring.stop()
+    this.runner.stop()
     this.compute.executor.destroy()
   }
 

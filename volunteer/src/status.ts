@@ -117,7 +117,7 @@ export class StatusReporter {
     const session = this.#changed
     this.#changed = undefined
     if (session === undefined) return
-    const { core, compute, ring } = session
+    const { core, compute, runner } = session
     const { phase, detail } = phaseOf(session)
     const last = core.tail.at(-1)
     const heldLoss = last === undefined ? this.#status.loss : last.lossSum / Math.max(last.targets, 1)
@@ -127,13 +127,13 @@ export class StatusReporter {
       detail: plainText(detail),
       mode: modeOf(core) ?? this.#status.mode,
       ring: core.ring === undefined ? null : { rank: core.ring.rank, size: core.ring.members.length },
-      relayedLinks: core.ring === undefined ? 0 : ring.links.relayedLinks,
+      relayedLinks: core.ring === undefined ? 0 : runner.links.relayedLinks,
       samplesPerSecond: compute.samplesPerSecond,
-      samplesCommitted: this.#earlierSamples + session.ring.samplesHeld + this.#pushedSamples,
+      samplesCommitted: this.#earlierSamples + runner.samplesHeld + this.#pushedSamples,
       version: core.version?.v ?? 0,
       loss: core.asyncEpoch === undefined ? heldLoss : this.#pushedLoss,
-      bytesSent: ring.links.bytesSent,
-      bytesReceived: ring.links.bytesReceived,
+      bytesSent: runner.links.bytesSent,
+      bytesReceived: runner.links.bytesReceived,
     }
   }
 

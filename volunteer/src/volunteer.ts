@@ -429,7 +429,7 @@ class VolunteerLife implements Volunteer {
     this.#beatAt = this.#host.clock.wallTime()
     if (session === undefined) return
     if (sleptMs > SILENCE_MS) return this.#wakeUp(session, sleptMs)
-    const { links, linkMs } = session.ring
+    const { links, linkMs } = session.runner
     const { bytesSent, bytesReceived } = links
     this.#link.send({
       type: 'heartbeat',
@@ -450,6 +450,6 @@ class VolunteerLife implements Volunteer {
    */
   #wakeUp(session: JobSession, sleptMs: number): void {
     this.#link.renew(`slept for ${Math.round(sleptMs / 1000)} s`)
-    session.ring.links.giveUp('slept for longer than others wait')
+    session.runner.links.giveUp('slept for longer than others wait')
   }
 }

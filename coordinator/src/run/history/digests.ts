@@ -10,7 +10,7 @@ export type DigestsOfVersion = Map<MemberId, { readonly version: VersionRef; rea
 declare module '../state.ts' {
   interface Slices {
     /** by version number */
-    readonly digests: Map<number, DigestsOfVersion>
+    digests: Map<number, DigestsOfVersion>
   }
 }
 
