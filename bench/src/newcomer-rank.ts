@@ -1,6 +1,6 @@
 // One of two processes of the newcomer's benchmark: rank 0 holds a state and serves it, rank 1 fetches it. Its parent
 // decides when.
-import { joinLocalGroup, leaveLocalGroup, localSeat, openPeerNetwork } from '@starling-grid/client-node'
+import { joinGroup, leaveGroup, ownSeat, openPeerNetwork } from '@starling-grid/client-node'
 import {
   FRAME_HEADER_BYTES,
   FRAME_PAYLOAD_BYTES,
@@ -29,8 +29,8 @@ const OPEN_MS = 30_000
 /** of everything that is asked for here */
 const GENERATION = 1
 
-const seat = localSeat()
-const group = await joinLocalGroup()
+const seat = ownSeat()
+const group = await joinGroup()
 if (group === undefined || seat === undefined) throw new Error('internal: started without a group')
 const { rank } = group
 const holds = rank === 0
@@ -85,7 +85,7 @@ process.on('message', async (order: NewcomerOrder) => {
   if (order.type !== 'leave') return
   rawMesh.stop()
   links.close()
-  await leaveLocalGroup(group ?? impossible())
+  await leaveGroup(group ?? impossible())
   process.exit()
 })
 process.send?.({ milliseconds: 0 } satisfies NewcomerAnswer)

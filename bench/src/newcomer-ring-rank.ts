@@ -1,6 +1,6 @@
 // One of three processes. Ranks 0 and 1 train as a ring, with a computing that takes time and no core. Rank 2 fetches a
 // state from rank 0. Real links, exchange, optimizer and recovery, without a coordinator. Their parent decides when.
-import { localSeat, openPeerNetwork } from '@starling-grid/client-node'
+import { ownSeat, openPeerNetwork } from '@starling-grid/client-node'
 import { parameterCount } from '@starling-grid/model'
 import {
   describeError,
@@ -36,7 +36,7 @@ const OPEN_MS = 30_000
 /** of fetches: the members' generations have nothing to do with them here */
 const FETCH_GENERATION = 1
 
-const seat = localSeat()
+const seat = ownSeat()
 if (seat === undefined) throw new Error('internal: started without a seat')
 process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
 const { access, members } = seat

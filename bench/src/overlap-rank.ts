@@ -1,7 +1,7 @@
 // A member of the ring as a process of its own: real links, executor, reduce and optimizer, without a coordinator. Its
 // parent chooses the parts of a step, so that computing, exchanging and both can be timed apart.
 import { readFile } from 'node:fs/promises'
-import { localSeat, openGpu, type OpenGpu, openPeerNetwork } from '@starling-grid/client-node'
+import { ownSeat, openGpu, type OpenGpu, openPeerNetwork } from '@starling-grid/client-node'
 import { parameterCount } from '@starling-grid/model'
 import {
   describeError,
@@ -34,7 +34,7 @@ import {
 } from './overlap-task.ts'
 import { timedExecutor } from './timed-executor.ts'
 
-const seat = localSeat()
+const seat = ownSeat()
 if (seat === undefined) throw new Error('internal: started without a seat')
 process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
 const { access, members } = seat

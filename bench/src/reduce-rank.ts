@@ -1,11 +1,11 @@
 // A rank of the all-reduce benchmarks as a process of its own, which takes orders from its parent.
-import { joinLocalGroup, leaveLocalGroup, localSeat, openPeerNetwork } from '@starling-grid/client-node'
+import { joinGroup, leaveGroup, ownSeat, openPeerNetwork } from '@starling-grid/client-node'
 import { networkMesh } from '@starling-grid/volunteer'
 import type { ProcessAnswer } from './rank-orders.ts'
 import { type RankCommand, rawMembers, startRank } from './rank.ts'
 
-const seat = localSeat()
-const group = await joinLocalGroup()
+const seat = ownSeat()
+const group = await joinGroup()
 if (group === undefined || seat === undefined) throw new Error('internal: started without a group')
 
 const others = rawMembers(seat.members)
@@ -21,7 +21,7 @@ process.on('message', async (order: RankCommand) => {
   process.send?.(answer)
   if (order.type !== 'leave') return
   rawMesh.stop()
-  await leaveLocalGroup(group)
+  await leaveGroup(group)
 })
 
 process.send?.({ value: { milliseconds: 0, cpuMilliseconds: 0 } } satisfies ProcessAnswer)

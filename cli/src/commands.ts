@@ -8,6 +8,7 @@ export const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
   job: async () => (await import('./commands/job.ts')).job,
   dataset: async () => (await import('./commands/dataset.ts')).dataset,
   volunteer: async () => (await import('./commands/volunteer.ts')).volunteer,
+  launch: async () => (await import('./commands/launch.ts')).launch,
   ps: async () => (await import('./commands/ps.ts')).ps,
   backup: async () => (await import('./commands/storage.ts')).backup,
   restore: async () => (await import('./commands/storage.ts')).restore,

@@ -3,11 +3,15 @@ export { type OpenGpu, openGpu, adapterLabel } from './gpu.ts'
 export {
   localGroup,
   startLocalGroup,
-  localSeat,
-  joinLocalGroup,
-  leaveLocalGroup,
+  ownSeat,
+  joinGroup,
+  leaveGroup,
   startLocalSignalling,
-} from './local-group.ts'
+  startRanks,
+  type RankProgram,
+  type RankSeat,
+  type RunningRanks,
+} from './ranks.ts'
 export { openPeerNetwork } from './rtc-link.ts'
 export { ADAPTER_CHOICE, adapterEnvironment } from './runtime/adapter-environment.ts'
 export { launchBrowser } from './runtime/browser.ts'

@@ -72,7 +72,11 @@ test('what a member said before it heard of a job between is ignored when its ow
   const fake = await quiet(url)
   const { job } = await fake.heard('welcome')
   fake.raw({ ...READY, job: first.id, modelHash: job?.modelHash })
-  await until(url, 'the member', ({ job: { id }, members }) => id === first.id && (members[0]?.adapter ?? null) !== null)
+  await until(
+    url,
+    'the member',
+    ({ job: { id }, members }) => id === first.id && (members[0]?.adapter ?? null) !== null,
+  )
   const second = await submit(url, smallJob({ epochs: 1, seed: 4 }))
   await fake.heard('job', ({ job: { id } }) => id === second.id)
   const others = [volunteer(url), volunteer(url)]

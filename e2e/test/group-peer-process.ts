@@ -1,5 +1,5 @@
 // One rank of a group as a process of its own: runs cases of the suite, and long operations, when its parent says so.
-import { joinLocalGroup, leaveLocalGroup } from '@starling-grid/client-node'
+import { joinGroup, leaveGroup } from '@starling-grid/client-node'
 import { RankFailure } from '@starling-grid/volunteer/collectives'
 import { communicatorCases } from '@starling-grid/volunteer/testing'
 
@@ -16,13 +16,13 @@ export interface GroupAnswer {
   readonly blamed?: number
 }
 
-const group = await joinLocalGroup()
+const group = await joinGroup()
 if (group === undefined) throw new Error('internal: started without a group')
 
 process.on('message', async (order: GroupOrder) => {
   const answer = await obey(order).catch((error: Error): GroupAnswer => ({ error: error.stack ?? error.message }))
   process.send?.(answer)
-  if (order.type === 'leave') await leaveLocalGroup(group)
+  if (order.type === 'leave') await leaveGroup(group)
 })
 
 async function obey(order: GroupOrder): Promise<GroupAnswer> {

@@ -83,7 +83,7 @@ export const isLinkTrouble = (why: BlameReason): why is LinkTrouble =>
   why === 'unopened' || why === 'closed' || why === 'silent'
 const BlameReasonSchema = Type.Unsafe<BlameReason>(Type.Enum(Object.keys(BLAME_REASONS)))
 /** STUN and TURN servers; TURN credentials expire after minutes. */
-const IceServersSchema = Type.Array(
+export const IceServersSchema = Type.Array(
   strict({
     urls: Type.String({ maxLength: 400 }),
     username: Type.Optional(Type.String({ maxLength: 400 })),

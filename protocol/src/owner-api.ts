@@ -1,7 +1,8 @@
 // What the coordinator answers to owners and readers over HTTP: the schemas that its client checks answers by.
 import * as Type from 'typebox'
+import { IceServersSchema } from './messages.ts'
 import { RunEventSchema, RunViewSchema } from './run-view.ts'
-import { Count, JobIdSchema, type ReadonlyOf, Sha256Schema, VersionIdSchema } from './schema.ts'
+import { Count, JobIdSchema, MemberIdSchema, type ReadonlyOf, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 /** Of POST of a job. */
 export const SubmittedSchema = Type.Object({ id: JobIdSchema, run: RunViewSchema })
@@ -36,3 +37,25 @@ export const CheckpointListSchema = Type.Object({
   ),
 })
 export type CheckpointList = ReadonlyOf<typeof CheckpointListSchema>
+
+/** Ranks of a group of `starling launch`: each of them computes the moves of all. */
+const MAX_GROUP_RANKS = 256
+
+/** Opens a group of so many ranks. */
+export const GroupSizeSchema = strict({ size: Type.Integer({ minimum: 1, maximum: MAX_GROUP_RANKS }) })
+
+/** Who has the secret brings ranks of the group. */
+export const GroupOpenedSchema = Type.Object({ id: MemberIdSchema, secret: Sha256Schema })
+
+/** Ranks that a launcher brings: ids that it made itself. */
+export const GroupRanksSchema = strict({
+  members: Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_GROUP_RANKS }),
+})
+
+/** How many ranks are missing; when none is, all of them by rank, and the ICE servers of each that was brought. */
+export const GroupSeatsSchema = Type.Object({
+  missing: Count,
+  members: Type.Optional(GroupRanksSchema.properties.members),
+  iceServers: Type.Optional(Type.Array(IceServersSchema)),
+})
+export type GroupSeats = ReadonlyOf<typeof GroupSeatsSchema>

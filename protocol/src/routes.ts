@@ -11,6 +11,7 @@ export const ROUTES = {
   watch: '/api/watch',
   relay: '/relay',
   signalling: '/signalling',
+  groupSignalling: '/group-signalling',
   parameterServer: '/api/parameter-server',
   // the owner's and readers', of the first version of this interface
   jobs: '/api/v1/jobs',
@@ -23,6 +24,8 @@ export const ROUTES = {
   export: '/api/v1/jobs/:id/export',
   checkpoints: '/api/v1/jobs/:id/checkpoints',
   checkpoint: '/api/v1/jobs/:id/checkpoints/:v',
+  groups: '/api/v1/groups',
+  groupRanks: '/api/v1/groups/:id/ranks',
   // members'
   shard: '/api/shards/:sha256',
   version: '/api/jobs/:id/versions/:versionId',

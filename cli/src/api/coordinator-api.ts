@@ -7,12 +7,16 @@ import {
   CheckpointListSchema,
   describeError,
   EventListSchema,
+  GroupOpenedSchema,
+  type GroupSeats,
+  GroupSeatsSchema,
   GridError,
   isErrorCode,
   isGridError,
   type JobList,
   JobListSchema,
   type JobSpec,
+  type MemberId,
   parse,
   pathTo,
   PausedSchema,
@@ -64,7 +68,7 @@ export function isPassing(error: unknown): boolean {
 }
 
 interface ApiRequest {
-  readonly method?: 'GET' | 'POST' | 'DELETE'
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly body?: unknown
   readonly limitMs?: number
 }
@@ -123,6 +127,18 @@ export class CoordinatorApi {
   /** The model of the newest checkpoint, as it comes. */
   export(id: string): Promise<Response> {
     return this.#send(pathTo(ROUTES.export, { id }), { limitMs: DOWNLOAD_MS })
+  }
+
+  /** A group of `size` ranks for a program of several machines; who has the secret brings ranks of it. */
+  async openGroup(size: number): Promise<{ readonly id: string; readonly secret: string }> {
+    const answer = await this.#json(ROUTES.groups, { method: 'POST', body: { size } })
+    return parse(GroupOpenedSchema, answer, 'the group')
+  }
+
+  /** Brings ranks of a group, whose secret is this client's token. The same ranks again change nothing. */
+  async bringRanks(group: string, members: readonly MemberId[]): Promise<GroupSeats> {
+    const answer = await this.#json(pathTo(ROUTES.groupRanks, { id: group }), { method: 'PUT', body: { members } })
+    return parse(GroupSeatsSchema, answer, 'the seats')
   }
 
   async #json(path: string, asked: ApiRequest = {}): Promise<unknown> {

@@ -39,6 +39,7 @@ import { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
 import { DEFAULT_TIMING } from '../run/timing.ts'
 import { openStorage, type StoragePlaces } from '../storage.ts'
+import { registerGroups } from './groups.ts'
 import { type IceOptions, requireIceOptions } from './ice-servers.ts'
 import { isLoopback, shareNetwork } from './network.ts'
 import { relayQuota } from './relay-quota.ts'
@@ -379,6 +380,13 @@ class CoordinatorLife implements Coordinator {
     registerProbes(app, () => this.#deposedBy ?? (this.#draining ? 'it drains' : undefined))
     registerJobs(app, { runs, access })
     registerMemberRoutes(app, { access, blobs })
+    registerGroups(app, {
+      clock: this.#clock,
+      ice: this.#options.ice ?? NO_ICE,
+      requireOwner: (request) => access.requireOwner(request),
+      shareNetwork: (a, b) => this.#shareNetwork(a, b),
+      onRefusal: (code) => this.#refused(code, 'signalling'),
+    })
     registerShardProcesses(app, { processes: this.#shardProcesses, access })
     app.get(
       ROUTES.volunteer,

@@ -210,7 +210,8 @@ export class Observer {
   /** A request of a member reaches the coordinator: beside a ring a push is that of an off-ring member (A1). */
   asks(method: string, path: string): void {
     const [, , jobs, id = '', what] = path.split('/')
-    const run = method === 'POST' && jobs === 'jobs' && what === 'pushes' ? this.#world.runs.get(id as JobId) : undefined
+    const run =
+      method === 'POST' && jobs === 'jobs' && what === 'pushes' ? this.#world.runs.get(id as JobId) : undefined
     if (run?.chronicle.isAsync === false) run.ledger.isDamped = true
   }
 

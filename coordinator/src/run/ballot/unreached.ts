@@ -60,7 +60,8 @@ export function withinReach(transition: Transition, claims: readonly ValidClaim[
   return claims.filter(({ member, version }) => {
     const isGone = isOutOfReach(state, member, now)
     const name = state.members.get(member)?.name ?? member
-    if (isGone) transition.note('generation', `version ${version.v} of ${name} counts as gone: no member could fetch it`)
+    if (isGone)
+      transition.note('generation', `version ${version.v} of ${name} counts as gone: no member could fetch it`)
     return !isGone
   })
 }

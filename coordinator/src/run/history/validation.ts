@@ -115,7 +115,14 @@ function validationRun({ state }: Transition): ValidationRun {
   const version = state.chain.head
   const validation = own(state, 'validation')
   if (validation.now?.version.id === version.id) return validation.now
-  validation.now = { version, leases: new Map(), voices: new Map(), late: new Set(), missed: new Map(), resting: new Map() }
+  validation.now = {
+    version,
+    leases: new Map(),
+    voices: new Map(),
+    late: new Set(),
+    missed: new Map(),
+    resting: new Map(),
+  }
   return validation.now
 }
 

@@ -41,7 +41,8 @@ export function leaseMs(state: RunState, holder: MemberId, missed = 0): number {
   const { leaseMinMs, leaseMaxMs } = state.config.timing
   const member = state.members.get(holder)
   const measured = member?.pushMs ?? 0
-  const expected = Math.ceil(measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (missed + (member?.missedLeases ?? 0))
+  const expected =
+    Math.ceil(measured === 0 ? 6 * leaseMinMs : 3 * measured) * 2 ** (missed + (member?.missedLeases ?? 0))
   return Math.min(leaseMaxMs, Math.max(leaseMinMs, expected) * (member?.hidden === true ? HIDDEN_LEASE : 1))
 }
 

@@ -1,5 +1,5 @@
-// Groups of processes on this machine, for tests, benchmarks and trying collectives. Starts the processes, introduces
-// them to each other, and gives each its Communicator. The links are the same WebRTC links as between volunteers.
+// Groups of processes: starts those of this machine, gives each its Communicator, and introduces those of a group that is
+// all on this machine. The links are the same WebRTC links as between volunteers.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
@@ -9,28 +9,39 @@ import { WebSocketServer, type WebSocket } from 'ws'
 import { openPeerNetwork } from './rtc-link.ts'
 
 /** Where a process finds what it needs to join. */
-const SEAT_VARIABLE = 'STARLING_LOCAL_GROUP'
+const SEAT_VARIABLE = 'STARLING_SEAT'
 /** Bytes of one offer with all candidates of a large machine, several times. */
 const MAX_SIGNAL_BYTES = 64 * 1024
+/** ms that a rank has to end by itself when another failed */
+const END_MS = 5000
 
 /** One process's place in a group. */
-export interface LocalSeat {
+export interface RankSeat {
   readonly access: SignallingAccess
   readonly members: readonly MemberId[]
 }
 
-export interface LocalGroup {
-  /** by rank; all have opened their groups */
+export interface RunningRanks {
+  /** of this machine, in the order of their seats; all have opened their groups */
   readonly processes: readonly ChildProcess[]
-  /** resolves when all have ended by themselves; rejects with the first rank that failed */
+  /** resolves when all have ended by themselves; rejects with the first one that failed */
   readonly ended: Promise<void>
 }
 
-export interface LocalGroupOptions {
-  readonly size: number
-  /** the program that each rank runs; it calls `localGroup` or `joinLocalGroup` */
+export interface RankProgram {
+  /** what each rank runs; it calls `localGroup`, `joinGroup` or the client's `init` */
   readonly file: string
   readonly args?: readonly string[]
+  /** 'pipe': who starts the ranks reads what they print; default 'inherit' */
+  readonly output?: 'inherit' | 'pipe'
+  /** told of each process as soon as it runs */
+  readonly onStarted?: (process: ChildProcess, rank: number) => void
+  /** the first rank that fails ends the others; absent: they go on */
+  readonly isOne?: boolean
+}
+
+export interface LocalGroupOptions extends RankProgram {
+  readonly size: number
 }
 
 /**
@@ -40,7 +51,7 @@ export interface LocalGroupOptions {
  * group.allReduce(Float32Array.of(group.rank))))
  */
 export async function localGroup(size: number, main: (group: Communicator) => Promise<void>): Promise<void> {
-  const group = await joinLocalGroup()
+  const group = await joinGroup()
   if (group === undefined)
     return (await startLocalGroup({ size, file: process.argv[1] ?? '', args: process.argv.slice(2) })).ended
   try {
@@ -50,37 +61,79 @@ export async function localGroup(size: number, main: (group: Communicator) => Pr
     console.error(`rank ${group.rank}: ${describeError(error)}`)
     process.exitCode = 1
   }
-  await leaveLocalGroup(group)
+  await leaveGroup(group)
 }
 
-/** The processes of a group, once all can talk to each other. */
-export async function startLocalGroup({ size, file, args = [] }: LocalGroupOptions): Promise<LocalGroup> {
+/** The processes of a group of this machine, once all can talk to each other. */
+export async function startLocalGroup({ size, ...program }: LocalGroupOptions): Promise<RunningRanks> {
   if (!(Number.isInteger(size) && size >= 1))
     throw new GridError('usage', `expected a group of 1 rank or more, got ${size}`)
   const signalling = await startLocalSignalling()
   const members = Array.from({ length: size }, newMemberId)
-  const processes = members.map((self) => {
-    const seat: LocalSeat = { access: signalling.access(self), members }
-    return fork(file, [...args], {
-      execArgv: readsTypeScript(file),
+  const seats = members.map((self) => ({ access: signalling.access(self), members }))
+  try {
+    const ranks = await startRanks(seats, program)
+    ranks.ended.finally(() => signalling.stop()).catch(() => {}) // who awaits it is told
+    return ranks
+  } catch (error) {
+    signalling.stop()
+    throw error
+  }
+}
+
+/**
+ * The processes of these seats, once all have reached their signalling.
+ * @throws GridError 'unsupported' when one ends before
+ */
+export async function startRanks(seats: readonly RankSeat[], program: RankProgram): Promise<RunningRanks> {
+  const { file, args = [], output = 'inherit', onStarted, isOne = false } = program
+  const processes = seats.map((seat) => {
+    const child = fork(file, [...args], {
+      execArgv: readsTypeScript(),
       env: { ...process.env, [SEAT_VARIABLE]: JSON.stringify(seat) },
+      stdio: ['ignore', output, output, 'ipc'],
     })
+    onStarted?.(child, rankOf(seat))
+    return child
   })
-  const ends = Promise.all(processes.map(endOf)).finally(() => signalling.stop())
-  const ended = ends.then((all) => {
-    const failed = all.findIndex((end) => end !== 0)
-    if (failed >= 0)
-      throw new GridError('unsupported', `expected all ranks to end with 0, got ${all[failed]} of rank ${failed}`)
-  })
+  const ended = allEnd(processes, { seats, isOne })
   ended.catch(() => {}) // who awaits it is told
   try {
-    await Promise.all(processes.map(hasJoined))
+    await Promise.all(processes.map((child, i) => hasJoined(child, rankOf(seats[i]))))
   } catch (error) {
     for (const child of processes) child.kill()
     throw error
   }
-  for (const child of processes) child.send('go')
+  for (const child of processes) if (child.connected) child.send('go')
   return { processes, ended }
+}
+
+function rankOf(seat: RankSeat | undefined): number {
+  return seat === undefined ? -1 : seat.members.indexOf(seat.access.self)
+}
+
+/** @throws GridError 'unsupported' with the rank that failed first */
+async function allEnd(
+  processes: readonly ChildProcess[],
+  { seats, isOne }: { readonly seats: readonly RankSeat[]; readonly isOne: boolean },
+): Promise<void> {
+  let failure: GridError | undefined
+  const ends = processes.map(async (child, i) => {
+    const end = await endOf(child)
+    if (end === 0 || failure !== undefined) return
+    failure = new GridError('unsupported', `expected all ranks to end with 0, got ${end} of rank ${rankOf(seats[i])}`)
+    if (isOne) endTogether(processes)
+  })
+  await Promise.all(ends)
+  if (failure !== undefined) throw failure
+}
+
+function endTogether(processes: readonly ChildProcess[]): void {
+  for (const child of processes) child.kill('SIGTERM')
+  // A rank that hangs in a native call hears no SIGTERM.
+  setTimeout(() => {
+    for (const child of processes) child.kill('SIGKILL')
+  }, END_MS).unref()
 }
 
 async function hasJoined(child: ChildProcess, rank: number): Promise<void> {
@@ -91,14 +144,14 @@ async function hasJoined(child: ChildProcess, rank: number): Promise<void> {
 }
 
 /** The place that this process was started for; undefined when it was started by itself. */
-export function localSeat(): LocalSeat | undefined {
+export function ownSeat(): RankSeat | undefined {
   const text = process.env[SEAT_VARIABLE]
-  return text === undefined ? undefined : (JSON.parse(text) as LocalSeat) // from our own parent
+  return text === undefined ? undefined : (JSON.parse(text) as RankSeat) // from our own parent
 }
 
 /** The group that this process was started for; undefined when it was started by itself. */
-export async function joinLocalGroup(): Promise<Communicator | undefined> {
-  const seat = localSeat()
+export async function joinGroup(): Promise<Communicator | undefined> {
+  const seat = ownSeat()
   if (seat === undefined) return undefined
   const { access, members } = seat
   // Ends with the process that started it, however that ends.
@@ -108,11 +161,12 @@ export async function joinLocalGroup(): Promise<Communicator | undefined> {
   const go = once(process, 'message')
   process.send?.('ready')
   await go
+  process.channel?.unref() // a program that has closed its group may end
   return group
 }
 
 /** Lets the process end by itself. */
-export async function leaveLocalGroup(group: Communicator): Promise<void> {
+export async function leaveGroup(group: Communicator): Promise<void> {
   await group.close()
   process.removeAllListeners('disconnect')
   process.disconnect()
@@ -161,10 +215,8 @@ async function endOf(child: ChildProcess): Promise<number | string> {
   return code ?? signal ?? 'nothing'
 }
 
-/** What Node has to be told so that it reads this file; nothing when this process was told already. */
-function readsTypeScript(file: string): string[] {
+/** What Node has to be told so that a program, and what it imports of ours, may be TypeScript. */
+function readsTypeScript(): string[] {
   const told = [...process.execArgv, process.env['NODE_OPTIONS'] ?? ''].some((option) => option.includes('tsx'))
-  return told || !file.endsWith('.ts')
-    ? process.execArgv
-    : [...process.execArgv, '--import', import.meta.resolve('tsx')]
+  return told ? process.execArgv : [...process.execArgv, '--import', import.meta.resolve('tsx')]
 }
