@@ -9,7 +9,7 @@ export {
   startLocalSignalling,
   startRanks,
   type RankProgram,
-  type RankSeat,
+  type ProcessSeat,
   type RunningRanks,
 } from './ranks.ts'
 export { openPeerNetwork } from './rtc-link.ts'

@@ -16,7 +16,7 @@ const MAX_SIGNAL_BYTES = 64 * 1024
 const END_MS = 5000
 
 /** One process's place in a group. */
-export interface RankSeat {
+export interface ProcessSeat {
   readonly access: SignallingAccess
   readonly members: readonly MemberId[]
 }
@@ -85,7 +85,7 @@ export async function startLocalGroup({ size, ...program }: LocalGroupOptions): 
  * The processes of these seats, once all have reached their signalling.
  * @throws GridError 'unsupported' when one ends before
  */
-export async function startRanks(seats: readonly RankSeat[], program: RankProgram): Promise<RunningRanks> {
+export async function startRanks(seats: readonly ProcessSeat[], program: RankProgram): Promise<RunningRanks> {
   const { file, args = [], output = 'inherit', onStarted, isOne = false } = program
   const processes = seats.map((seat) => {
     const child = fork(file, [...args], {
@@ -108,14 +108,14 @@ export async function startRanks(seats: readonly RankSeat[], program: RankProgra
   return { processes, ended }
 }
 
-function rankOf(seat: RankSeat | undefined): number {
+function rankOf(seat: ProcessSeat | undefined): number {
   return seat === undefined ? -1 : seat.members.indexOf(seat.access.self)
 }
 
 /** @throws GridError 'unsupported' with the rank that failed first */
 async function allEnd(
   processes: readonly ChildProcess[],
-  { seats, isOne }: { readonly seats: readonly RankSeat[]; readonly isOne: boolean },
+  { seats, isOne }: { readonly seats: readonly ProcessSeat[]; readonly isOne: boolean },
 ): Promise<void> {
   let failure: GridError | undefined
   const ends = processes.map(async (child, i) => {
@@ -144,9 +144,9 @@ async function hasJoined(child: ChildProcess, rank: number): Promise<void> {
 }
 
 /** The place that this process was started for; undefined when it was started by itself. */
-export function ownSeat(): RankSeat | undefined {
+export function ownSeat(): ProcessSeat | undefined {
   const text = process.env[SEAT_VARIABLE]
-  return text === undefined ? undefined : (JSON.parse(text) as RankSeat) // from our own parent
+  return text === undefined ? undefined : (JSON.parse(text) as ProcessSeat) // from our own parent
 }
 
 /** The group that this process was started for; undefined when it was started by itself. */

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import {
   type RankProgram,
   type RunningRanks,
-  type RankSeat,
+  type ProcessSeat,
   startLocalGroup,
   startRanks,
 } from '@starling-grid/client-node'
@@ -117,7 +117,7 @@ async function meet(group: OpenGroup, ranks: number, program: RankProgram): Prom
   const own = Array.from({ length: ranks }, newMemberId)
   const { members, iceServers } = await allRanks(group, own)
   const { url, secret: token } = group
-  const seats = own.map((self, i): RankSeat => {
+  const seats = own.map((self, i): ProcessSeat => {
     const access = { url, path: ROUTES.groupSignalling, self, token, iceServers: iceServers[i] ?? [] }
     return { access, members }
   })
@@ -130,7 +130,7 @@ async function allRanks(
   own: readonly MemberId[],
 ): Promise<{
   readonly members: readonly MemberId[]
-  readonly iceServers: readonly RankSeat['access']['iceServers'][]
+  readonly iceServers: readonly ProcessSeat['access']['iceServers'][]
 }> {
   const api = new CoordinatorApi({ url, token: secret })
   const until = systemClock.now() + FILL_MS
