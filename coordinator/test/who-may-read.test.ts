@@ -26,6 +26,9 @@ const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
   'GET /dashboard': ROLES,
   'GET /*': ROLES,
   'GET /signalling/peerjs/id': ROLES, // a random number
+  'GET /group-signalling/peerjs/id': ROLES,
+  'POST /api/v1/groups': ['owner'],
+  'PUT /api/v1/groups/:id/ranks': [], // who has the secret of the group: tested with groups
   'GET /api/v1/jobs': ROLES, // filtered; see below
   'POST /api/v1/jobs': ['owner'],
   'POST /api/v1/jobs/:id/stop': ['owner'],
@@ -50,7 +53,7 @@ const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
  * WebSockets whose first message says who asks, and those of two members with a token of their own: tested where they
  * are.
  */
-const SOCKETS = ['/api/volunteer', '/api/watch', '/relay', '/signalling/peerjs']
+const SOCKETS = ['/api/volunteer', '/api/watch', '/relay', '/signalling/peerjs', '/group-signalling/peerjs']
 const REFUSED = new Set([401, 403, 404])
 
 /** A private job A with a checkpoint and a member, then a job B with another member. */

@@ -56,12 +56,8 @@ export class GroupBook {
     return { group, secret }
   }
 
-  /**
-   * The group with these ranks behind those that are there. The same ranks again change nothing, so that a launcher may
-   * ask until all are there.
-   * @throws GridError 'session-unknown' without its secret or when it is gone, 'usage' when more come than have room
-   */
-  join(id: string, secret: string, brought: readonly MemberId[], now: number): Group {
+  /** @throws GridError 'session-unknown' without the secret of a group that is open */
+  find(id: string, secret: string, now: number): Group {
     this.#tidy(now)
     const group = this.#groups.get(id)
     if (group === undefined || !timingSafeEqual(group.secretHash, hashOf(secret)))
@@ -69,6 +65,16 @@ export class GroupBook {
         'session-unknown',
         'expected the secret of a group that is open, got none or an old one; launch a new group',
       )
+    return group
+  }
+
+  /**
+   * The group with these ranks behind those that are there. The same ranks again change nothing, so that a launcher may
+   * ask until all are there.
+   * @throws GridError as `find`, and 'usage' when more come than have room
+   */
+  join(id: string, secret: string, brought: readonly MemberId[], now: number): Group {
+    const group = this.find(id, secret, now)
     const added = brought.filter((member) => !group.members.includes(member))
     const room = group.size - group.members.length
     if (new Set(brought).size !== brought.length || added.length > room)
@@ -135,17 +141,21 @@ export function registerGroups(app: FastifyInstance, { clock, ice, requireOwner,
       .header('location', pathTo(ROUTES.groupRanks, { id: group.id }))
       .send({ id: group.id, secret })
   })
-  app.put<{ Params: { id: string } }>(ROUTES.groupRanks, { config }, async ({ params, headers, body }) => {
-    const { members: brought } = parse(GroupRanksSchema, body, 'the ranks')
-    const secret = (headers.authorization ?? '').replace(/^Bearer /, '')
-    const { members, size } = book.join(params.id, secret, brought as MemberId[], clock.awake())
-    const missing = size - members.length
-    if (missing > 0) return { missing }
-    return {
-      missing,
-      members,
-      iceServers: brought.map((member) => iceServersFor(member as MemberId, ice, clock.awake())),
-    }
+  const secretOf = ({ headers }: FastifyRequest): string => (headers.authorization ?? '').replace(/^Bearer /, '')
+  app.put<{ Params: { id: string } }>(ROUTES.groupRanks, {
+    config,
+    onRequest: async (request) => void book.find(request.params.id, secretOf(request), clock.awake()),
+    handler: async (request) => {
+      const { members: brought } = parse(GroupRanksSchema, request.body, 'the ranks')
+      const { members, size } = book.join(request.params.id, secretOf(request), brought as MemberId[], clock.awake())
+      const missing = size - members.length
+      if (missing > 0) return { missing }
+      return {
+        missing,
+        members,
+        iceServers: brought.map((member) => iceServersFor(member as MemberId, ice, clock.awake())),
+      }
+    },
   })
 }
 
