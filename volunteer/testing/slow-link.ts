@@ -42,8 +42,10 @@ function slowLink(link: PeerLink, line: SlowLine): PeerLink {
     setTimeout(() => void send(onItsWay).catch(() => undefined), line.latencyMs) // a closed link says so itself
   }
   return Object.assign(link, {
-    send: (frame: Uint8Array<ArrayBuffer>) => {
+    // The sender uses the frame's memory again as soon as this resolves.
+    send(frame: Uint8Array<ArrayBuffer>): Promise<void> {
       last = last.then(() => take(frame))
+      return last
     },
-  })
+  } satisfies Partial<PeerLink>)
 }
