@@ -9,6 +9,7 @@ import { MemoryGrid } from '../src/link/memory-link.ts'
 import type { PeerNetwork } from '../src/link/peer-link.ts'
 import { RankFailure } from '../src/reduce/rank-failure.ts'
 import { communicatorCases } from '../testing/communicator-suite.ts'
+import { slowNetwork } from '../testing/slow-link.ts'
 
 interface Rank {
   readonly group: Communicator
@@ -17,11 +18,15 @@ interface Rank {
   links: number
 }
 
-function open(size: number, t: { after(run: () => Promise<unknown>): void }): Rank[] {
+function open(
+  size: number,
+  t: { after(run: () => Promise<unknown>): void },
+  over: (network: PeerNetwork) => PeerNetwork = (network) => network,
+): Rank[] {
   const grid = new MemoryGrid()
   const members = Array.from({ length: size }, () => newMemberId())
   const ranks = members.map((member, index): Rank => {
-    const network = grid.join(member)
+    const network = over(grid.join(member))
     const rank: Rank = {
       network,
       links: 0,
@@ -286,6 +291,20 @@ test('a group that is closed ends its operations and takes no more', async (t) =
   await at(ranks, 0).group.close()
   await waiting
   await assert.rejects(at(ranks, 0).group.barrier(), { code: 'cancelled' })
+})
+
+test('what was sent arrives before the sender closes, however long the line', async (t) => {
+  // Such a line drops what is on its way when it closes, as a WebRTC connection does.
+  const ranks = open(3, t, (network) => slowNetwork(network, 1e6, 40))
+  const values = new Float32Array(3)
+  await Promise.all([
+    at(ranks, 0)
+      .group.send(Float32Array.of(1, 2, 3), 2)
+      .then(() => at(ranks, 0).group.close()),
+    at(ranks, 2).group.recv(values, 0),
+  ])
+  assert.deepEqual([...values], [1, 2, 3])
+  await Promise.all(ranks.map(({ group }) => group.close()))
 })
 
 test('a rank of the mesh that speaks in a group which it is not in is dropped; the group goes on', async (t) => {

@@ -16,10 +16,20 @@ import type { PeerLink } from '../link/peer-link.ts'
 import type { PackFrame } from './exchange.ts'
 import { type Mesh, SIGN_OF_LIFE } from './mesh.ts'
 
-/** Milliseconds that `stop` waits for frames to leave. */
-const LEAVING_MS = 2000
+/** Milliseconds that `stop` waits for its frames to reach the other ranks. */
+const LEAVING_MS = 5000
+/** The number of the heartbeat that a rank sends last; the others have none. */
+const LAST_BEAT = 1
+/** What a heartbeat's `hop` says (frame.ts). */
+const ASKS = 0
+const ANSWERS = 1
 /** Milliseconds between two looks at what a link has still to send: a link has no event for that. */
 const LOOK_MS = 5
+
+/** Generation 0 tells a sign of life from an operation's heartbeats, whose `step` counts them. */
+function isLastBeat({ type, generation, step }: Frame): boolean {
+  return type === 'heartbeat' && generation === SIGN_OF_LIFE.generation && step === LAST_BEAT
+}
 
 export interface RankLinkEvents {
   /**
@@ -48,6 +58,8 @@ export class RankLinks {
   readonly #packers = new Map<number, FramePacker>()
   readonly #heardAt = new Map<number, number>()
   readonly #lost = new Map<number, GridError>()
+  /** have what this rank sent, up to its end */
+  readonly #answered = new Set<number>()
   readonly #stopping = new AbortController()
   readonly #clock: Clock
   #stopBeat: CancelTimer = () => undefined
@@ -72,14 +84,19 @@ export class RankLinks {
     this.#stopBeat = this.#clock.every(HEARTBEAT_MS, () => this.#heartbeat())
   }
 
-  /** Sends what is accepted, for a short while, then closes everything. */
+  /** Waits, for a short while, until the other ranks have what was accepted for them, then closes everything. */
   async stop(): Promise<void> {
     if (this.#stopping.signal.aborted) return
     this.#stopBeat()
-    const busy = (): boolean =>
-      this.#draining.size > 0 || [...this.#links.values()].some(({ bufferedBytes }) => bufferedBytes > 0)
-    for (const end = this.#clock.now() + LEAVING_MS; busy() && this.#clock.now() < end;)
-      await this.#clock.sleep(LOOK_MS)
+    const end = this.#clock.now() + LEAVING_MS
+    const until = async (done: () => boolean): Promise<void> => {
+      while (!done() && this.#clock.now() < end) await this.#clock.sleep(LOOK_MS)
+    }
+    await until(() => this.#draining.size === 0)
+    // A connection that closes drops what is still on its way. Frames keep their order, so an answer to the last one
+    // shows that all have arrived.
+    for (const link of this.#links.values()) this.#beat(link, { step: LAST_BEAT, hop: ASKS })
+    await until(() => [...this.#links.keys()].every((rank) => this.#answered.has(rank)))
     this.#stopping.abort(new GridError('cancelled', 'the group was closed'))
     for (const link of this.#links.values()) link.close('leaving')
     this.#mesh.stop()
@@ -157,7 +174,9 @@ export class RankLinks {
     this.#heardAt.set(rank, this.#clock.now())
     this.bytesReceived += bytes.byteLength
     try {
-      this.#events.onFrame(rank, unpackFrame(bytes))
+      const frame = unpackFrame(bytes)
+      if (isLastBeat(frame)) this.#heardLast(rank, frame)
+      else this.#events.onFrame(rank, frame)
     } catch (error) {
       if (!(error instanceof GridError)) throw error // a bug of ours: the link closes with its message
       this.#lose(rank, error)
@@ -185,7 +204,16 @@ export class RankLinks {
       else if (now - heard > this.#silenceMs)
         this.#lose(rank, new GridError('link-lost', `silent for ${this.#silenceMs / 1000} s`))
       // While frames wait, they are sign of life enough.
-      if (link.bufferedBytes === 0) link.send(packFrame(SIGN_OF_LIFE)).catch(() => {})
+      if (link.bufferedBytes === 0) this.#beat(link)
     }
+  }
+
+  #heardLast(rank: number, { hop }: Frame): void {
+    if (hop === ANSWERS) this.#answered.add(rank)
+    else this.#beat(this.#links.get(rank), { step: LAST_BEAT, hop: ANSWERS })
+  }
+
+  #beat(link: PeerLink | undefined, says: Partial<Frame> = {}): void {
+    link?.send(packFrame({ ...SIGN_OF_LIFE, ...says })).catch(() => {}) // a link that closed says so itself
   }
 }
