@@ -11,6 +11,7 @@ const BUILT = fileURLToPath(new URL('dist', import.meta.url))
 const SOURCES = [
   'client-web/index.html',
   'client-web/dashboard.html',
+  'client-web/api.html',
   'client-web/vite.config.ts',
   'client-web/public',
   'client-web/src',
@@ -26,7 +27,7 @@ const KEEP_OLD_BUILDS_MS = 24 * 60 * 60 * 1000
 const HASH_LENGTH = 16
 
 /**
- * The folder of the built pages: `index.html`, `dashboard.html` and their assets. Builds them first when their sources
+ * The folder of the built pages: `index.html`, `dashboard.html`, `api.html` and their assets. Builds them first when their sources
  * changed.
  * @example
  * const folder = await ensureWebPage((line) => console.error(line))

@@ -1,4 +1,4 @@
-// How the two pages are built. Every file is an own request: inlined kernels would be `data:` URLs, which our CSP
+// How the pages are built. Every file is an own request: inlined kernels would be `data:` URLs, which our CSP
 // refuses.
 import { fileURLToPath } from 'node:url'
 // Its types only: every start of a coordinator reads this file, and Vite takes most of a second to load.
@@ -45,7 +45,7 @@ export const webPageConfig = {
     modulePreload: { polyfill: false },
     target: 'es2022',
     rolldownOptions: {
-      input: { index: here('index.html'), dashboard: here('dashboard.html') },
+      input: { index: here('index.html'), dashboard: here('dashboard.html'), api: here('api.html') },
       treeshake,
       checks: { bundlerTimings: false }, // how long the plugins take tells a user nothing
     },

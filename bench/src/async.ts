@@ -96,10 +96,10 @@ function job(settings: AsyncSettings, seed: number): JobSpec {
     optimizer: { type: 'sgd', lr: 0.05, schedule: { type: 'linear', to: 0.05 } },
     blockSamples: 8,
     batchBlocks: MEMBERS,
-    epochs: 2,
+    stop: { epochs: 2 },
     seed,
     mode: 'async',
     async: settings,
-    minVolunteers: MEMBERS,
+    volunteers: { min: MEMBERS },
   }
 }

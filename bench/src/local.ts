@@ -84,7 +84,7 @@ async function peakRow(log: SuiteOptions['log']): Promise<BenchRow> {
   for (const seed of SEEDS.slice(0, 2))
     for (const way of ['local', 'fragments'] as const) {
       const { peakBytes } = await trainTogether(
-        { ...job(way, seed), epochs: 1 },
+        { ...job(way, seed), stop: { epochs: 1 } },
         Array.from({ length: MEMBERS }, () => PACED),
       )
       log(`${way}, seed ${seed}: ${peakBytes} bytes in a step at most`)
@@ -121,10 +121,10 @@ function job(way: TrainingWay, seed: number): JobSpec {
     optimizer: { type: 'sgd', lr: 0.05, momentum: 0.9, schedule: { type: 'linear', to: 0.05 } },
     blockSamples: 8,
     batchBlocks: 8,
-    epochs: 4,
+    stop: { epochs: 4 },
     seed,
     mode: way === 'ring' ? 'ring' : 'local',
-    minVolunteers: MEMBERS,
+    volunteers: { min: MEMBERS },
     ...(way === 'ring'
       ? {}
       : { local: { innerSteps: INNER_STEPS, ...(way === 'fragments' ? { fragments: FRAGMENTS } : {}) } }),

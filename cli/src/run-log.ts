@@ -1,7 +1,7 @@
 // A run as lines of JSON in a file, one for each step and each validation, written as they are committed.
 import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
-import type { StepPoint, ValidationPoint } from '@starling-grid/protocol'
+import type { NamedMetric, StepPoint, ValidationPoint } from '@starling-grid/protocol'
 import type { Watch } from './grid/watch.ts'
 
 /** A step's loss is that of its own batch, before its update. Seconds count from the first step's commit. */
@@ -11,6 +11,7 @@ export type LogLine =
       readonly step: number
       readonly validationLoss: number
       readonly validationAccuracy: number
+      readonly metrics?: readonly NamedMetric[]
       readonly seconds: number
     }
 
@@ -45,8 +46,9 @@ export class RunLog {
     return { step: v, loss: rounded(loss), seconds: this.#since(at) }
   }
 
-  #validation({ v, loss, accuracy, at }: ValidationPoint): LogLine {
-    return { step: v, validationLoss: rounded(loss), validationAccuracy: rounded(accuracy), seconds: this.#since(at) }
+  #validation({ v, loss, accuracy, metrics, at }: ValidationPoint): LogLine {
+    const known = { step: v, validationLoss: rounded(loss), validationAccuracy: rounded(accuracy) }
+    return { ...known, ...(metrics === undefined ? {} : { metrics }), seconds: this.#since(at) }
   }
 
   #since(at: number): number {

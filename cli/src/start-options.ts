@@ -1,12 +1,23 @@
-import { DEFAULT_HOST, DEFAULT_PORT, RELAY_GIGABYTES, type StoragePlaces } from '@starling-grid/coordinator'
+import {
+  DEFAULT_HOST,
+  DEFAULT_PORT,
+  type MetricsReaders,
+  RELAY_GIGABYTES,
+  type StoragePlaces,
+} from '@starling-grid/coordinator'
 import { DEFAULT_TIMING, type Timing } from '@starling-grid/coordinator/run'
 // The command line of the coordinator → options, with what is wrong said in a sentence.
 import { LINK_OPEN_MS, MAX_LINK_OPEN_MS, MIN_LINK_OPEN_MS } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { httpsOption, readPort } from './arguments.ts'
+import { type LogFlags, logOptions } from './process-log.ts'
+import { completeSettings, type Settings, withSettings } from './settings.ts'
 import { blobsOption, stateOption } from './storage-options.ts'
 
 const SECOND_MS = 1000
+/** below the 30 s after which Kubernetes ends a process, and the 90 s of systemd */
+const DRAIN_SECONDS = 20
+const MAX_DRAIN_SECONDS = 600
 /** 2 Gbit/s for an hour */
 const MAX_RELAY_GIGABYTES = 1000
 
@@ -30,7 +41,10 @@ export interface NetworkFlags {
   readonly relayQuota: number
 }
 
-export interface StartOptions extends NetworkFlags, StoragePlaces {
+export interface StartOptions extends NetworkFlags, StoragePlaces, LogFlags {
+  readonly accessLog?: boolean
+  /** seconds */
+  readonly drain: number
   readonly takeOver?: boolean
   readonly job?: string
   readonly token?: string
@@ -39,14 +53,38 @@ export interface StartOptions extends NetworkFlags, StoragePlaces {
   readonly tokenFile?: string
   /** the address of the database stands there, with a password */
   readonly passwordIsShown: boolean
+  readonly participation: 'open' | 'invited'
   readonly dataRoot: string
   readonly webRoot?: string
+  readonly metrics: MetricsReaders
+  readonly metricsTokenFile?: string
   readonly timing?: Partial<Timing>
   readonly json?: boolean
 }
 
-/** @throws CommanderError after saying what is wrong, or after --help */
+/** Settings whose values are shown to no one; an address only where it holds a password. */
+const SECRETS = ['token', 'turnSecret', 'state', 'blobs']
+
+export interface StartSettings extends Settings {
+  readonly options: StartOptions
+}
+
+/**
+ * Of the command line, the environment and the file of --config.
+ * @throws CommanderError after saying what is wrong, or after --help; GridError 'usage'
+ */
+export async function startSettings(argv: readonly string[]): Promise<StartSettings> {
+  const command = startCommand().parse([...argv], { from: 'user' })
+  const settings = await completeSettings(command, { secrets: SECRETS })
+  return { ...settings, options: optionsOf(command) }
+}
+
+/** Of the command line alone. @throws CommanderError after saying what is wrong, or after --help */
 export function parseOptions(argv: readonly string[]): StartOptions {
+  return optionsOf(startCommand().parse([...argv], { from: 'user' }))
+}
+
+function startCommand(): Command {
   const command = new Command('starling start')
     .description(
       'Runs the coordinator: hands out work, keeps versions, serves the pages. Ctrl-C once drains, ' +
@@ -69,6 +107,14 @@ export function parseOptions(argv: readonly string[]): StartOptions {
       new Option('--token-file <file>', 'file that holds the owner token, which process lists do not show').conflicts(
         'token',
       ),
+    )
+    .addOption(
+      new Option(
+        '--participation <who>',
+        'open: any volunteer; invited: those with an invite (`starling invite create`)',
+      )
+        .choices(['open', 'invited'])
+        .default('open'),
     )
     .addOption(httpsOption())
     .option(
@@ -111,10 +157,30 @@ export function parseOptions(argv: readonly string[]): StartOptions {
       readGigabytes,
       RELAY_GIGABYTES,
     )
+    .addOption(
+      new Option(
+        '--metrics <readers>',
+        'who reads /metrics without a token: processes of this machine, none, or anyone',
+      )
+        .choices(['local', 'token', 'public'] satisfies MetricsReaders[])
+        .default('local'),
+    )
+    .option('--metrics-token-file <file>', "file with a token that is good for /metrics alone, beside the owner's")
+    .option(
+      '--drain <seconds>',
+      'for runs to end their step and write a checkpoint when this process is told to end',
+      readDrain,
+      DRAIN_SECONDS,
+    )
+    .option('--access-log', 'also log each answered request, at level info')
     .option('--json', 'one JSON line with url, port and the file of the owner token on stdout when it listens')
     .addOption(new Option('--timing <json>').argParser(readTiming).hideHelp())
     .exitOverride()
-    .parse([...argv], { from: 'user' })
+  for (const option of logOptions()) command.addOption(option)
+  return withSettings(command)
+}
+
+function optionsOf(command: Command): StartOptions {
   const options = command.opts<StartOptions>()
   if (options.https === undefined && (options.cert !== undefined || options.key !== undefined))
     command.error('error: expected --https with --cert and --key, got none; add it')
@@ -142,6 +208,13 @@ function readLinkOpen(text: string): number {
       `expected ${MIN_LINK_OPEN_MS / SECOND_MS} to ${MAX_LINK_OPEN_MS / SECOND_MS} seconds`,
     )
   return ms / SECOND_MS
+}
+
+function readDrain(text: string): number {
+  const seconds = Number(text)
+  if (!(seconds >= 0 && seconds <= MAX_DRAIN_SECONDS))
+    throw new InvalidArgumentError(`expected 0 to ${MAX_DRAIN_SECONDS} seconds`)
+  return seconds
 }
 
 function readGigabytes(text: string): number {

@@ -22,14 +22,13 @@ export interface TextFile {
 }
 
 export interface TextJobOptions extends TextFile {
-  readonly epochs: number
+  readonly stop: JobSpec['stop']
   readonly seed: number
   readonly minVolunteers: number
-  readonly maxSteps: number
   readonly optimizer: JobSpec['optimizer']
 }
 
-export function textJob({ path, vocab, ...options }: TextJobOptions): JobSpec {
+export function textJob({ path, vocab, minVolunteers, ...options }: TextJobOptions): JobSpec {
   return {
     name: 'Characters of a text',
     owner: 'Starling',
@@ -44,6 +43,7 @@ export function textJob({ path, vocab, ...options }: TextJobOptions): JobSpec {
     blockSamples: BLOCK_SAMPLES,
     batchBlocks: BATCH_BLOCKS,
     mode: 'ring',
+    volunteers: { min: minVolunteers },
     ...options,
   }
 }

@@ -5,6 +5,11 @@ export interface BadJob {
   readonly refused: string
 }
 
+/** lines of the good job */
+const STOP = 'stop: { epochs: 2 }'
+const SIZES = '\nblockSamples: 8\nbatchBlocks: 4\n'
+const BETWEEN = `\ndataset:\n  source: digits\noptimizer:\n  type: sgd\n  lr: 0.1\n  momentum: 0.9${SIZES}`
+
 /** as a mistake lists them */
 const LAYERS =
   'linear, conv2d, flatten, globalavgpool, dropout, batchnorm2d, layernorm, rmsnorm, groupnorm, embedding, ' +
@@ -33,8 +38,8 @@ export const BAD_JOBS: readonly BadJob[] = [
     refused: 'job.yaml:2:1: purpose: expected text of 0 to 400 characters, got nothing',
   },
   {
-    change: ['seed: 1', 'seed: 1\npriority: 3'],
-    refused: 'job.yaml:22:1: priority: expected a known field, got "priority"; docs/JOBS.md lists all fields',
+    change: ['seed: 1', 'seed: 1\ncolour: 3'],
+    refused: 'job.yaml:22:1: colour: expected a known field, got "colour"; docs/JOBS.md lists all fields',
   },
   {
     change: ['seed: 1', 'seed: 1\npublic: yes'],
@@ -111,16 +116,111 @@ export const BAD_JOBS: readonly BadJob[] = [
       'job.yaml:2:1: batchBlocks: expected a whole number from 1 to 256, got nothing',
   },
   {
-    change: ['epochs: 2', 'epochs: 0'],
-    refused: 'job.yaml:20:1: epochs: expected a whole number from 1 to 10000, got 0',
+    change: [STOP, 'stop: { epochs: 0 }'],
+    refused: 'job.yaml:20:9: stop.epochs: expected a whole number from 1 to 10000, got 0',
   },
   {
-    change: ['epochs: 2', 'epochs: many'],
-    refused: 'job.yaml:20:1: epochs: expected a whole number from 1 to 10000, got "many"',
+    change: [STOP, 'stop: { epochs: many }'],
+    refused: 'job.yaml:20:9: stop.epochs: expected a whole number from 1 to 10000, got "many"',
+  },
+  { change: [`${STOP}\n`, ''], refused: 'job.yaml:2:1: stop: expected an object, got nothing' },
+  { change: [STOP, 'stop: 2'], refused: 'job.yaml:20:1: stop: expected an object, got 2' },
+  {
+    change: [STOP, 'epochs: 2'],
+    refused: 'job.yaml:20:1: epochs: expected a known field, got "epochs"; write `stop.epochs`',
   },
   {
-    change: ['epochs: 2\n', ''],
-    refused: 'job.yaml:2:1: epochs: expected a whole number from 1 to 10000, got nothing',
+    change: [STOP, `${STOP}\nmaxSteps: 40`],
+    refused: 'job.yaml:21:1: maxSteps: expected a known field, got "maxSteps"; write `stop.steps`',
+  },
+  {
+    change: [STOP, `${STOP}\nvalidateEvery: 2`],
+    refused: 'job.yaml:21:1: validateEvery: expected a known field, got "validateEvery"; write `evaluate.everyEpochs`',
+  },
+  {
+    change: [STOP, 'stop: {}'],
+    refused:
+      'job.yaml:20:1: stop: expected one of `steps`, `epochs`, `minutes` at least, got none; ' +
+      'name the most that the run may take',
+  },
+  {
+    change: [STOP, 'stop: { metric: loss, target: 0.1 }'],
+    refused:
+      'job.yaml:20:1: stop: expected one of `steps`, `epochs`, `minutes` at least, got `metric` and `target`; ' +
+      'name the most that the run may take',
+  },
+  {
+    change: [STOP, 'stop: { step: 2 }'],
+    refused: 'job.yaml:20:9: stop.step: expected a known field, got "step"; did you mean `steps`?',
+  },
+  {
+    change: [STOP, 'stop: { steps: 1e9 }'],
+    refused: 'job.yaml:20:9: stop.steps: expected a whole number from 1 to 100000000, got 1000000000',
+  },
+  {
+    change: [STOP, 'stop: { minutes: 0 }'],
+    refused: 'job.yaml:20:9: stop.minutes: expected a number above 0 to 1000000, got 0',
+  },
+  {
+    change: [STOP, 'stop: { minutes: 1h }'],
+    refused: 'job.yaml:20:9: stop.minutes: expected a number above 0 to 1000000, got "1h"',
+  },
+  {
+    change: [STOP, 'stop: { epochs: 2, metric: acuracy }'],
+    refused: 'job.yaml:20:20: stop.metric: expected one of loss, accuracy, got "acuracy"; did you mean `accuracy`?',
+  },
+  {
+    change: [STOP, 'stop: { epochs: 2, target: 0.97 }'],
+    refused: 'job.yaml:20:1: stop.metric: expected loss or accuracy beside `target`, got nothing',
+  },
+  {
+    change: [STOP, 'stop: { epochs: 2, metric: accuracy, target: 97 }'],
+    refused: 'job.yaml:20:38: stop.target: expected an accuracy from 0 to 1, got 97; write 0.97 for 97 %',
+  },
+  {
+    change: [STOP, 'stop: { epochs: 2, metric: loss, target: low }'],
+    refused: 'job.yaml:20:34: stop.target: expected a number from 0 to 1000000, got "low"',
+  },
+  {
+    change: [STOP, 'stop: { epochs: 2, patience: 0 }'],
+    refused: 'job.yaml:20:20: stop.patience: expected a whole number from 1 to 10000, got 0',
+  },
+  {
+    change: [`loss: cross_entropy${BETWEEN}${STOP}`, `loss: mse${BETWEEN}stop: { epochs: 2, metric: accuracy }`],
+    refused:
+      'job.yaml:20:20: stop.metric: expected loss in a job with the loss mse, got "accuracy"; ' +
+      'values have no accuracy: write loss',
+  },
+  {
+    change: [`momentum: 0.9${SIZES}${STOP}`, `schedule: { type: linear, to: 0 }${SIZES}stop: { minutes: 5 }`],
+    refused:
+      'job.yaml:17:3: optimizer.schedule.steps: expected the step of its end in a job that ends by `stop.minutes`, ' +
+      'got nothing; write it, or name `stop.steps` or `stop.epochs`',
+  },
+  {
+    change: [STOP, `${STOP}\nevaluate: { everyEpochs: 0 }`],
+    refused: 'job.yaml:21:13: evaluate.everyEpochs: expected a whole number from 1 to 10000, got 0',
+  },
+  {
+    change: [STOP, `${STOP}\nevaluate: { everySteps: 20, everyEpochs: 1 }`],
+    refused: 'job.yaml:21:1: evaluate: expected one of `everySteps` and `everyEpochs`, got both; leave one out',
+  },
+  {
+    change: [STOP, `${STOP}\nevaluate: { everySteps: 1.5 }`],
+    refused: 'job.yaml:21:13: evaluate.everySteps: expected a whole number from 1 to 100000000, got 1.5',
+  },
+  {
+    change: [STOP, `${STOP}\nevaluate: { everyStep: 20 }`],
+    refused: 'job.yaml:21:13: evaluate.everyStep: expected a known field, got "everyStep"; did you mean `everySteps`?',
+  },
+  {
+    change: [STOP, `${STOP}\nevaluate: { everyEpoch: 2 }`],
+    refused:
+      'job.yaml:21:13: evaluate.everyEpoch: expected a known field, got "everyEpoch"; did you mean `everyEpochs`?',
+  },
+  {
+    change: [STOP, `${STOP}\nevalute: { everyEpochs: 2 }`],
+    refused: 'job.yaml:21:1: evalute: expected a known field, got "evalute"; did you mean `evaluate`?',
   },
   {
     change: ['source: digits', 'source: digit'],
@@ -328,58 +428,56 @@ export const BAD_JOBS: readonly BadJob[] = [
     refused: 'job.yaml:11:3: model.ignore_index: expected a whole number, got "x"',
   },
   {
-    change: ['epochs: 2', 'epochs: 2\nencoding: f8'],
+    change: [STOP, `${STOP}\nencoding: f8`],
     refused: 'job.yaml:21:1: encoding: expected one of f32, f16, int8, got "f8"',
   },
   {
-    change: ['epochs: 2', 'epochs: 2\nprecision: bf16'],
+    change: [STOP, `${STOP}\nprecision: bf16`],
     refused: 'job.yaml:21:1: precision: expected one of f32, f16, got "bf16"; did you mean `f16`?',
   },
   {
-    change: ['epochs: 2', 'epochs: 2\nexchange: rign'],
+    change: [STOP, `${STOP}\nexchange: rign`],
     refused: 'job.yaml:21:1: exchange: expected one of auto, ring, direct, got "rign"; did you mean `ring`?',
   },
   {
-    change: ['epochs: 2', 'epochs: 2\nclipNorm: 0'],
+    change: [STOP, `${STOP}\nclipNorm: 0`],
     refused: 'job.yaml:21:1: clipNorm: expected a number above 0 to 1000000, got 0',
   },
   {
-    change: ['epochs: 2', 'epochs: 2\nlocal: { innerSteps: 0 }'],
+    change: [STOP, `${STOP}\nlocal: { innerSteps: 0 }`],
     refused: 'job.yaml:21:10: local.innerSteps: expected a whole number from 1 to 1000, got 0',
   },
   {
-    change: ['epochs: 2', 'epochs: 2\nlocal: { inerSteps: 4 }'],
+    change: [STOP, `${STOP}\nlocal: { inerSteps: 4 }`],
     refused: 'job.yaml:21:10: local.inerSteps: expected a known field, got "inerSteps"; did you mean `innerSteps`?',
   },
   {
-    change: ['epochs: 2', 'epochs: 2\nasync: { proportion: 1.5 }'],
+    change: [STOP, `${STOP}\nasync: { proportion: 1.5 }`],
     refused:
       'job.yaml:21:10: async.proportion: expected a number above 0 to 1, or a whole number from 2 to 256, got 1.5',
   },
   {
-    change: ['epochs: 2', 'epochs: 2\nasync: { whenStale: later }'],
+    change: [STOP, `${STOP}\nasync: { whenStale: later }`],
     refused: 'job.yaml:21:10: async.whenStale: expected one of drop, wait, got "later"',
   },
   {
-    change: ['epochs: 2', 'epochs: 2\nepochs: 3'],
+    change: [STOP, `${STOP}\nstop: { epochs: 3 }`],
     refused: 'job.yaml:21:1: expected YAML or JSON, got what cannot be read: Map keys must be unique',
   },
   {
-    change: ['epochs: 2', 'epochs: *two'],
+    change: [STOP, 'stop: *two'],
     refused:
       'expected aliases of values before them, of at most 100 values in all, in job.yaml, got: Unresolved alias (the ' +
       'anchor must be set before the alias): two',
   },
   {
-    change: ['epochs: 2', 'epochs: !!set 2'],
-    refused: 'job.yaml:20:9: expected YAML or JSON, got what cannot be read: Unresolved tag: tag:yaml.org,2002:set',
+    change: [STOP, 'stop: !!set 2'],
+    refused: 'job.yaml:20:7: expected YAML or JSON, got what cannot be read: Unresolved tag: tag:yaml.org,2002:set',
   },
   {
     change: ['seed: 1', ' seed: 1'],
     refused:
-      'job.yaml:20:9: expected YAML or JSON, got what cannot be read: Nested mappings are not allowed in compact ' +
-      'mappings\n' +
-      'job.yaml:20:9: expected YAML or JSON, got what cannot be read: Implicit keys need to be on a single line',
+      'job.yaml:21:1: expected YAML or JSON, got what cannot be read: All mapping items must start at the same column',
   },
   {
     change: ['seed: 1', '\tseed: 1'],
@@ -387,7 +485,7 @@ export const BAD_JOBS: readonly BadJob[] = [
   },
   {
     change: ['seed: 1', 'seed: 1\n---\nname: another'],
-    refused: 'expected one job in job.yaml, got 2 documents; keep one',
+    refused: 'expected one document in job.yaml, got 2; keep one',
   },
   {
     change: ['seed: 1', 'seed: 1\nrequires: { realGpu: maybe }'],

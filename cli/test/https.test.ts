@@ -44,7 +44,7 @@ describe('the https door', { skip, timeout: 300_000 }, () => {
       const { port, fingerprint } = doorOf(grid)
       const url = urlOf(port)
       await grid.submit({
-        ...demoJob({ epochs: 1, seed: 3, mode: 'ring', minVolunteers: 2, maxSteps: 12 }),
+        ...demoJob({ stop: { epochs: 1, steps: 12 }, seed: 3, mode: 'ring', minVolunteers: 2 }),
         blockSamples: 4,
         model: LINEAR,
       })

@@ -3,10 +3,12 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { mlp } from '@starling-grid/model'
 import { type JobList, type JobSpec, readSafetensors, type RunView } from '@starling-grid/protocol'
 import { demoJob } from '../src/demo-job.ts'
 import { Grid } from '../src/grid/grid.ts'
@@ -20,9 +22,9 @@ interface Ended {
 }
 
 /** A command that runs. */
-function begin(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
+function begin(args: readonly string[], env: NodeJS.ProcessEnv = {}, command = 'job') {
   const clean = { ...process.env, STARLING_URL: undefined, STARLING_TOKEN: undefined, FORCE_COLOR: undefined }
-  const child = spawn(process.execPath, [STARLING, 'job', ...args], { env: { ...clean, ...env } })
+  const child = spawn(process.execPath, [STARLING, command, ...args], { env: { ...clean, ...env } })
   const pieces = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
   for (const stream of ['stdout', 'stderr'] as const)
     child[stream].on('data', (piece: Buffer) => void pieces[stream].push(piece))
@@ -45,8 +47,25 @@ function begin(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
   }
 }
 
+/** Rows of pixels from 0 to 255 of the first images of a digit. */
+async function pixelsOf(digit: number, count: number): Promise<string[]> {
+  const path = join(dirname(createRequire(import.meta.url).resolve('mnist')), 'digits', `${digit}.json`)
+  const { data } = JSON.parse(await readFile(path, 'utf8')) as { readonly data: readonly number[] }
+  const image = (i: number): string =>
+    data
+      .slice(i * 784, (i + 1) * 784)
+      .map((value) => Math.round(255 * value))
+      .join()
+  return Array.from({ length: count }, (_, i) => image(i))
+}
+
 describe('an owner at a terminal', { timeout: 300_000 }, () => {
-  const job: JobSpec = { ...demoJob({ epochs: 2, seed: 3, mode: 'ring', maxSteps: 40 }), public: false }
+  const optimizer = { type: 'adam', lr: 0.005 } as const
+  const job: JobSpec = {
+    ...demoJob({ stop: { epochs: 2, steps: 40 }, seed: 3, mode: 'ring', optimizer }),
+    model: mlp({ input: [1, 28, 28], hidden: [32], classes: 10, inputScale: 1 / 255 }),
+    public: false,
+  }
   let grid: Grid
   let folder: string
   let tokenFile: string
@@ -73,7 +92,7 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
     const { job: own } = JSON.parse(submitted.stdout) as RunView
     assert.match((await starling('list')).stdout, new RegExp(`${own.id} +Handwritten digits +waiting`))
     const page = await starling('show', own.id.slice(0, -2))
-    assert.match(page.stdout, /^state +waiting: waiting for volunteers$/m)
+    assert.match(page.stdout, /^state +waiting: waits for 1 more volunteer$/m)
     const watching = begin(['watch', own.id], { STARLING_URL: grid.direct, STARLING_TOKEN: grid.token })
     await watching.says(/^waiting/m)
     grid.addVolunteer({ executor: 'reference' })
@@ -83,13 +102,16 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
     await grid.restartCoordinator()
     const { status, stdout, stderr } = await watching.ended
     assert.equal(status, 0, stderr)
-    assert.match(stdout, /is finished: 40 steps are trained\n$/)
+    assert.match(stdout, /is finished: ended after [\d.]+ epochs: 40 steps are trained\n$/)
     assert.equal(stdout.includes('\u001b'), false, 'a pipe gets lines')
     const ended = JSON.parse((await starling('show', own.id, '--json')).stdout) as RunView
     assert.equal(ended.version.v, 40)
     assert.ok(ended.lastStep !== null && ended.lastStep.v === 40 && ended.lastValidation?.v === 40)
     await exportsModel(own.id)
-    assert.match((await starling('logs', own.id)).stdout, /^\S+Z  run +40 steps are trained$/m)
+    assert.match(
+      (await starling('logs', own.id)).stdout,
+      /^\S+Z  run +ended after [\d.]+ epochs: 40 steps are trained$/m,
+    )
     const listed = JSON.parse((await starling('list', '--json')).stdout) as JobList
     assert.deepEqual(
       listed.jobs.map((run) => [run.job.id, run.phase]),
@@ -105,10 +127,44 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
     assert.deepEqual(JSON.parse(exported.stdout), { job: id, file, bytes: bytes.byteLength })
     assert.equal(readSafetensors(bytes).metadata['v'], '40')
     assert.equal((await stat(file)).mode & 0o077, 0)
+    await answersDigits(id)
   }
 
+  /** Twenty digits of each kind, as rows of pixels. */
+  async function answersDigits(id: string): Promise<void> {
+    const file = join(folder, 'digits.csv')
+    const names = Array.from({ length: 10 }, (_, digit) => Array.from({ length: 20 }, () => digit)).flat()
+    const rows = await Promise.all(Array.from({ length: 10 }, (_, digit) => pixelsOf(digit, 20)))
+    await writeFile(file, rows.flat().join('\n'))
+    const args = ['--job', id, file, '--no-header', '--json', '--top', '1', '--executor', 'reference']
+    const env = { STARLING_URL: grid.direct, STARLING_TOKEN: grid.token }
+    const { status, stdout, stderr } = await begin(args, env, 'predict').ended
+    assert.equal(status, 0, stderr)
+    const lines = stdout.trim().split('\n')
+    const found = lines.map((line) => JSON.parse(line) as { classes: [{ class: string }] })
+    assert.equal(found.length, names.length)
+    const right = found.filter(({ classes: [best] }, i) => best.class === `class ${names[i]}`).length
+    assert.ok(right > 0.6 * names.length, `${right} of ${names.length} digits are right`)
+  }
+
+  test('deletes a job when that is confirmed, and not while it runs', async () => {
+    const { id } = (await grid.api.submit({ ...job, stop: { steps: 100_000, epochs: 50 } })).job
+    const unasked = await starling('delete', id)
+    assert.equal(unasked.status, 2)
+    assert.match(unasked.stderr, /say --yes to delete without asking/)
+    await grid.watch.waitFor('a step', ({ run }) => run?.job.id === id && run.version.v >= 1)
+    const running = await starling('delete', id, '--yes')
+    assert.equal(running.status, 1)
+    assert.match(running.stderr, new RegExp(`stop it first with: starling job stop ${id}`))
+    await starling('stop', id)
+    await grid.watch.waitFor('its end', ({ run }) => run?.job.id === id && run.phase === 'finished')
+    assert.equal((await starling('delete', id, '--yes')).stdout, `${id} is deleted\n`)
+    assert.equal((await starling('list')).stdout.includes(id), false)
+    assert.equal((await starling('show', id)).status, 2)
+  })
+
   test('lets a job rest at a checkpoint, also over a restart, and go on from there', async () => {
-    const { id } = (await grid.api.submit({ ...job, maxSteps: 100_000, epochs: 50 })).job
+    const { id } = (await grid.api.submit({ ...job, stop: { steps: 100_000, epochs: 50 } })).job
     await grid.watch.waitFor('some steps', ({ run }) => run?.job.id === id && run.version.v >= 5)
     assert.match((await starling('pause', id)).stdout, /is paused; its volunteers go to other jobs\n$/)
     const resting = await grid.watch.waitFor(
@@ -131,7 +187,7 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
   })
 
   test('ends a job early with the epoch that it is in', async () => {
-    const { id } = (await grid.api.submit({ ...job, maxSteps: 100_000, epochs: 50 })).job
+    const { id } = (await grid.api.submit({ ...job, stop: { steps: 100_000, epochs: 50 } })).job
     const { status, stdout } = await starling('stop', id)
     assert.equal(status, 0)
     assert.match(stdout, /ends with epoch 1, and its model is kept/)

@@ -28,7 +28,7 @@ optimizer:
   momentum: 0.9
 blockSamples: 8
 batchBlocks: 4
-epochs: 2
+stop: { epochs: 2 }
 seed: 1
 mode: ring
 `
@@ -117,8 +117,8 @@ test('a file that would take memory or time is refused before anything is built 
   assert.match(await refusalOf('- '.repeat(10_000)), tooDeep)
   assert.match(await refusalOf('{a: '.repeat(10_000)), tooDeep)
   assert.match(await refusalOf(`[${'1,'.repeat(66_000)}]`), tooDeep)
-  assert.match(await refusalOf('#'.repeat(600_000)), /^expected a job file of at most 524288 bytes/)
-  assert.match(await refusalOf(new Uint8Array([0xff, 0xfe, 0xfd])), /^expected a job file, got job\.yaml/)
+  assert.match(await refusalOf('#'.repeat(600_000)), /^expected a file of at most 524288 bytes/)
+  assert.match(await refusalOf(new Uint8Array([0xff, 0xfe, 0xfd])), /^expected a file with a job, got job\.yaml/)
 })
 
 test('the example is a job', async () => {
@@ -131,6 +131,6 @@ test('the example is a job', async () => {
 test('a file that is not there is named', async () => {
   await assert.rejects(
     readJobFile(join(folder, 'nowhere.yaml')),
-    /expected a job file, got .*nowhere\.yaml .*; name one that can be read/,
+    /expected a file with a job, got .*nowhere\.yaml .*; name one that can be read/,
   )
 })

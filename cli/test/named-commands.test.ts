@@ -33,9 +33,6 @@ const BESIDE_HELP: Readonly<Record<string, string>> = {
   '--timing': 'cli/src/start-options.ts',
 }
 
-/** programs that are started by their file */
-const BY_FILE = ['examples/sample.ts']
-
 async function help(args: readonly string[]): Promise<string> {
   const { stdout } = await run(process.execPath, [...args], { cwd: ROOT, env: { ...process.env, COLUMNS: '200' } })
   return stdout
@@ -148,7 +145,6 @@ type OptionsOfCommands = Awaited<ReturnType<typeof programs>>
 
 function optionsThatExist(optionsOf: OptionsOfCommands): Set<string> {
   const all = new Set([...optionsOf.values()].flatMap((options) => [...options]))
-  for (const file of BY_FILE) for (const option of optionsIn(readFileSync(join(ROOT, file), 'utf8'))) all.add(option)
   for (const [option, file] of Object.entries(BESIDE_HELP)) {
     assert.ok(readFileSync(join(ROOT, file), 'utf8').includes(option), `${file} reads ${option}`)
     all.add(option)

@@ -12,6 +12,8 @@ import { openPeerNetwork } from './rtc-link.ts'
 const SEAT_VARIABLE = 'STARLING_SEAT'
 /** Bytes of one offer with all candidates of a large machine, several times. */
 const MAX_SIGNAL_BYTES = 64 * 1024
+/** ms for a link: a group has no relay to fall back on, and its machines may be busy starting ranks */
+const LINK_OPEN_MS = 60_000
 /** ms that a rank has to end by itself when another failed */
 const END_MS = 5000
 
@@ -156,7 +158,7 @@ export async function joinGroup(): Promise<Communicator | undefined> {
   const { access, members } = seat
   // Ends with the process that started it, however that ends.
   process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
-  const network = await openPeerNetwork(access)
+  const network = await openPeerNetwork({ linkOpenMs: LINK_OPEN_MS, ...access })
   const group = openCommunicator(networkMesh(network, members, members.indexOf(access.self)))
   const go = once(process, 'message')
   process.send?.('ready')

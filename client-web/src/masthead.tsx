@@ -1,7 +1,7 @@
 import { ROUTES } from '@starling-grid/protocol'
-// Name and the way to the other page; the same on both.
+// Name and the ways to the other pages; the same on all.
 
-export function Masthead(props: { readonly at: '/' | typeof ROUTES.dashboard }) {
+export function Masthead(props: { readonly at: '/' | typeof ROUTES.dashboard | typeof ROUTES.api }) {
   return (
     <header class="masthead">
       <a class="wordmark" href="/">

@@ -11,7 +11,7 @@ addEventListener('message', (event: MessageEvent<ToWorker>) => {
 })
 
 async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void> {
-  const { name, coordinatorUrl, limits, control } = begin
+  const { name, coordinatorUrl, limits, job, invite, control } = begin
   const { memoryBytes, uploadBytesPerHour, diskBytes, relaysOnly } = limits
   const tell = (message: FromWorker, transfer: Transferable[] = []): void => control.postMessage(message, transfer)
   const peers = new WindowPeers(tell)
@@ -24,7 +24,12 @@ async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void>
     diskBytes,
     relaysOnly,
   })
-  const volunteer = createVolunteer(host, { name, onStatus: (status) => tell({ type: 'status', status }) })
+  const volunteer = createVolunteer(host, {
+    name,
+    invite,
+    ...(job === undefined ? {} : { job }),
+    onStatus: (status) => tell({ type: 'status', status }),
+  })
   control.onmessage = (event: MessageEvent<ToWorker>) => {
     if (event.data.type === 'stop') void volunteer.stop()
     else if (event.data.type === 'hidden') hidden = event.data.hidden

@@ -1,18 +1,27 @@
 // Messages between window and Worker. The Worker trains; the window shows, and owns the connections to other
 // volunteers.
-import type { LinkIdentity } from '@starling-grid/protocol'
+import type { JobId, LinkIdentity } from '@starling-grid/protocol'
 import type { SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'
 import type { VisitorLimits } from './contribute/visitor-limits.ts'
 
+/** What a visitor lends, and to which job. */
+export interface Lent {
+  /** that others see */
+  readonly name: string
+  readonly limits: VisitorLimits
+  /** undefined: any */
+  readonly job: JobId | undefined
+}
+
 export type ToWorker =
   /** once, first; `control` carries everything else, both ways */
-  | {
+  | (Lent & {
       readonly type: 'begin'
-      readonly name: string
       readonly coordinatorUrl: string
-      readonly limits: VisitorLimits
+      /** code of the link by which the visitor came */
+      readonly invite: string | undefined
       readonly control: MessagePort
-    }
+    })
   | { readonly type: 'stop' }
   /** the page was covered or put away, or is seen again */
   | { readonly type: 'hidden'; readonly hidden: boolean }

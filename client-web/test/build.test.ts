@@ -33,7 +33,7 @@ test('two processes that need the pages at once get the same folder', async () =
 })
 
 test('nothing is inlined that the content security policy would refuse', async () => {
-  for (const page of ['index.html', 'dashboard.html']) {
+  for (const page of ['index.html', 'dashboard.html', 'api.html']) {
     const html = await readFile(join(folder, page), 'utf8')
     assert.doesNotMatch(html, /<style|style=|<script(?![^>]*src=)|data:|javascript:/)
   }

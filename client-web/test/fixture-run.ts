@@ -120,6 +120,7 @@ export function runAt(v: number): RunView {
     queue: queueAt(v),
     validationQueue: { todo: 0, pending: 0, done: 8 },
     detail: 'whole',
+    wait: null,
     memberCount: members.length,
     members: members.map((member, rank) =>
       mode === 'async' ? member : { ...member, rank, fraction: 1 / members.length, relayed: member.name === RELAYED },
@@ -131,6 +132,7 @@ export function runAt(v: number): RunView {
     etaSeconds: (expected - committed) / speed,
     lastStep: v === 0 ? null : stepPoint(v),
     lastValidation: validationsUpTo(v).at(-1) ?? null,
+    best: bestUpTo(v),
     checkpoint:
       v < 20
         ? null
@@ -165,9 +167,13 @@ const JOB: RunView['job'] = {
   validationSamples: 1024,
   downloadBytes: 7_840_000,
   epochs: EPOCHS,
+  stop: { epochs: EPOCHS },
+  evaluate: {},
   blocksPerEpoch: TRAIN_SAMPLES / 64,
   blockSamples: 64,
   batchBlocks: 8,
+  priority: 0,
+  volunteers: { min: 1, max: null },
 }
 const RING_PHASE = {
   phase: 'ring',
@@ -219,6 +225,12 @@ export function stepPoint(v: number): StepPoint {
     mode: modeAt(v),
     at: at(v),
   }
+}
+
+function bestUpTo(v: number): RunView['best'] {
+  const [best] = validationsUpTo(v).toSorted((a, b) => a.loss - b.loss)
+  if (best === undefined) return null
+  return { ...versionAt(best.v), metric: 'loss', loss: best.loss, accuracy: best.accuracy }
 }
 
 function validationsUpTo(v: number): ValidationPoint[] {

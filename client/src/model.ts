@@ -1,7 +1,6 @@
 // A model on this machine's adapter, for a loop that the program writes itself.
 import { createHash } from 'node:crypto'
-import { readFile, writeFile } from 'node:fs/promises'
-import { openGpu, prepareProcess } from '@starling-grid/client-node'
+import { writeFile } from 'node:fs/promises'
 import {
   exportModel,
   initialParameters,
@@ -14,19 +13,10 @@ import {
 } from '@starling-grid/model'
 import { versionId } from '@starling-grid/protocol'
 import type { OptimizerSpec } from '@starling-grid/shaders'
-import {
-  type AdapterDescription,
-  type Batch,
-  createGpuExecutor,
-  createReferenceExecutor,
-  type Executor,
-} from '@starling-grid/volunteer'
+import type { AdapterDescription, Batch, Executor } from '@starling-grid/volunteer'
+import { type ExecutorChoice, openExecutor } from './executor.ts'
 
-export interface ModelOptions {
-  /** 'webgpu' (default): the GPU, or a software adapter; 'reference': plain TypeScript on the CPU */
-  readonly executor?: 'webgpu' | 'reference'
-  /** part of the wanted adapter's name */
-  readonly adapter?: string
+export interface ModelOptions extends ExecutorChoice {
   /** of the first parameters (default 0) */
   readonly seed?: number
 }
@@ -133,16 +123,4 @@ class OpenModel implements LoopModel {
     this.#executor.destroy()
     this.#close()
   }
-}
-
-async function openExecutor(
-  spec: ModelSpec,
-  { executor = 'webgpu', adapter }: ModelOptions,
-): Promise<{ readonly executor: Executor; close(): void }> {
-  if (executor === 'reference') return { executor: createReferenceExecutor(spec), close: () => undefined }
-  await prepareProcess({ adapter })
-  const gpu = await openGpu({ adapter })
-  const device = { device: gpu.device, adapter: gpu.description }
-  const readText = (url: URL): Promise<string> => readFile(url, 'utf8')
-  return { executor: await createGpuExecutor({ ...device, spec, readText }), close: () => gpu.close() }
 }

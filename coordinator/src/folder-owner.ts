@@ -52,6 +52,7 @@ export class FolderOwner {
   #card: Card
   #stopBeating: CancelTimer = () => undefined
   #beating: Promise<void> = Promise.resolve()
+  #writing: Promise<void> = Promise.resolve()
 
   /** @throws GridError 'folder-in-use' when another coordinator lives, 'folder-unwritable' */
   static async claim(folder: string, options: ClaimOptions): Promise<FolderOwner> {
@@ -152,8 +153,14 @@ export class FolderOwner {
     return found !== undefined && found.id === this.#ownerBefore
   }
 
-  /** Whole or not at all. */
-  async #write(): Promise<void> {
+  /** Whole or not at all, and one after the other: a beat may be due while the first is slow to be written. */
+  #write(): Promise<void> {
+    const written = this.#writing.then(() => this.#writeAside())
+    this.#writing = written.catch(() => undefined)
+    return written
+  }
+
+  async #writeAside(): Promise<void> {
     const aside = `${this.#file}.${this.#card.id}`
     await writeFile(aside, `${JSON.stringify(this.#card)}\n`, { mode: 0o600 })
     await rename(aside, this.#file)

@@ -1,5 +1,6 @@
 // Public face of the coordinator package: start it inside another process, a command's or a test's.
 export { DEFAULT_HOST, DEFAULT_PORT, type Coordinator, createCoordinator } from './net/server.ts'
+export type { MetricsReaders } from './api/metrics.ts'
 export { FolderOwner } from './folder-owner.ts'
 export {
   copyStorage,
@@ -9,6 +10,7 @@ export {
   STATE_FILE,
   type StoragePlaces,
 } from './storage.ts'
+export type { Log, LogEntry, LogLevel } from './log-entry.ts'
 export { RELAY_GIGABYTES } from './net/relay-quota.ts'
 export { keepSecret, requireOwn } from './own-modes.ts'
-export { type OwnerToken, ownerToken } from './owner-token.ts'
+export { type OwnerToken, ownerToken, tokenIn } from './owner-token.ts'

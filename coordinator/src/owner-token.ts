@@ -27,19 +27,24 @@ export interface GivenToken {
 export async function ownerToken(dataDir: string, { token, tokenFile }: GivenToken = {}): Promise<OwnerToken> {
   if (token !== undefined) return { token: requireLong(token), file: undefined, isNew: false, wasOpen: false }
   const file = tokenFile ?? join(dataDir, 'owner-token')
+  if (tokenFile !== undefined) return { ...(await tokenIn(tokenFile)), file, isNew: false }
   const kept = (await readFile(file, 'utf8').catch(() => '')).trim()
-  if (tokenFile !== undefined && kept === '')
-    throw new GridError('usage', `expected an owner token in ${tokenFile}, got no readable text; write one there`)
-  if (tokenFile !== undefined || kept.length >= MIN_LENGTH)
-    return { token: requireLong(kept), file, isNew: false, wasOpen: await requireOwn(file) }
+  if (kept.length >= MIN_LENGTH) return { token: kept, file, isNew: false, wasOpen: await requireOwn(file) }
   return { token: await makeToken(dataDir, file), file, isNew: true, wasOpen: false }
+}
+
+/** Of a file that its user keeps. @throws GridError 'usage', 'folder-unwritable' when other users can read it */
+export async function tokenIn(file: string): Promise<Pick<OwnerToken, 'token' | 'wasOpen'>> {
+  const token = (await readFile(file, 'utf8').catch(() => '')).trim()
+  if (token === '') throw new GridError('usage', `expected a token in ${file}, got no readable text; write one there`)
+  return { token: requireLong(token), wasOpen: await requireOwn(file) }
 }
 
 function requireLong(token: string): string {
   if (token.length >= MIN_LENGTH) return token
   throw new GridError(
     'usage',
-    `expected an owner token of at least ${MIN_LENGTH} characters, got ${token.length}; use a longer one`,
+    `expected a token of at least ${MIN_LENGTH} characters, got ${token.length}; use a longer one`,
   )
 }
 

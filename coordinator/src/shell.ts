@@ -1,4 +1,5 @@
 // The parts of a coordinator without its server, for a simulation that drives them: what ships is what it proves.
+export { TokenBook } from './access/tokens.ts'
 export { Access } from './api/access.ts'
 export type { FollowTask } from './audit/recompute.ts'
 export { registerBodies } from './api/bodies.ts'

@@ -50,7 +50,7 @@ export interface CopyCounts {
 }
 
 /**
- * Every job and blob of one storage into another; blobs that are there already stay as they are. A coordinator may go
+ * Every job, blob and small value, such as tokens, of one storage into another; blobs that are there already stay as they are. A coordinator may go
  * on with the first. So blobs come before the jobs and once more behind them: what a job names was copied before its
  * owner could drop it. @throws GridError 'duplicate' when the other has one of the jobs, 'disk-failed'
  */
@@ -78,6 +78,7 @@ export async function copyStorage(
     await to.store.adopt(copy)
     counted({ jobs: counts.jobs + 1, steps: counts.steps + copy.records.length })
   }
+  for (const { key, value } of await from.store.values('')) await to.store.put(key, value)
   await copyBlobs()
   return counts
 }

@@ -27,7 +27,10 @@ test('a thread of the parameter server that never answers is given up, and the r
   })
   try {
     const { url } = await startCoordinator({ timing: { ...QUICK, threadAnswerMs: ANSWER_MS } })
-    const { id } = await submit(url, smallJob({ mode: 'async', epochs: 1, model: WIDE, minVolunteers: 1 }))
+    const { id } = await submit(
+      url,
+      smallJob({ mode: 'async', stop: { epochs: 1 }, model: WIDE, volunteers: { min: 1 } }),
+    )
     const { messages, stop } = watch(url)
     const notes: string[] = []
     const listening = listen(messages, notes)

@@ -36,7 +36,7 @@ export function push(
 ): string | undefined {
   if (norms === undefined)
     for (const id of desk.state.members.keys())
-      if (!desk.state.pushNorms.has(id)) own(desk.state, 'pushNorms').set(id, [USUAL])
+      if (!own(desk.state, 'pushNorms').has(id)) own(desk.state, 'pushNorms').set(id, [USUAL])
   const samples = leases.length
   desk.feed({
     type: 'push',

@@ -27,7 +27,7 @@ test('a parameter server that fails costs the work since its checkpoint, and the
   )
   try {
     const { url } = await startCoordinator()
-    const { id } = await submit(url, smallJob({ mode: 'async', epochs: 1 }))
+    const { id } = await submit(url, smallJob({ mode: 'async', stop: { epochs: 1 } }))
     const fakes = [volunteer(url), volunteer(url)]
     await Promise.all(fakes.map((fake) => fake.heard('finished')))
     await assertEachBlockOnce(url, id)
@@ -50,7 +50,7 @@ test('a model large enough for threads trains in async mode, half of the members
     url,
     smallJob({
       mode: 'async',
-      epochs: 1,
+      stop: { epochs: 1 },
       model,
       async: { update: 'proportion', proportion: 2, delayCompensation: 0.04 },
     }),
@@ -66,7 +66,10 @@ test('a model large enough for threads trains in async mode, half of the members
 
 test('a job with an outer optimizer whose versions the parameter server makes from the first is exported', async () => {
   const { url } = await startCoordinator({ timing: { ...QUICK, abortsBeforeFallback: 0 } })
-  const { id } = await submit(url, smallJob({ mode: 'auto', epochs: 1, local: { innerSteps: 4 }, minVolunteers: 1 }))
+  const { id } = await submit(
+    url,
+    smallJob({ mode: 'auto', stop: { epochs: 1 }, local: { innerSteps: 4 }, volunteers: { min: 1 } }),
+  )
   await volunteer(url).heard('finished')
   const exported = await fetch(`${url}${pathTo(ROUTES.export, { id })}`, { headers: OWNER })
   assert.deepEqual([exported.status, (await exported.arrayBuffer()).byteLength > 0], [200, true])
@@ -74,17 +77,17 @@ test('a job with an outer optimizer whose versions the parameter server makes fr
 
 test('settings of async mode that contradict each other are refused with the job', async () => {
   const { url } = await startCoordinator()
-  const { status, code, message } = await submit(
+  const { status, code, detail } = await submit(
     url,
     smallJob({ mode: 'async', async: { update: 'all', whenStale: 'drop' } }),
   )
   assert.deepEqual([status, code], [422, 'job-invalid'])
-  assert.match(message ?? '', /members wait for each other/)
+  assert.match(detail ?? '', /members wait for each other/)
 })
 
 test('rows of a recent version come alone, to members only, when their numbers are in order', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ mode: 'async', epochs: 50, minVolunteers: 1 }))
+  const { id } = await submit(url, smallJob({ mode: 'async', stop: { epochs: 50 }, volunteers: { min: 1 } }))
   const member = volunteer(url, { stepMs: 50 })
   const { session } = await member.heard('welcome')
   const { version } = await until(url, 'the first versions', (run) => run.mode === 'async' && run.version.v > 1)

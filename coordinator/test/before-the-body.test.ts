@@ -51,7 +51,7 @@ test('threat 24: a stall of the coordinator itself drops no member and ends no l
   const { url } = await startCoordinator({
     timing: { stateMs: 300, formMs: 3000, admitMs: 100, lostMs: 1500, leaseMinMs: 3000 },
   })
-  const { id } = await submit(url, smallJob({ epochs: 1000 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1000 } }))
   for (const stepMs of [10, 10]) volunteer(url, { stepMs })
   const before = await until(url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 2)
   const end = performance.now() + SILENCE_MS + 2500

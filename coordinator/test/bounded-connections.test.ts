@@ -61,7 +61,7 @@ test('threat 22: a reader that does not read is cut off, and one that reads gets
       { type: 'linear', name: 'fc', out: 10 },
     ],
   }
-  const { id } = await submit(url, smallJob({ epochs: 1, maxSteps: 1, minVolunteers: 1, model: wide }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1, steps: 1 }, volunteers: { min: 1 }, model: wide }))
   volunteer(url)
   await until(url, 'the end', ({ phase, checkpoint }) => phase === 'finished' && checkpoint !== null)
   // A paused reader does not see that it was cut off before it reads again; on a busy machine that takes longer.
@@ -126,7 +126,7 @@ test('threat 23: with a trusted proxy the caller counts, without one its header 
 
 test('threat 20: a body with an encoding is refused before it is read', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ mode: 'async', minVolunteers: 1 }))
+  const { id } = await submit(url, smallJob({ mode: 'async', volunteers: { min: 1 } }))
   const fake = volunteer(url, { obedient: true, works: false })
   await fake.heard('welcome')
   const push = await fake.request(pathTo(ROUTES.pushes, { id }), {
@@ -139,7 +139,7 @@ test('threat 20: a body with an encoding is refused before it is read', async ()
 
 test('threat 24: a member that sends large legal messages is cut off by their bytes', async () => {
   const { url } = await startCoordinator()
-  await submit(url, smallJob({ minVolunteers: 2 }))
+  await submit(url, smallJob({ volunteers: { min: 2 } }))
   const flood = volunteer(url, { name: 'flood' })
   await flood.heard('welcome')
   const text = JSON.stringify({

@@ -40,7 +40,7 @@ test('beyond the most volunteers that a coordinator takes one more is refused by
     clock: processClock,
     onRefused: (code: string) => refusals.push(code),
     onGone: () => undefined,
-    run: () => undefined,
+    placeFor: () => undefined,
     lastRun: () => undefined,
     relayedLinks: () => 0,
   }

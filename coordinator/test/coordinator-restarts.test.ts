@@ -53,7 +53,7 @@ for (const mode of ['ring', 'async'] as const)
       const dataDir = await temporaryFolder()
       let coordinator = await start(dataDir, 0)
       const { url, port } = coordinator
-      const { id } = await submit(url, smallJob({ mode, epochs: EPOCHS }))
+      const { id } = await submit(url, smallJob({ mode, stop: { epochs: EPOCHS } }))
       let members = [volunteer(url, { stepMs: STEP_MS }), volunteer(url, { stepMs: STEP_MS })]
       for (const reach of [8, 25]) {
         await until(url, `version ${reach}`, (run) => run.version.v >= reach)

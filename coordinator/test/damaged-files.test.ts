@@ -9,7 +9,7 @@ import { smallJob, startCoordinator, submit, temporaryFolder, until, volunteer }
 test("a shard that lost a byte on the coordinator's disk is found, and its blocks are set aside", async () => {
   const dataDir = await temporaryFolder()
   const { url } = await startCoordinator({ dataDir })
-  await submit(url, smallJob({ epochs: 1000, blockSamples: 64 }))
+  await submit(url, smallJob({ stop: { epochs: 1000 }, blockSamples: 64 }))
   const fakes = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
   const { terms } = (await until(url, 'the ring', (run) => run.phase === 'ring'), fakes[0] ?? assert.fail())
   const shard = terms?.dataset.train.at(-1) ?? assert.fail()
@@ -33,7 +33,7 @@ test("a shard that lost a byte on the coordinator's disk is found, and its block
 test('a checkpoint whose file is gone is given up when a member asks for it, so that an older one serves', async () => {
   const dataDir = await temporaryFolder()
   const { url, runs } = await startCoordinator({ dataDir })
-  const { id } = await submit(url, smallJob({ epochs: 1000, blockSamples: 64 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1000 }, blockSamples: 64 }))
   const [fake] = [volunteer(url, { stepMs: 200 }), volunteer(url, { stepMs: 200 })]
   await until(url, 'a checkpoint', (run) => run.checkpoint !== null)
   const { state } = runs.find(id) ?? assert.fail()

@@ -43,7 +43,7 @@ const isFinished = (message: WatchMessage): boolean => message.type !== 'none' &
 test('a page that watches from the start and one that comes at the end know the same curve', async () => {
   const { url } = await startCoordinator()
   const watching = follow(url, isFinished)
-  await submit(url, smallJob({ epochs: 4 }))
+  await submit(url, smallJob({ stop: { epochs: 4 } }))
   for (const stepMs of [20, 20]) volunteer(url, { stepMs })
   const { messages, known } = await watching
   assert.deepEqual(messages[0], { type: 'none', reason: 'no job was submitted yet' })
@@ -72,7 +72,7 @@ test('after a rewind the stream takes back the steps that are gone', async () =>
   const { url } = await startCoordinator({
     timing: { stateMs: 200, lostMs: 300, rejoinMs: 300, formMs: 10_000, checkpointMs: 600_000 },
   })
-  const { id } = await submit(url, smallJob({ minVolunteers: 1, epochs: 3 }))
+  const { id } = await submit(url, smallJob({ volunteers: { min: 1 }, stop: { epochs: 3 } }))
   const watching = follow(url, isFinished)
   const first = volunteer(url, { stepMs: 100 })
   await until(url, 'some steps', (run) => run.version.v >= 3)
@@ -92,7 +92,7 @@ test('after a rewind the stream takes back the steps that are gone', async () =>
 
 test('a page that does not read costs no memory and does not slow the run', async () => {
   const { url, port } = await startCoordinator()
-  await submit(url, smallJob({ epochs: 2 }))
+  await submit(url, smallJob({ stop: { epochs: 2 } }))
   const socket = connect(port, '127.0.0.1')
   socket.write(
     `GET /api/watch HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +

@@ -27,8 +27,11 @@ test('with a full disk nothing is sent; with space again the run goes on to its 
   let full = false
   const { store, failures } = fragile(() => full)
   const lines: string[] = []
-  const { url } = await startCoordinator({ storage: { store, blobs: memoryBlobs() }, log: (line) => lines.push(line) })
-  const { id } = await submit(url, smallJob({ epochs: 8 }))
+  const { url } = await startCoordinator({
+    storage: { store, blobs: memoryBlobs() },
+    log: ({ message }) => lines.push(message),
+  })
+  const { id } = await submit(url, smallJob({ stop: { epochs: 8 } }))
   const members = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
   await until(url, 'the first steps', (run) => run.version.v > 3)
   full = true
@@ -71,7 +74,7 @@ test('with a full disk nothing is sent; with space again the run goes on to its 
 test('each append fails once in turn, and the run still ends with every step durable', async () => {
   const { store, failures } = fragile((append) => append % 2 === 1)
   const { url } = await startCoordinator({ storage: { store, blobs: memoryBlobs() } })
-  const { id } = await submit(url, smallJob({ epochs: 1, minVolunteers: 1 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1 }, volunteers: { min: 1 } }))
   await volunteer(url).heard('finished')
   const run = await runOf(url, id)
   const rows = await store.load(run.job.id)
@@ -97,7 +100,7 @@ test('while it drains it is not ready, and what was decided is durable when it h
   }
   const coordinator = await startCoordinator({ storage: { store: { ...store, append }, blobs: memoryBlobs() } })
   const { url } = coordinator
-  const { id } = await submit(url, smallJob({ epochs: 1000, minVolunteers: 1 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1000 }, volunteers: { min: 1 } }))
   volunteer(url, { stepMs: 5 })
   await until(url, 'steps', (run) => run.version.v > 3)
   const run = coordinator.runs.find(id) ?? assert.fail()
@@ -128,10 +131,10 @@ test('a coordinator that was taken over answers what waits, says why it is not r
   })
   const { url, runs } = await startCoordinator({
     storage: { store: { ...store, append }, blobs: memoryBlobs() },
-    log: (line) => lines.push(line),
+    log: ({ message }) => lines.push(message),
     onDeposed: told,
   })
-  const { id } = await submit(url, smallJob({ epochs: 1000, minVolunteers: 1, mode: 'async' }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1000 }, volunteers: { min: 1 }, mode: 'async' }))
   const member = volunteer(url, { works: false })
   const grant = await member.heard('grant')
   const run = runs.find(id) ?? assert.fail()
@@ -163,7 +166,7 @@ test('a coordinator that was taken over answers what waits, says why it is not r
 test('a defect in the middle of a decision costs no row that the state has already', async () => {
   const store = memoryState()
   const { url, runs } = await startCoordinator({ storage: { store, blobs: memoryBlobs() } })
-  const { id } = await submit(url, smallJob({ epochs: 1000, minVolunteers: 1 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1000 }, volunteers: { min: 1 } }))
   volunteer(url, { stepMs: 20 })
   await until(url, 'steps', ({ version }) => version.v > 1)
   const run = runs.find(id) ?? assert.fail()

@@ -20,7 +20,7 @@ async function finished() {
       { type: 'linear', name: 'fc', out: 10 },
     ],
   }
-  const { id } = await submit(url, smallJob({ epochs: 1, maxSteps: 1, minVolunteers: 1, model: wide }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1, steps: 1 }, volunteers: { min: 1 }, model: wide }))
   const member = volunteer(url)
   const run = await until(url, 'the end', ({ phase }) => phase === 'finished')
   assert.ok(run.checkpoint !== null)

@@ -43,7 +43,7 @@ test('a run that ended keeps only totals in memory; its curves are read from dis
   const dataDir = await temporaryFolder()
   const coordinator = await startCoordinator({ dataDir })
   const { url } = coordinator
-  const { id } = await submit(url, smallJob({ epochs: 2 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 2 } }))
   const [member] = [volunteer(url), volunteer(url)]
   await member?.heard('finished')
   const live = await snapshotOf(url)
@@ -72,7 +72,7 @@ test('a run that ended keeps only totals in memory; its curves are read from dis
 test('pages that come together at a run that ended cost one read of the journal', async () => {
   const coordinator = await startCoordinator()
   const { url } = coordinator
-  const { id } = await submit(url, smallJob({ epochs: 1 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1 } }))
   const [member] = [volunteer(url), volunteer(url)]
   await member?.heard('finished')
   const host = await released(coordinator, id)

@@ -75,10 +75,10 @@ export function smallJob(change: Partial<JobSpec> = {}): JobSpec {
     optimizer: { type: 'sgd', lr: 0.01, momentum: 0.9 },
     blockSamples: 256,
     batchBlocks: 4,
-    epochs: 2,
+    stop: { epochs: 2 },
     seed: 3,
     mode: 'ring',
-    minVolunteers: 2,
+    volunteers: { min: 2 },
     ...change,
   }
 }
@@ -87,7 +87,7 @@ export async function submit(
   url: string,
   job: unknown,
   token = TOKEN,
-): Promise<{ readonly status: number; readonly id: string; readonly code?: string; readonly message?: string }> {
+): Promise<{ readonly status: number; readonly id: string; readonly code?: string; readonly detail?: string }> {
   const response = await fetch(`${url}${ROUTES.jobs}`, {
     method: 'POST',
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },

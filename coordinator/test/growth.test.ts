@@ -146,7 +146,13 @@ test(
     const file = join(dataDir, 'state.db')
     const coordinator = await startCoordinator({ dataDir, timing: {} })
     const host = await coordinator.runs.submit(
-      smallJob({ blockSamples: 1, batchBlocks: 1, epochs: EPOCHS, validateEvery: EPOCHS, minVolunteers: 1 }),
+      smallJob({
+        blockSamples: 1,
+        batchBlocks: 1,
+        stop: { epochs: EPOCHS },
+        evaluate: { everyEpochs: EPOCHS },
+        volunteers: { min: 1 },
+      }),
     )
     const database = new Database(file)
     const counting = database.prepare('SELECT COUNT(*) AS count FROM journal')

@@ -114,6 +114,12 @@ class Play {
         targets: 1,
         correct: 1,
         lossSum: 1,
+        tally: this.#pick([
+          { of: 'tokens' },
+          { of: 'classes', top: this.#number() },
+          { of: 'values', errors: -1, totals: [1, 2], squares: [3] },
+          { of: 'labels', found: this.#number(), wrong: 0, missed: 1 },
+        ]),
       }),
       () => ({ type: 'lease-request', modeEpoch: this.#pick([modeEpoch, modeEpoch + 1, 0]) }),
       () => ({ type: 'copied', version: this.#version() }),

@@ -42,8 +42,8 @@ test(
   { timeout: 240_000 },
   async () => {
     const log: string[] = []
-    const { url } = await startCoordinator({ timing: QUICK, log: (line) => log.push(line) })
-    const { id } = await submit(url, smallJob({ epochs: 1000 }))
+    const { url } = await startCoordinator({ timing: QUICK, log: ({ message }) => log.push(message) })
+    const { id } = await submit(url, smallJob({ stop: { epochs: 1000 } }))
     const honest = [volunteer(url, { stepMs: 10 }), volunteer(url, { stepMs: 10 })]
     await until(url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 0)
     const random = random32(1)
@@ -123,7 +123,7 @@ test(
 
 test('a claim with a wrong count of samples, or with a block named twice, is refused', async () => {
   const { url } = await startCoordinator({ timing: QUICK })
-  await submit(url, smallJob({ minVolunteers: 2 }))
+  await submit(url, smallJob({ volunteers: { min: 2 } }))
   const liar = volunteer(url, { obedient: false })
   await once(liar.socket, 'open')
   liar.hello()

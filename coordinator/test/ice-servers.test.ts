@@ -65,7 +65,7 @@ test(
   { timeout: 60_000 },
   async () => {
     const { url } = await startCoordinator({ ice: { urls: [STUN, TURN], turnSecret: 'north', credentialsMs: 2000 } })
-    await submit(url, smallJob({ epochs: 2000 }))
+    await submit(url, smallJob({ stop: { epochs: 2000 } }))
     const stranger = volunteer(url, { obedient: false })
     stranger.hello()
     assert.deepEqual((await stranger.heard('welcome')).iceServers, [{ urls: STUN }])

@@ -29,7 +29,7 @@ function thiefOf(url: string, victim: FakeVolunteer): FakeVolunteer {
 test('threat 39: after a restart of the coordinator an id is free for its key alone', { timeout: 60_000 }, async () => {
   const dataDir = await temporaryFolder()
   const before = await startCoordinator({ dataDir })
-  const { id } = await submit(before.url, smallJob({ epochs: 500 }))
+  const { id } = await submit(before.url, smallJob({ stop: { epochs: 500 } }))
   const honest = [volunteer(before.url), volunteer(before.url)]
   await until(before.url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 0)
   const shown = (await runOf(before.url, id)).members.map((member) => member.id)
@@ -146,15 +146,19 @@ test(
       })
     const ending = new AbortController()
     let next = welcome()
-    const link = new CoordinatorLink(losing(url, [1, 3, 4], events), 'unlucky', {
-      onWelcome: () => {
-        events.push('welcome')
-        welcomed()
+    const link = new CoordinatorLink(
+      losing(url, [1, 3, 4], events),
+      { name: 'unlucky' },
+      {
+        onWelcome: () => {
+          events.push('welcome')
+          welcomed()
+        },
+        onMessage: () => undefined,
+        onRefused: ({ code }) => events.push(code),
+        onAway: () => undefined,
       },
-      onMessage: () => undefined,
-      onRefused: ({ code }) => events.push(code),
-      onAway: () => undefined,
-    })
+    )
     const running = link.run(ending.signal)
     await next
     const { member } = link

@@ -73,7 +73,7 @@ test('what was allowed lingers for a minute when the next generation forms or a 
 
 test('threat 27: a stranger outside every ring cannot make an offer to a member of one', async () => {
   const { url } = await startCoordinator()
-  await submit(url, smallJob({ minVolunteers: 2, epochs: 200 }))
+  await submit(url, smallJob({ volunteers: { min: 2 }, stop: { epochs: 200 } }))
   const [one, two, stranger] = [volunteer(url), volunteer(url), volunteer(url, { obedient: false })]
   await stranger.heard('challenge')
   await until(url, 'a ring of two', (run) => run.phase === 'ring')

@@ -7,11 +7,16 @@ import { QUICK, smallJob, startCoordinator, submit, until, volunteer } from './f
 
 /** blocks that one message may name */
 const BLOCKS_IN_ONE = 256
+/** ms: on a machine that does much else */
+const BUSY_MS = 300_000
 
 test('threat 26: a member that causes too many journal rows is disconnected with the reason', async () => {
   const coordinator = await startCoordinator({ timing: QUICK })
   const { url } = coordinator
-  const { id } = await submit(url, smallJob({ blockSamples: 1, batchBlocks: 4, epochs: 1000, minVolunteers: 3 }))
+  const { id } = await submit(
+    url,
+    smallJob({ blockSamples: 1, batchBlocks: 4, stop: { epochs: 1000 }, volunteers: { min: 3 } }),
+  )
   const members = [volunteer(url, { stepMs: 50 }), volunteer(url, { stepMs: 50 }), volunteer(url, { stepMs: 50 })]
   await until(url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 2)
   const { state } = coordinator.runs.find(id) ?? assert.fail()
@@ -25,19 +30,22 @@ test('threat 26: a member that causes too many journal rows is disconnected with
         code: 'shard-corrupt',
         message: 'a lie',
       })
-  const [, , third] = members
-  const refused = await third?.heard('refused', ({ code }) => code === 'rate-exceeded')
-  assert.match(refused?.message ?? '', /expected at most \d+ journal rows a minute/)
-  await third?.closed
+  // a row is that member's whose word was the third: on a busy machine any of them
+  const refused = members.map(async (member) => {
+    const { message } = await member.heard('refused', ({ code }) => code === 'rate-exceeded')
+    await member.closed
+    return message
+  })
+  assert.match(await Promise.any(refused), /expected at most \d+ journal rows a minute/)
   assert.ok(state.quarantined.size <= ROWS_AT_ONCE + BLOCKS_IN_ONE, `${state.quarantined.size} rows`)
 })
 
 test('a fast ring commits as many steps as it likes: rows of work count for nothing', async () => {
   const coordinator = await startCoordinator({ timing: QUICK })
   const { url } = coordinator
-  await submit(url, smallJob({ epochs: 1000, minVolunteers: 2 }))
+  await submit(url, smallJob({ stop: { epochs: 1000 }, volunteers: { min: 2 } }))
   const members = [volunteer(url, { stepMs: 0 }), volunteer(url, { stepMs: 0 })]
-  const run = await until(url, 'many steps', ({ version }) => version.v > 500)
+  const run = await until(url, 'many steps', ({ version }) => version.v > 500, BUSY_MS)
   assert.deepEqual(run.departed, [])
   assert.equal(run.refusals['rate-exceeded'] ?? 0, 0)
   for (const member of members) member.close()

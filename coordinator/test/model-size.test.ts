@@ -10,7 +10,7 @@ async function dry(url: string, job: unknown, wish = 'true') {
     headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json' },
     body: JSON.stringify(job),
   })
-  return { status: response.status, body: (await response.json()) as { message?: string } }
+  return { status: response.status, body: (await response.json()) as { detail?: string } }
 }
 
 test('a dry submission says parameters and activation memory, and starts nothing', async () => {
@@ -20,14 +20,14 @@ test('a dry submission says parameters and activation memory, and starts nothing
     status: 200,
     body: { model: { parameters: 7850, activationBytes: 4 * 794 } },
   })
-  assert.equal((await dry(url, smallJob(), 'yes')).status, 422)
+  assert.equal((await dry(url, smallJob(), 'yes')).status, 400)
   assert.deepEqual(await (await fetch(`${url}${ROUTES.jobs}`, { headers: OWNER })).json(), { jobs: [], damaged: [] })
   const wrong = await dry(
     url,
     smallJob({ model: { input: [3], layers: [{ type: 'conv2d', name: 'a', out: 1, kernel: 1 }] } }),
   )
   assert.equal(wrong.status, 422)
-  assert.match(wrong.body.message ?? '', /model\.layers\[0\]: expected an image .*, got the shape \[3\]/)
+  assert.match(wrong.body.detail ?? '', /model\.layers\[0\]: expected an image .*, got the shape \[3\]/)
 })
 
 test('the view of an accepted job says the same', async () => {
@@ -43,10 +43,10 @@ test('a model beyond the limits is refused with both of its numbers', async () =
     { type: 'linear', name: 'wide', out: 100_000 },
     { type: 'linear', name: 'head', out: 10 },
   ]
-  const { status, message } = await submit(url, smallJob({ model: { input: [1, 28, 28], layers } }))
+  const { status, detail } = await submit(url, smallJob({ model: { input: [1, 28, 28], layers } }))
   assert.equal(status, 422)
   assert.match(
-    message ?? '',
+    detail ?? '',
     /at most 67108864 parameters and 1073741824 bytes of activations per sample, got 79500010 and 403176;/,
   )
 })

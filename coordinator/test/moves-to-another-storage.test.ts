@@ -13,7 +13,7 @@ const STEPS = 120
 /** times that a test need not wait out */
 const QUICK = { admitMs: 300, rejoinMs: 6000, quietMs: 3000 }
 const JOB = {
-  ...demoJob({ epochs: 1, seed: 7, mode: 'ring', minVolunteers: 2, maxSteps: STEPS }),
+  ...demoJob({ stop: { epochs: 1, steps: STEPS }, seed: 7, mode: 'ring', minVolunteers: 2 }),
   blockSamples: 4,
   batchBlocks: 6,
 }

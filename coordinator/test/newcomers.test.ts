@@ -5,7 +5,7 @@ import type { RunView } from '@starling-grid/protocol'
 import type { FakeVolunteer } from './fake-volunteer.ts'
 import { smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
-const LONG = smallJob({ epochs: 10_000 })
+const LONG = smallJob({ stop: { epochs: 10_000 } })
 const STEP_MS = 20
 /** Steps that a ring makes beside a newcomer: several times as long as an honest one takes to be in it. */
 const STEPS_BESIDE = 100
@@ -50,7 +50,7 @@ for (const [kind, change] of [
 
 test('the coordinator compares a newcomer with its own bytes of version 0, outside the event loop', async () => {
   const { url } = await startCoordinator()
-  await submit(url, smallJob({ epochs: 10_000, minVolunteers: 1 }))
+  await submit(url, smallJob({ stop: { epochs: 10_000 }, volunteers: { min: 1 } }))
   volunteer(url, { stepMs: 2000 })
   await until(url, 'the ring', ({ phase }) => phase === 'ring')
   const newcomer = volunteer(url, { stepMs: 2000 })

@@ -37,7 +37,7 @@ test('what a member pushes that the ring left out is given to one member, over H
   const { url } = await startCoordinator({
     timing: { stateMs: 300, admitMs: 100, abortsBeforeFallback: 2, excludeMs: 600_000 },
   })
-  const { id } = await submit(url, smallJob({ blockSamples: 8, epochs: 1, minVolunteers: 3 }))
+  const { id } = await submit(url, smallJob({ blockSamples: 8, stop: { epochs: 1 }, volunteers: { min: 3 } }))
   const [a, b, hermit] = [
     volunteer(url, { stepMs: STEP_MS }),
     volunteer(url, { stepMs: STEP_MS }),
@@ -81,7 +81,7 @@ test('of three off-ring members, one that pushes a million times the usual count
   const { url } = await startCoordinator({
     timing: { stateMs: 300, admitMs: 100, abortsBeforeFallback: 2, excludeMs: 600_000 },
   })
-  const { id } = await submit(url, smallJob({ blockSamples: 8, epochs: 1, minVolunteers: 5 }))
+  const { id } = await submit(url, smallJob({ blockSamples: 8, stop: { epochs: 1 }, volunteers: { min: 5 } }))
   const members = [volunteer(url, { stepMs: STEP_MS }), volunteer(url, { stepMs: STEP_MS })]
   const honest = volunteer(url, { stepMs: 10_000 })
   const [idle, hostile] = ['idle', 'hostile'].map((name) => volunteer(url, { name, stepMs: 10_000, works: false }))

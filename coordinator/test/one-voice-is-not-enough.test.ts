@@ -54,7 +54,7 @@ function lying(type: ToCoordinator['type'], lie: object): (message: ToCoordinato
 
 test('threat 43: a member with false digests neither keeps the run from its end nor harms the uploader', async () => {
   const { url } = await startCoordinator({ timing: { ...QUICK, checkpointSteps: 4 } })
-  const { id } = await submit(url, smallJob({ minVolunteers: 3 }))
+  const { id } = await submit(url, smallJob({ volunteers: { min: 3 } }))
   const honest = [volunteer(url), volunteer(url)]
   const liar = volunteer(url, { name: 'liar', change: lying('version-digest', { digest: LIE }) })
   await Promise.all(honest.map((fake) => fake.heard('finished')))
@@ -67,7 +67,7 @@ test('threat 43: a member with false digests neither keeps the run from its end 
 test('threat 37: any number of members that confirm a false state do not expel an honest one', async () => {
   for (const liars of [1, 2]) {
     const { url } = await startCoordinator({ timing: { ...QUICK, excludeMs: 1000 } })
-    const { id } = await submit(url, smallJob({ minVolunteers: 1 + liars, epochs: 1 }))
+    const { id } = await submit(url, smallJob({ volunteers: { min: 1 + liars }, stop: { epochs: 1 } }))
     const change = lying('confirm', { digest: LIE })
     for (let i = 0; i < liars; i++) volunteer(url, { name: `liar ${i}`, change })
     const honest = volunteer(url, { name: 'honest' })
@@ -83,7 +83,7 @@ test('threat 37: any number of members that confirm a false state do not expel a
 
 test('threat 35: a member with other bytes in two steps is named, and its bytes are in no committed step', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ minVolunteers: 3 }))
+  const { id } = await submit(url, smallJob({ volunteers: { min: 3 } }))
   // The liar is quicker: it says both steps before any other says the first.
   const honest = [volunteer(url, { stepMs: 30 }), volunteer(url, { stepMs: 60 })]
   const liar = volunteer(url, {
@@ -135,7 +135,7 @@ async function eventsOf(url: string): Promise<string> {
 /** Two liars that work together train with an honest member to the end; what the run said, and its model. */
 async function trainedWithTwoLiars({ sums }: { readonly sums?: false } = {}) {
   const { url } = await startCoordinator({ timing: { ...QUICK, checkpointSteps: 4, excludeMs: 1000 } })
-  const { id } = await submit(url, smallJob({ minVolunteers: 3, validateEvery: 2 }))
+  const { id } = await submit(url, smallJob({ volunteers: { min: 3 }, evaluate: { everyEpochs: 2 } }))
   const refusing = sums === undefined ? {} : { sums }
   const honest = volunteer(url, { name: 'honest', ...refusing })
   const liars = ['liar 1', 'liar 2'].map((name) => volunteer(url, { name, ...FALSE_STATE, ...refusing }))
@@ -165,7 +165,7 @@ test('where no member serves the sums, the page says that votes decide', async (
 /** A liar gives up the ring when all hold the same version, and liars answer ballots before the others. */
 async function forgedHandover(lies: FakeOptions, honestMembers: number) {
   const { url, runs } = await startCoordinator({ timing: { ...QUICK, abortsBeforeFallback: 1, quietMs: 1e9 } })
-  const { id } = await submit(url, smallJob({ mode: 'auto', minVolunteers: 3, epochs: 1 }))
+  const { id } = await submit(url, smallJob({ mode: 'auto', volunteers: { min: 3 }, stop: { epochs: 1 } }))
   const run = runs.find(id) ?? assert.fail()
   /** The coordinator waits for a liar's answer. */
   const isAwaited = (generation: number): boolean => {
@@ -218,7 +218,7 @@ test('threat 43: a state that two of three holders made up does not reach the pa
 
 test('threat 40: a first push of enormous numbers does not reach the model', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ mode: 'async', epochs: 1 }))
+  const { id } = await submit(url, smallJob({ mode: 'async', stop: { epochs: 1 } }))
   const [idle, stranger] = [volunteer(url, { works: false }), volunteer(url, { works: false })]
   const grant = await stranger.heard('grant')
   const body = new Float32Array(stranger.form.layout.total).fill(1e37)
@@ -235,7 +235,7 @@ test('threat 40: a first push of enormous numbers does not reach the model', asy
 
 test('a member whose pushes are refused sets no block aside, and the others train all of them', async () => {
   const { url } = await startCoordinator({ timing: { ...QUICK, excludeMs: 50 } })
-  const { id } = await submit(url, smallJob({ mode: 'async', epochs: 1, minVolunteers: 3 }))
+  const { id } = await submit(url, smallJob({ mode: 'async', stop: { epochs: 1 }, volunteers: { min: 3 } }))
   const honest = [volunteer(url), volunteer(url)]
   const stranger = volunteer(url, { name: 'stranger', works: false })
   const poison = async (): Promise<void> => {

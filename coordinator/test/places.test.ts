@@ -98,7 +98,7 @@ test('threat 44: a full coordinator takes a newcomer in place of one from the mo
     clock: processClock,
     onRefused: (code: string) => refused.push(code),
     onGone: () => undefined,
-    run: () => undefined,
+    placeFor: () => undefined,
     lastRun: () => undefined,
     relayedLinks: () => 0,
   } as unknown as ConstructorParameters<typeof Sessions>[0])
@@ -125,7 +125,7 @@ test('threat 44: a full coordinator takes a newcomer in place of one from the mo
 
 test('threat 25: a push under a stale lease is refused before a byte of its body is sent', async () => {
   const { url, port } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ mode: 'async', minVolunteers: 1 }))
+  const { id } = await submit(url, smallJob({ mode: 'async', volunteers: { min: 1 } }))
   const member = volunteer(url, { works: false })
   const { base, leases, modeEpoch } = await member.heard('grant')
   const stale = leases.map(({ block, leaseEpoch }) => ({ block, leaseEpoch: leaseEpoch + 1000 }))

@@ -105,7 +105,10 @@ test('a coordinator that restarts in async mode hands its parameter server what 
     const dataDir = await temporaryFolder()
     const coordinator = await startCoordinator({ dataDir, timing: { ...QUICK, checkpointSteps: 4 } })
     const { url } = coordinator
-    await submit(url, smallJob({ mode: 'async', epochs: 50, minVolunteers: 1, async: { delayCompensation: 0.04 } }))
+    await submit(
+      url,
+      smallJob({ mode: 'async', stop: { epochs: 50 }, volunteers: { min: 1 }, async: { delayCompensation: 0.04 } }),
+    )
     volunteer(url)
     await until(
       url,

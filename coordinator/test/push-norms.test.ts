@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { memberId } from '@starling-grid/protocol'
-import { type KnownNorms, weighPush } from '../src/run/async/push-norms.ts'
+import { KnownNorms, weighPush } from '../src/run/async/push-norms.ts'
 
 const [a, b, liar] = ['a', 'b', 'liar'].map(memberId)
 const norms = (gradient: number, statistics = 0) => ({ gradient, statistics })
@@ -22,7 +22,7 @@ function enormous(known: KnownNorms): number {
 }
 
 test('pushes of honest off-ring members count whole, though they differ by a factor of two', () => {
-  const known: KnownNorms = new Map()
+  const known = new KnownNorms()
   for (const author of [a, b]) weigh(known, author, 1)
   for (let i = 0; i < 50; i++)
     for (const [author, norm] of [
@@ -34,7 +34,7 @@ test('pushes of honest off-ring members count whole, though they differ by a fac
 })
 
 test('one liar of three moves the ring no further than four times the usual, from its first push to its last', () => {
-  const known: KnownNorms = new Map()
+  const known = new KnownNorms()
   assert.equal(weigh(known, liar, 1e6), undefined, 'nothing to compare it with')
   assert.equal(weigh(known, liar, 1e6), undefined, 'nor with itself')
   for (let i = 0; i < 100; i++) {
@@ -46,7 +46,7 @@ test('one liar of three moves the ring no further than four times the usual, fro
 })
 
 test('nor does it make the pushes of the others count less by pushing next to nothing', () => {
-  const known: KnownNorms = new Map()
+  const known = new KnownNorms()
   for (const author of [a, b]) weigh(known, author, 1)
   for (let i = 0; i < 100; i++) {
     weigh(known, liar, i % 2 === 0 ? 1e-9 : 0)
@@ -56,7 +56,7 @@ test('nor does it make the pushes of the others count less by pushing next to no
 })
 
 test('running statistics have a bound of their own', () => {
-  const known: KnownNorms = new Map()
+  const known = new KnownNorms()
   for (const author of [a, b]) weighPush(known, author ?? assert.fail(), norms(1, 5), 3)
   const weights = weighPush(known, liar ?? assert.fail(), norms(1, 1e9), 3)
   assert.equal(weights?.gradient, 1)
@@ -64,13 +64,13 @@ test('running statistics have a bound of their own', () => {
 })
 
 test('an off-ring member alone is compared with itself', () => {
-  const known: KnownNorms = new Map()
+  const known = new KnownNorms()
   for (let i = 0; i < 5; i++) assert.equal(weigh(known, a, 1, 1), 1)
   assert.ok(1e6 * (weigh(known, a, 1e6, 1) ?? 1) <= 4)
 })
 
 test('an off-ring member that pushes ever more raises its own bound step by step, never at once', () => {
-  const known: KnownNorms = new Map()
+  const known = new KnownNorms()
   for (let i = 0; i < 5; i++) weigh(known, a, 1, 1)
   for (let i = 0; i < 8; i++) assert.ok(1e6 * (weigh(known, a, 1e6, 1) ?? 1) <= 16.01, `push ${i}`)
 })

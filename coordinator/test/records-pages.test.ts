@@ -6,7 +6,7 @@ import { OWNER, recordsOf, smallJob, startCoordinator, submit, volunteer } from 
 
 test('a chain is read page by page, each of a bounded length, and a page that cannot be is refused', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ epochs: 1, minVolunteers: 1 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1 }, volunteers: { min: 1 } }))
   await volunteer(url).heard('finished')
   const ask = (query: string): Promise<Response> =>
     fetch(`${url}${pathTo(ROUTES.records, { id })}?${query}`, { headers: OWNER })
@@ -27,7 +27,7 @@ test('a chain is read page by page, each of a bounded length, and a page that ca
 
 test('pages from before and after a rewind are never put together', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ epochs: 1, minVolunteers: 1 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1 }, volunteers: { min: 1 } }))
   await volunteer(url).heard('finished')
   const chain = await recordsOf(url, id)
   const asked: string[] = []

@@ -21,7 +21,7 @@ import { OWNER, QUICK, runOf, smallJob, startCoordinator, submit, TOKEN, until, 
 /** A run of two honest members that is in its ring. */
 async function running(timing: Partial<Timing> = {}, stepMs = 10) {
   const { url } = await startCoordinator({ timing: { ...QUICK, ...timing } })
-  const { id } = await submit(url, smallJob({ epochs: 1000 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1000 } }))
   const honest = [volunteer(url, { stepMs }), volunteer(url, { stepMs })]
   await until(url, 'the ring', (run) => run.phase === 'ring' && run.version.v > 0)
   return { url, id, honest }
@@ -144,7 +144,7 @@ test('names lose what cannot be seen and stay text', async () => {
 
 test('a connection that says nothing is closed, and one that falls silent is no member any more', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ minVolunteers: 5 }))
+  const { id } = await submit(url, smallJob({ volunteers: { min: 5 } }))
   const mute = stranger(url)
   const silent = stranger(url, { name: 'silent' })
   await once(silent.socket, 'open')
@@ -180,7 +180,7 @@ test('a state that the coordinator did not ask for, or with another digest, is n
 
 test('a push counts once, with its own lease, finite, whole, and with honest numbers', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ mode: 'async', minVolunteers: 1 }))
+  const { id } = await submit(url, smallJob({ mode: 'async', volunteers: { min: 1 } }))
   const fake = stranger(url)
   await once(fake.socket, 'open')
   fake.hello()
@@ -263,7 +263,7 @@ test('a model that cannot be built, or does not fit the data, is refused at once
   const refused = async (change: object) => submit(url, { ...smallJob(), ...change })
   const wrongInputs = await refused({ model: { input: [1, 28, 28], layers: layers(400) } })
   assert.deepEqual([wrongInputs.status, wrongInputs.code], [422, 'model-invalid'])
-  assert.match(wrongInputs.message ?? '', /^model\.layers\[1\]: expected 400 inputs, got 784$/)
+  assert.match(wrongInputs.detail ?? '', /^model\.layers\[1\]: expected 400 inputs, got 784$/)
   assert.equal((await refused({ model: { input: [3, 32, 32], layers: layers(3072) } })).code, 'job-invalid')
   assert.equal(
     (
@@ -275,12 +275,12 @@ test('a model that cannot be built, or does not fit the data, is refused at once
   )
   assert.equal((await refused({ mode: 'local', local: { innerSteps: 1000 } })).code, 'job-invalid')
   assert.match(
-    (await refused({ mode: 'local', local: { innerSteps: 4, fragments: 5 } })).message ?? '',
+    (await refused({ mode: 'local', local: { innerSteps: 4, fragments: 5 } })).detail ?? '',
     /at most one fragment for each of 4 inner steps, got 5/,
   )
-  assert.match((await refused({ mode: 'local', local: { innerSteps: 4, fragments: 0 } })).message ?? '', /fragments/)
-  assert.match((await refused({ encoding: 'int4' })).message ?? '', /encoding/)
-  assert.equal((await refused({ epochs: 0 })).code, 'job-invalid')
+  assert.match((await refused({ mode: 'local', local: { innerSteps: 4, fragments: 0 } })).detail ?? '', /fragments/)
+  assert.match((await refused({ encoding: 'int4' })).detail ?? '', /encoding/)
+  assert.equal((await refused({ stop: { epochs: 0 } })).code, 'job-invalid')
   assert.equal((await refused({ dataset: { source: 'mnist', folder: '/nowhere' } })).code, 'dataset-unreadable')
   assert.deepEqual(await (await fetch(`${url}${ROUTES.jobs}`, { headers: OWNER })).json(), { jobs: [], damaged: [] })
 })

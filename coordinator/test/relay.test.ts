@@ -121,7 +121,7 @@ async function relayedPair(): Promise<{
   readonly far: FakeVolunteer
 }> {
   const { url } = await startCoordinator()
-  const { id: job } = await submit(url, smallJob({ epochs: 10_000 }))
+  const { id: job } = await submit(url, smallJob({ stop: { epochs: 10_000 } }))
   const [near, far] = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
   const run = await until(url, 'the ring', ({ phase, version }) => phase === 'ring' && version.v > 0)
   const form = await near.heard('form', ({ generation }) => generation === run.generation)

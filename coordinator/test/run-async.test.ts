@@ -550,7 +550,7 @@ test('threat 45: pushes of zeros are no work, bound nothing and let no later pus
   assert.ok(a && b)
   assert.equal(push(desk, 'a', a, {}, { gradient: 0, statistics: 0 }), 'gradient-outlier')
   assert.equal(desk.state.chain.head.v, 0)
-  assert.deepEqual(desk.state.pushNorms.get(memberId('a')), [{ gradient: 1, statistics: 1 }])
+  assert.deepEqual(own(desk.state, 'pushNorms').of(memberId('a')), [{ gradient: 1, statistics: 1 }])
   assert.equal(push(desk, 'b', b), 'received')
 })
 
@@ -562,4 +562,39 @@ test('a member alone is not compared with others that gave up, and works', () =>
   own(desk.state, 'pushNorms').clear()
   desk.say('b', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
   assert.equal(push(desk, 'a', a ?? assert.fail(), {}, { gradient: 3, statistics: 0 }), 'received')
+})
+
+test('after every so many versions no lease is granted until those that are out came back, and it is validated', () => {
+  const { desk, grants } = asyncDesk(['a', 'b'], {
+    blocks: 40,
+    batchBlocks: 1,
+    validationBlocks: 1,
+    evaluate: { everySteps: 2 },
+  })
+  const [a, b] = grants
+  assert.ok(a && b)
+  push(desk, 'a', a)
+  const next = ask(desk, 'a')
+  push(desk, 'b', b)
+  assert.equal(desk.state.chain.head.v, 2)
+  desk.say('b', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+  assert.deepEqual([desk.sent('grant'), desk.sent('validate')], [[], []], 'a holds a lease yet')
+  push(desk, 'a', next)
+  const orders = desk.sent('validate')
+  assert.deepEqual(
+    orders.map(({ to, version }) => [to, version.v]),
+    [
+      ['a', 3],
+      ['b', 3],
+    ],
+  )
+  for (const { to, version, leases } of orders)
+    for (const lease of leases)
+      desk.say(to, { type: 'validated', version, lease, samples: 1, targets: 1, correct: 1, lossSum: 1 })
+  assert.equal(desk.state.evaluations.at(-1)?.version.v, 3)
+  assert.deepEqual(
+    desk.sent('grant').map(({ to }) => to),
+    ['b'],
+    'who asked meanwhile gets work',
+  )
 })

@@ -141,7 +141,7 @@ test('threat 23: however often members come and go, there are at most 37 ballots
 test('a real coordinator lets a volunteer that fails every attempt wait longer each time, and says so', async () => {
   // a ballot without an answer would be one more: the volunteer answers, however slow the machine is
   const { url, runs } = await startCoordinator({ timing: { ...QUICK, stateMs: 600_000, formMs: 600_000 } })
-  const { id } = await submit(url, smallJob({ minVolunteers: 1 }))
+  const { id } = await submit(url, smallJob({ volunteers: { min: 1 } }))
   const fake = new FakeVolunteer(url, { obedient: false })
   fake.socket.on('open', () => fake.hello())
   fake.socket.on('message', (data) => {

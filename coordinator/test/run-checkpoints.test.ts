@@ -206,7 +206,7 @@ test('a checkpoint is asked for so far ahead that no member of a fast ring has p
 })
 
 test('another member is asked when an upload does not come, all in turn', () => {
-  const desk = ringOf(['a', 'b', 'c'], { maxSteps: 1, timing: { stallMs: 1e9 } })
+  const desk = ringOf(['a', 'b', 'c'], { stop: { steps: 1 }, timing: { stallMs: 1e9 } })
   desk.step(1)
   const asked = desk
     .sent('checkpoint-at')
@@ -242,7 +242,7 @@ test('the run is finished when all members agree on its last version', () => {
 })
 
 test('a last version that no member uploads opens a ballot instead of waiting for ever', () => {
-  const desk = ringOf(['a', 'b'], { maxSteps: 1 })
+  const desk = ringOf(['a', 'b'], { stop: { steps: 1 } })
   desk.step(1)
   desk.wait(61_000)
   assert.equal(desk.phase, 'freeze')

@@ -275,8 +275,8 @@ test('members are told of a commit once, however long the next step takes', () =
   assert.equal(told, 2, 'each of the two once')
 })
 
-test('the run ends after maxSteps', () => {
-  const desk = ringOf(['a'], { maxSteps: 1 })
+test('the run ends after stop.steps', () => {
+  const desk = ringOf(['a'], { stop: { steps: 1 } })
   assert.deepEqual(desk.planned(2), [])
   desk.step(1)
   assert.deepEqual(

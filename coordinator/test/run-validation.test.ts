@@ -1,7 +1,9 @@
 // Validation blocks are leased like training blocks, while training rests at one version.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type LeaseToken, memberId } from '@starling-grid/protocol'
+import { type LeaseToken, memberId, type Tally } from '@starling-grid/protocol'
+import { agree } from '../src/run/history/validation-voices.ts'
+import { summary } from '../src/run/history/validation.ts'
 import { Desk, type DeskOptions, hashOf } from './run-desk.ts'
 
 /** A ring at the end of its first epoch. */
@@ -17,7 +19,7 @@ function result(
   desk: Desk,
   name: string,
   lease: LeaseToken | undefined,
-  changed: { readonly correct?: number; readonly lossSum?: number } = {},
+  changed: { readonly correct?: number; readonly lossSum?: number; readonly tally?: Tally } = {},
 ): void {
   assert.ok(lease)
   desk.say(name, {
@@ -44,7 +46,7 @@ interface Order {
 /** Members answer all orders, also those that follow; a liar with its own numbers. Returns blocks computed by each. */
 function answerAll(
   desk: Desk,
-  lies: Readonly<Record<string, { readonly correct?: number; readonly lossSum?: number }>> = {},
+  lies: Readonly<Record<string, Parameters<typeof result>[3]>> = {},
   first: readonly Order[] = desk.sent('validate'),
 ): Record<string, number> {
   const computed: Record<string, number> = {}
@@ -228,15 +230,40 @@ test('all blocks are leased at the end of an epoch, and training goes on when th
   assert.equal(desk.planned(2).length, 3)
 })
 
+test('metrics are those of all blocks together, and sums that no targets have are refused', () => {
+  const tally: Tally = { of: 'labels', found: 3, wrong: 1, missed: 2 }
+  const desk = atEpochEnd(['a', 'b'])
+  const orders = desk.sent('validate')
+  const [order] = orders
+  assert.ok(order)
+  const lie = () => result(desk, order.to, order.leases[0], { tally: { ...tally, missed: 9 } })
+  assert.deepEqual(refusedDuring(desk, lie), [`${order.to} message-malformed`])
+  answerAll(desk, { a: { tally }, b: { tally } }, orders)
+  const { metrics } = summary(desk.state, desk.state.chain.head.id)
+  assert.deepEqual(metrics, [
+    { name: 'accuracy', value: 0.5 },
+    { name: 'F1', value: 6 / 9 },
+  ])
+})
+
+test('two members whose sums for metrics differ do not confirm each other', () => {
+  const base = { samples: 10, targets: 10, correct: 5, lossSum: 1 }
+  const tallyOf = (errors: number): Tally => ({ of: 'values', errors, totals: [1], squares: [9] })
+  const values = (errors: number) => ({ ...base, tally: tallyOf(errors) })
+  assert.ok(agree(values(4), values(4.05)))
+  assert.ok(!agree(values(4), values(40)))
+  assert.ok(agree(values(4), base), 'older volunteers send none')
+})
+
 test('epochs between those that were asked for are not validated', () => {
-  const desk = atEpochEnd(['a'], { validateEvery: 2 })
+  const desk = atEpochEnd(['a'], { evaluate: { everyEpochs: 2 } })
   assert.deepEqual(desk.sent('validate'), [])
   desk.step(2)
   assert.equal(desk.sent('validate').length, 1)
 })
 
 test('the last version is validated, also where its epoch is none of those that were asked for', () => {
-  const desk = atEpochEnd(['a'], { validateEvery: 2, epochs: 1 })
+  const desk = atEpochEnd(['a'], { evaluate: { everyEpochs: 2 }, epochs: 1 })
   assert.equal(desk.sent('validate').length, 1)
   assert.equal(desk.state.finished, undefined)
 })
@@ -340,4 +367,46 @@ test("when no ring member answers, blocks go to members outside it, with the ver
     for (const { to } of desk.sent('validate')) asked.add(to)
   }
   assert.ok(asked.has('b'), `asked ${[...asked].join(', ')} in phase ${desk.phase}`)
+})
+
+/** Two members, an epoch of twelve steps, and a validation after every fifth. */
+function everyFifth(earlier?: Desk): Desk {
+  const options = { blocks: 12, batchBlocks: 1, validationBlocks: 2, evaluate: { everySteps: 5 }, minVolunteers: 2 }
+  const desk = new Desk(options, earlier)
+  desk.join('a', 'b')
+  desk.run('a', 'b')
+  return desk
+}
+
+test('a ring plans up to the step that is validated, in the midst of an epoch, and goes on when it is', () => {
+  const desk = everyFifth()
+  assert.deepEqual([desk.planned(5).length, desk.planned(6).length], [1, 0])
+  for (let v = 1; v <= 5; v++) desk.step(v)
+  assert.equal(desk.sent('validate').length, 2)
+  assert.deepEqual(desk.planned(6), [], 'training rests')
+  answerAll(desk)
+  assert.deepEqual([desk.planned(6).length, desk.planned(10).length, desk.planned(11).length], [1, 1, 0])
+  for (let v = 6; v <= 10; v++) desk.step(v)
+  answerAll(desk)
+  for (let v = 11; v <= 12; v++) desk.step(v)
+  assert.deepEqual(desk.sent('validate'), [], 'the end of an epoch is no mark')
+  assert.deepEqual(
+    desk.state.evaluations.map(({ version, confirmed }) => [version.v, confirmed]),
+    [
+      [5, true],
+      [10, true],
+    ],
+  )
+})
+
+test('a coordinator that starts again at the step that is validated validates it before it plans another', () => {
+  const before = everyFifth()
+  for (let v = 1; v <= 5; v++) before.step(v)
+  before.checkpoint()
+  const desk = everyFifth(before)
+  assert.deepEqual(desk.planned(6), [])
+  assert.ok(desk.sent('validate').length > 0 || desk.wait(300).length > 0)
+  answerAll(desk)
+  assert.equal(desk.state.evaluations.at(-1)?.version.v, 5)
+  assert.equal(desk.planned(6).length, 1)
 })

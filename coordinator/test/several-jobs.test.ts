@@ -1,10 +1,23 @@
 // Several jobs on one coordinator: messages name theirs, ends reach all volunteers that they concern.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { join } from 'node:path'
 import { test } from 'node:test'
-import type { WatchMessage } from '@starling-grid/protocol'
+import { pathTo, ROUTES, type RunView, type WatchMessage } from '@starling-grid/protocol'
+import Database from 'libsql'
 import type { FakeVolunteer } from './fake-volunteer.ts'
-import { QUICK, runOf, smallJob, startCoordinator, submit, until, volunteer, watch } from './fixture.ts'
+import {
+  OWNER,
+  QUICK,
+  runOf,
+  smallJob,
+  startCoordinator,
+  submit,
+  temporaryFolder,
+  until,
+  volunteer,
+  watch,
+} from './fixture.ts'
 
 /** Says hello and nothing more by itself. */
 async function quiet(url: string): Promise<FakeVolunteer> {
@@ -23,9 +36,10 @@ const READY = {
 
 test('READY of one job never makes a member of another, and neither do its later messages', async () => {
   const { url } = await startCoordinator()
-  const first = await submit(url, smallJob({ minVolunteers: 3 }))
+  const first = await submit(url, smallJob({ volunteers: { min: 3 } }))
   const fake = await quiet(url)
-  const second = await submit(url, smallJob({ minVolunteers: 3, seed: 4 }))
+  // Neither can start with one volunteer: it prepares for the one that comes first.
+  const second = await submit(url, smallJob({ volunteers: { min: 3 }, seed: 4, priority: 1 }))
   const { job } = await fake.heard('job')
   assert.equal(job.id, second.id)
   fake.raw({ ...READY, job: first.id, modelHash: job.modelHash }) // the model is the same
@@ -41,20 +55,20 @@ test('READY of one job never makes a member of another, and neither do its later
   fake.raw({ type: 'lease-request', job: 'never-submitted', modeEpoch: 0 })
   assert.match((await fake.heard('refused')).message, /never-submitted/, 'what was said before it is taken by now')
   assert.equal(fake.messages.filter(({ type }) => type === 'refused').length, 1, 'what crossed the offer is ignored')
-  assert.match((await runOf(url, second.id)).reason, /waiting for volunteers/)
+  assert.match((await runOf(url, second.id)).reason, /waits for 2 more volunteers/)
   fake.raw({ ...READY, job: second.id, modelHash: job.modelHash })
   const run = await until(
     url,
     'the member',
     ({ job, members }) => job.id === second.id && (members[0]?.adapter ?? null) !== null,
   )
-  assert.match(run.reason, /waiting for 2 more volunteers/)
+  assert.match(run.reason, /waits for 2 more volunteers/)
   assert.equal(run.members[0]?.samplesPerSecond, 100)
 })
 
 test('the end of a run reaches volunteers that only prepared for it, and those whose READY comes later', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ epochs: 1 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1 } }))
   const preparing = await quiet(url)
   const members = [volunteer(url), volunteer(url)]
   await Promise.all(members.map((fake) => fake.heard('finished')))
@@ -68,7 +82,7 @@ test('the end of a run reaches volunteers that only prepared for it, and those w
 
 test('what a member said before it heard of a job between is ignored when its own is offered again', async () => {
   const { url } = await startCoordinator()
-  const first = await submit(url, smallJob({ minVolunteers: 4 }))
+  const first = await submit(url, smallJob({ volunteers: { min: 4 } }))
   const fake = await quiet(url)
   const { job } = await fake.heard('welcome')
   fake.raw({ ...READY, job: first.id, modelHash: job?.modelHash })
@@ -77,7 +91,7 @@ test('what a member said before it heard of a job between is ignored when its ow
     'the member',
     ({ job: { id }, members }) => id === first.id && (members[0]?.adapter ?? null) !== null,
   )
-  const second = await submit(url, smallJob({ epochs: 1, seed: 4 }))
+  const second = await submit(url, smallJob({ stop: { epochs: 1 }, seed: 4, priority: 1 }))
   await fake.heard('job', ({ job: { id } }) => id === second.id)
   const others = [volunteer(url), volunteer(url)]
   await Promise.all(others.map((other) => other.heard('finished')))
@@ -89,7 +103,7 @@ test('what a member said before it heard of a job between is ignored when its ow
 
 test('what a member said before it heard of the end of its run is ignored, and no refusal', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ epochs: 1 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1 } }))
   const [member, other] = [volunteer(url), volunteer(url)]
   await Promise.all([member.heard('finished'), other.heard('finished')])
   const late = { fence: 1, generation: 1, step: 99, blamed: null, links: [], code: 'link-lost', message: 'late' }
@@ -100,18 +114,24 @@ test('what a member said before it heard of the end of its run is ignored, and n
 })
 
 test(
-  'a new job waits until the older one wrote its head; when the new one ends the older goes on, and repeats nothing',
+  'a paused job writes its head before its volunteers go to another one; later it goes on, and repeats nothing',
   { timeout: 240_000 },
   async () => {
     const { url } = await startCoordinator({ timing: { ...QUICK, checkpointMs: 3_600_000 } })
-    const older = await submit(url, smallJob({ epochs: 20 }))
+    const older = await submit(url, smallJob({ stop: { epochs: 20 } }))
     const fakes = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
     await until(url, 'some steps', ({ version }) => version.v >= 12)
-    const newer = await submit(url, smallJob({ epochs: 1, seed: 4 }))
+    const newer = await submit(url, smallJob({ stop: { epochs: 1 }, seed: 4 }))
+    assert.deepEqual((await runOf(url, newer.id)).wait, {
+      missing: 2,
+      elsewhere: [{ job: 'Small digits', priority: 0, volunteers: 2 }],
+    })
+    await tell(url, ROUTES.pause, older.id)
     await Promise.all(fakes.map((fake) => fake.heard('job', ({ job }) => job.id === newer.id)))
     const paused = await runOf(url, older.id)
     assert.ok(paused.version.v >= 12)
     assert.equal(paused.checkpoint?.v, paused.version.v, 'every committed step is in the checkpoint')
+    await tell(url, ROUTES.resume, older.id)
     await Promise.all(fakes.map((fake) => fake.heard('finished')))
     const after = await until(
       url,
@@ -127,6 +147,147 @@ test(
     assert.equal((await runOf(url, newer.id)).phase, 'finished')
   },
 )
+
+test('a job of a higher priority gets a volunteer of a running job between two steps, and no step is lost', async () => {
+  const { url } = await startCoordinator()
+  const older = await submit(url, smallJob({ stop: { epochs: 20 }, volunteers: { min: 1 } }))
+  const fakes = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
+  await until(
+    url,
+    'both members',
+    ({ version, phase, members }) => version.v >= 6 && phase === 'ring' && members.length === 2,
+  )
+  const urgent = await submit(
+    url,
+    smallJob({ stop: { epochs: 1 }, seed: 4, priority: 5, volunteers: { min: 1, max: 1 } }),
+  )
+  const moved = await Promise.race(
+    fakes.map((fake) => fake.heard('job', ({ job }) => job.id === urgent.id).then(() => fake)),
+  )
+  const stayed = fakes.find((fake) => fake !== moved)
+  assert.ok(
+    moved.messages.some(({ type }) => type === 'last-step'),
+    'it ended the step with the others',
+  )
+  const left = await runOf(url, older.id)
+  assert.deepEqual(
+    left.departed.map(({ reason, expected }) => [reason, expected]),
+    [['went on to another job', true]],
+  )
+  assert.equal(
+    stayed?.messages.some((message) => message.type === 'job'),
+    false,
+    'the other one stays',
+  )
+  await moved.heard('finished')
+  assert.equal((await runOf(url, urgent.id)).phase, 'finished')
+  const back = await moved.heard('job', ({ job }) => job.id === older.id)
+  assert.equal(back.job.id, older.id, 'afterwards it works for the older one again')
+})
+
+test('volunteers that come back after a restart of the coordinator find the jobs that they worked for', async () => {
+  const dataDir = await temporaryFolder()
+  const first = await startCoordinator({ dataDir })
+  const jobs = []
+  for (const priority of [0, 3])
+    jobs.push(
+      await submit(
+        first.url,
+        smallJob({ stop: { epochs: 50 }, seed: priority, priority, volunteers: { min: 1, max: 1 } }),
+      ),
+    )
+  const fakes = [volunteer(first.url, { stepMs: 20 }), volunteer(first.url, { stepMs: 20 })]
+  for (const { id } of jobs) await moreSteps(first.url, id, 3)
+  const terms = fakes.map((fake) => fake.terms?.id)
+  assert.equal(new Set(terms).size, 2, 'one for each')
+  await first.stop()
+  const second = await startCoordinator({ dataDir })
+  for (const { id } of jobs) {
+    // by itself the first would get the job of the higher priority
+    const fake = volunteer(second.url, { obedient: false })
+    await once(fake.socket, 'open')
+    fake.hello({ again: true, job: id })
+    assert.equal((await fake.heard('welcome')).job?.id, id)
+  }
+})
+
+test('a volunteer whose owner chose a job gets that one, and is refused where there is none of that name', async () => {
+  const { url } = await startCoordinator()
+  const chosen = await submit(url, smallJob({ volunteers: { min: 3 } }))
+  await submit(url, smallJob({ seed: 4, priority: 9, volunteers: { min: 1 } }))
+  const greet = async (hello: Record<string, unknown>): Promise<FakeVolunteer> => {
+    const fake = volunteer(url, { obedient: false })
+    await once(fake.socket, 'open')
+    fake.hello(hello)
+    return fake
+  }
+  const lent = await greet({ job: chosen.id, only: true })
+  assert.equal((await lent.heard('welcome')).job?.id, chosen.id)
+  const lost = await greet({ job: 'no-such-job', only: true })
+  const { code, message, fatal } = await lost.heard('refused')
+  assert.deepEqual([code, fatal], ['usage', true])
+  assert.match(message, /expected a job of this coordinator, got no-such-job/)
+})
+
+test('a volunteer that declines a job is given another one', async () => {
+  const { url } = await startCoordinator()
+  const heavy = await submit(url, smallJob({ priority: 9 }))
+  const light = await submit(url, smallJob({ seed: 4 }))
+  const fake = volunteer(url, { obedient: false })
+  await once(fake.socket, 'open')
+  fake.hello({ declines: [heavy.id] })
+  assert.equal((await fake.heard('welcome')).job?.id, light.id)
+})
+
+test('the name of a job is told to its owner, and on no page of another job', async () => {
+  const { url } = await startCoordinator()
+  const running = await submit(url, smallJob({ name: 'Secret plans', stop: { epochs: 50 }, priority: 5 }))
+  const fakes = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]
+  await Promise.all(fakes.map((fake) => fake.heard('start')))
+  const waiting = await submit(url, smallJob({ name: 'In the open', public: true, seed: 4 }))
+  assert.equal(
+    (await runOf(url, waiting.id)).reason,
+    'waits for 2 more volunteers; 2 work for `Secret plans` (priority 5)',
+  )
+  const stranger = (await (await fetch(`${url}${pathTo(ROUTES.job, { id: waiting.id })}`)).json()) as RunView
+  assert.equal(stranger.reason, 'waits for 2 more volunteers; 2 work for another job (priority 5)')
+  assert.doesNotMatch(JSON.stringify(stranger), /Secret/)
+  assert.ok(running.id !== waiting.id)
+})
+
+test('a job that was stored with minVolunteers still opens, with that minimum', async () => {
+  const dataDir = await temporaryFolder()
+  const first = await startCoordinator({ dataDir })
+  const { id } = await submit(first.url, smallJob({ volunteers: { min: 4 } }))
+  await first.stop()
+  const file = new Database(join(dataDir, 'state.db'))
+  const { description } = file.prepare('SELECT description FROM jobs').get() as { description: string }
+  const older = description.replace('"volunteers":{"min":4}', '"minVolunteers":4')
+  assert.notEqual(older, description)
+  file.prepare('UPDATE jobs SET description = ?').run(older)
+  file.close()
+  const second = await startCoordinator({ dataDir })
+  assert.equal((await runOf(second.url, id)).job.volunteers.min, 4)
+})
+
+test('a job with the old name of a field, or with less room than it needs, is refused with what to write', async () => {
+  const { url } = await startCoordinator()
+  const { volunteers: _, ...job } = smallJob()
+  assert.match((await submit(url, { ...job, minVolunteers: 3 })).detail ?? '', /minVolunteers.*`volunteers\.min`/)
+  assert.match(
+    (await submit(url, smallJob({ volunteers: { min: 3, max: 2 } }))).detail ?? '',
+    /volunteers\.max: expected at least the minimum of 3, got 2/,
+  )
+})
+
+async function tell(url: string, route: string, id: string): Promise<void> {
+  const { status } = await fetch(`${url}${pathTo(route, { id })}`, { method: 'POST', headers: OWNER })
+  assert.equal(status, 202)
+}
+
+async function moreSteps(url: string, id: string, steps: number): Promise<void> {
+  while ((await runOf(url, id)).version.v < steps) await new Promise((resolve) => setTimeout(resolve, 50))
+}
 
 async function snapshot(url: string): Promise<Extract<WatchMessage, { type: 'snapshot' }>> {
   const { messages, stop } = watch(url)

@@ -53,7 +53,10 @@ async function eventsOf(url: string): Promise<string[]> {
 test('a run in async mode trains through two processes, and its checkpoint holds what they hold', async () => {
   const { url } = await startCoordinator()
   const processes = await Promise.all(['0/2', '1/2'].map((range) => shardProcess(url, range)))
-  const { id } = await submit(url, smallJob({ mode: 'async', epochs: 1, optimizer: { type: 'adamw', lr: 0.001 } }))
+  const { id } = await submit(
+    url,
+    smallJob({ mode: 'async', stop: { epochs: 1 }, optimizer: { type: 'adamw', lr: 0.001 } }),
+  )
   const fakes = [volunteer(url), volunteer(url)]
   await Promise.all(fakes.map((fake) => fake.heard('finished')))
   await assertEachBlockOnce(url, id)
@@ -70,7 +73,7 @@ const EPOCHS = 40
 test('a process that goes away in the middle costs no sample', async () => {
   const { url } = await startCoordinator()
   const [first] = await Promise.all(['0/2', '1/2'].map((range) => shardProcess(url, range)))
-  const { id } = await submit(url, smallJob({ mode: 'async', epochs: EPOCHS }))
+  const { id } = await submit(url, smallJob({ mode: 'async', stop: { epochs: EPOCHS } }))
   const fakes = [volunteer(url, { stepMs: 100 }), volunteer(url, { stepMs: 100 })]
   await until(url, 'the first versions', (run) => run.mode === 'async' && run.version.v > 1)
   first?.stop()

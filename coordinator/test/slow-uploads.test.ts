@@ -20,7 +20,7 @@ for (const [uploadMs, stepMs] of RATES)
     async () => {
       const coordinator = await startCoordinator()
       const { url } = coordinator
-      const { id } = await submit(url, smallJob({ epochs: 1000 }))
+      const { id } = await submit(url, smallJob({ stop: { epochs: 1000 } }))
       const fakes = [volunteer(url, { uploadMs, stepMs }), volunteer(url, { uploadMs, stepMs })]
       const seen = new Set<number>()
       await until(url, 'checkpoints', (run) => seen.add(run.checkpoint?.v ?? 0).size > CHECKPOINTS)

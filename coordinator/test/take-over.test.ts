@@ -63,7 +63,7 @@ for (const gapMs of GAPS)
     async () => {
       const dataDir = await temporaryFolder()
       const first = await start(dataDir).listening()
-      const { id } = await submit(first.url, smallJob({ epochs: EPOCHS }))
+      const { id } = await submit(first.url, smallJob({ stop: { epochs: EPOCHS } }))
       const members = [1, 2].map(() => volunteer(first.url, { stepMs: SLOW_STEP_MS }))
       await until(first.url, 'steps', (run) => run.version.v >= 5)
       const second = await spawnCoordinator([dataDir, TOKEN, JSON.stringify(QUICK), String(gapMs)], SLOW).listening()
@@ -126,7 +126,7 @@ test(
     const dataDir = await temporaryFolder()
     const first = start(dataDir)
     const { url, port } = await first.listening()
-    const { id } = await submit(url, smallJob({ epochs: EPOCHS, minVolunteers: 1 }))
+    const { id } = await submit(url, smallJob({ stop: { epochs: EPOCHS }, volunteers: { min: 1 } }))
     const member = volunteer(url, { stepMs: SLOW_STEP_MS })
     const { version } = await until(url, 'steps', (run) => run.version.v >= 5)
     const second = spawnCoordinator([
@@ -184,6 +184,16 @@ test(
   },
 )
 
+test('a coordinator says where it listens while its last beat is still being written', async () => {
+  const folder = await temporaryFolder()
+  const owner = await FolderOwner.claim(folder, { takeOver: false, onDisplaced: () => undefined })
+  const ports = Array.from({ length: 20 }, (_, i) => `http://127.0.0.1:${8000 + i}`)
+  await Promise.all(ports.map((url) => owner.listensAt(url)))
+  const card = JSON.parse(await readFile(join(folder, 'coordinator.json'), 'utf8')) as { readonly url: string }
+  assert.equal(card.url, ports.at(-1))
+  await owner.release()
+})
+
 test('after SIGKILL the next start goes on at once', { timeout: 60_000 }, async () => {
   const dataDir = await temporaryFolder()
   const first = start(dataDir)
@@ -240,7 +250,7 @@ test(
     const [torn, contradictory, whole] = [
       (await submit(coordinator.url, smallJob())).id,
       (await submit(coordinator.url, smallJob())).id,
-      (await submit(coordinator.url, smallJob({ minVolunteers: 1 }))).id,
+      (await submit(coordinator.url, smallJob({ volunteers: { min: 1 } }))).id,
     ]
     await coordinator.stop()
     const database = new Database(join(dataDir, 'state.db'))
@@ -268,7 +278,7 @@ test(
         .all(id).length
     const before = [rowsOf(torn), rowsOf(contradictory)]
     const lines: string[] = []
-    const { url } = await startCoordinator({ dataDir, log: (line) => lines.push(line) })
+    const { url } = await startCoordinator({ dataDir, log: ({ message }) => lines.push(message) })
     const { jobs, damaged } = (await (await fetch(`${url}${ROUTES.jobs}`, { headers: OWNER })).json()) as {
       jobs: { job: { id: string } }[]
       damaged: { id: string; code: string; message: string }[]

@@ -42,13 +42,13 @@ test('a job that is submitted after the volunteers came reaches them', async () 
   const { url } = await startCoordinator()
   const fakes = [volunteer(url), volunteer(url)]
   for (const fake of fakes) assert.equal((await fake.heard('welcome')).job, null)
-  await submit(url, smallJob({ epochs: 1 }))
+  await submit(url, smallJob({ stop: { epochs: 1 } }))
   for (const fake of fakes) assert.equal((await fake.heard('finished')).version.v, STEPS_PER_EPOCH)
 })
 
 test('a member that is cut off costs no block, and one that comes later is admitted', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ epochs: 6 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 6 } }))
   const [stays, leaves] = [volunteer(url, { stepMs: 60 }), volunteer(url, { stepMs: 60, name: 'leaves' })]
   await until(url, 'the first steps', (run) => run.version.v >= 5)
   leaves.socket.terminate()
@@ -63,7 +63,7 @@ test('a member that is cut off costs no block, and one that comes later is admit
 
 test('in async mode pushes become versions, and what the server wrote is what a volunteer can download', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ mode: 'async', epochs: 1 }))
+  const { id } = await submit(url, smallJob({ mode: 'async', stop: { epochs: 1 } }))
   const fakes = [volunteer(url), volunteer(url)]
   await Promise.all(fakes.map((fake) => fake.heard('finished')))
   const run = await runOf(url, id)
@@ -78,7 +78,7 @@ test('in async mode pushes become versions, and what the server wrote is what a 
 
 test('only the owner ends a run early: its epoch is finished, validated and written', async () => {
   const { url } = await startCoordinator()
-  const { id } = await submit(url, smallJob({ epochs: 1000 }))
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1000 } }))
   for (let i = 0; i < 2; i++) volunteer(url, { stepMs: 20 })
   await until(url, 'some steps', ({ version }) => version.v >= 3)
   const stop = (headers: Record<string, string>): Promise<Response> =>

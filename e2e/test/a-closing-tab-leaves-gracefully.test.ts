@@ -11,7 +11,7 @@ test('a tab that closes leaves gracefully, and the others go on', { timeout: 300
   const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
   const browser = await launchBrowser()
   try {
-    const job = await grid.submit(tinyJob({ maxSteps: STEPS, minVolunteers: 2 }))
+    const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
     grid.addVolunteer({ executor: 'reference' })
     const page = await browser.newPage()
     await page.goto(grid.url)

@@ -16,7 +16,7 @@ test(
     const grid = await Grid.start({ timing: QUICK })
     const cache = await mkdtemp(join(tmpdir(), 'starling-'))
     try {
-      const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      const job = await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
       const file = await largestFile(join(grid.dataDir, 'blobs'))
       const whole = await readFile(file)
       await truncate(file, 1000)

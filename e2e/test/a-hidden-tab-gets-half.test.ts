@@ -37,7 +37,7 @@ test(
     const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
     const browser = await launchBrowser()
     try {
-      await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
       grid.addVolunteer({ executor: 'reference' })
       const window = await OwnWindow.open(browser, grid.url)
       await window.whenThere('button[data-primary]')

@@ -20,7 +20,7 @@ test(
     const grid = await Grid.start({ timing: QUICK })
     const { watch } = grid
     try {
-      const job = await grid.submit(tinyJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
       // their steps take time, and none of a core, while the victims start
       for (let i = 0; i < 2; i++)
         grid.addVolunteer({ executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'slow-samples:5' } })

@@ -10,7 +10,7 @@ import { createCoordinator } from '@starling-grid/coordinator'
 import type { Exchange, Sha256 } from '@starling-grid/protocol'
 import { createVolunteer, type VolunteerHost } from '@starling-grid/volunteer'
 import { MemoryGrid, type Volunteer } from '@starling-grid/volunteer/testing'
-import { QUICK, smallJob } from './small-job.ts'
+import { QUICK, tinyJob } from './small-job.ts'
 
 /** Gradients that the faulty executor computes before it never returns again: two are the measurement of speed. */
 const COMPUTED = 8
@@ -48,8 +48,7 @@ async function hang(exchange: Exchange, members: number): Promise<string> {
   try {
     await coordinator.start()
     const run = await coordinator.runs.submit({
-      ...smallJob({ maxSteps: 100_000, minVolunteers: members }),
-      epochs: 1000,
+      ...tinyJob({ stop: { steps: 100_000 }, minVolunteers: members }),
       exchange,
     })
     const links = new MemoryGrid()

@@ -19,7 +19,10 @@ test(
   async () => {
     const grid = await Grid.start({ timing: TIMING })
     try {
-      const job = await grid.submit({ ...smallJob({ maxSteps: STEPS, minVolunteers: 3 }), batchBlocks: BATCH_BLOCKS })
+      const job = await grid.submit({
+        ...smallJob({ stop: { steps: STEPS }, minVolunteers: 3 }),
+        batchBlocks: BATCH_BLOCKS,
+      })
       for (const [name, fault] of [
         ['one', 'slow-samples:6'],
         ['two', 'slow-samples:6'],

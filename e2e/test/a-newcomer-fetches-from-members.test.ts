@@ -13,7 +13,7 @@ test(
   async () => {
     const grid = await Grid.start({ timing: NO_CHECKPOINTS })
     try {
-      const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      const job = await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
       for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
       await grid.watch.waitFor('some steps of two', ({ run }) => (run?.version.v ?? 0) >= 5)
       grid.addVolunteer({ name: 'newcomer', executor: 'reference' })

@@ -23,7 +23,10 @@ for (const mode of ['ring', 'async'] as const)
     async () => {
       const grid = await Grid.start({ timing: QUICK })
       try {
-        const job = await grid.submit({ ...smallJob({ maxSteps: STEPS, minVolunteers: 2, mode }), validateEvery: 1 })
+        const job = await grid.submit({
+          ...smallJob({ stop: { steps: STEPS }, minVolunteers: 2, mode }),
+          evaluate: { everyEpochs: 1 },
+        })
         const volunteers = [grid.addVolunteer({ executor: 'reference' }), grid.addVolunteer({ executor: 'reference' })]
         for (const [what, isNow] of MOMENTS) {
           await grid.watch.waitFor(what, isNow)

@@ -24,11 +24,11 @@ const JOB: JobSpec = {
   optimizer: { type: 'sgd', lr: 0.01, momentum: 0.9 },
   blockSamples: 16,
   batchBlocks: 2,
-  epochs: 50,
+  stop: { epochs: 50 },
   seed: 3,
   mode: 'ring',
-  minVolunteers: 1,
-  validateEvery: 1000,
+  volunteers: { min: 1 },
+  evaluate: { everyEpochs: 1000 },
 }
 
 const folder = await mkdtemp(join(tmpdir(), 'starling-'))

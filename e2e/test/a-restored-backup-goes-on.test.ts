@@ -18,7 +18,7 @@ test(
     const grid = await Grid.start({ timing: QUICK })
     const journal = join(grid.dataDir, 'state.db')
     try {
-      const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      const job = await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
       for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
       const reaches = (v: number) => grid.watch.waitFor(`version ${v}`, ({ run }) => (run?.version.v ?? 0) >= v && run)
       await reaches(5)

@@ -87,7 +87,7 @@ test(
     const dataDir = await mkdtemp(join(tmpdir(), 'starling-'))
     const coordinator = createCoordinator({ dataDir, token: 'the-owner-token-of-tests', port: 0 })
     await coordinator.start()
-    const run = await coordinator.runs.submit(smallJob({ maxSteps: 6, minVolunteers: 1 }))
+    const run = await coordinator.runs.submit(smallJob({ stop: { steps: 6 }, minVolunteers: 1 }))
     const line = new Line()
     let executors = 0
     const life = live(coordinator.url, (host) => ({

@@ -38,7 +38,7 @@ class Sleep implements Play {
       seats: 3,
       computeMs: 500,
       transferMs: 1000,
-      shape: { ...drawn.shape, epochs: 1, blocks: 100, batchBlocks: 2, minVolunteers: 3 },
+      shape: { ...drawn.shape, epochs: 1, blocks: 100, batchBlocks: 2, volunteers: { min: 3 } },
     }
   }
 
@@ -97,7 +97,7 @@ test(
       { name: 'sleeper', onStatus: () => undefined },
     )
     try {
-      await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
       grid.addVolunteer({ executor: 'reference' })
       const living = sleeper.run()
       await grid.watch.waitFor('some steps of two', ({ run }) => (run?.version.v ?? 0) >= 5)

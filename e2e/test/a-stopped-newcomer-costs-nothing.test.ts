@@ -14,7 +14,7 @@ test(
   async () => {
     const grid = await Grid.start({ timing: TIMING })
     try {
-      await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
       for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
       const before = await grid.watch.waitFor('steps of two', ({ run }) => (run?.version.v ?? 0) >= 5 && run)
       const newcomer = grid.addVolunteer({ name: 'stopped', executor: 'reference' })

@@ -17,7 +17,7 @@ test(
   async () => {
     const grid = await Grid.start({ timing: QUICK })
     try {
-      const job = await grid.submit({ ...smallJob({ maxSteps: STEPS, minVolunteers: 3 }), batchBlocks: 36 })
+      const job = await grid.submit({ ...smallJob({ stop: { steps: STEPS }, minVolunteers: 3 }), batchBlocks: 36 })
       const start = (name: string) =>
         grid.addVolunteer({
           name,

@@ -8,7 +8,7 @@ const STEPS = 50
 test('Ctrl-C leaves between two steps: exit code 0, and the others give up nothing', { timeout: 300_000 }, async () => {
   const grid = await Grid.start({ timing: QUICK })
   try {
-    const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 3 }))
+    const job = await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 3 }))
     grid.addVolunteer({ executor: 'reference' })
     grid.addVolunteer({ executor: 'reference' })
     const leaver = grid.addVolunteer({ name: 'leaver', executor: 'reference' })

@@ -50,7 +50,7 @@ class LongAbsence implements Play {
   begun = 0
 
   scenario(drawn: GridScenario): GridScenario {
-    return { ...calm(drawn), seats: 3, shape: { ...drawn.shape, exchange: 'ring', minVolunteers: 3 } }
+    return { ...calm(drawn), seats: 3, shape: { ...drawn.shape, exchange: 'ring', volunteers: { min: 3 } } }
   }
 
   direct(world: World): void {

@@ -20,7 +20,7 @@ interface Audited {
 async function firstAudit(liar: boolean): Promise<Audited> {
   const grid = await Grid.start({ timing: { ...QUICK, checkpointSteps: 3 } })
   try {
-    await grid.submit({ ...smallJob({ maxSteps: STEPS, minVolunteers: 3 }), audit: 1 })
+    await grid.submit({ ...smallJob({ stop: { steps: STEPS }, minVolunteers: 3 }), audit: 1 })
     for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
     const fault = liar ? { entry: FAULTY, env: { STARLING_FAULT: 'old-gradients:1' } } : {}
     grid.addVolunteer({ name: 'third', executor: 'reference', ...fault })

@@ -14,7 +14,7 @@ test(
     const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
     const browser = await launchBrowser()
     try {
-      const job = await grid.submit(lightJob({ maxSteps: STEPS, minVolunteers: 3 }))
+      const job = await grid.submit(lightJob({ stop: { steps: STEPS }, minVolunteers: 3 }))
       grid.addVolunteer({ executor: 'webgpu' })
       grid.addVolunteer({ executor: 'reference' })
       const page = await browser.newPage()

@@ -26,7 +26,7 @@ const COSTS =
  */
 function job(): JobSpec {
   const layers = [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 10 }] as const
-  const settings = smallJob({ maxSteps: STEPS, minVolunteers: 4, optimizer: { type: 'sgd', lr: 0.05 } })
+  const settings = smallJob({ stop: { steps: STEPS }, minVolunteers: 4, optimizer: { type: 'sgd', lr: 0.05 } })
   return { ...settings, model: { name: 'linear', input: [1, 28, 28], layers: [...layers] }, exchange: 'auto' }
 }
 

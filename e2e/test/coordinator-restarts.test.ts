@@ -11,7 +11,7 @@ test(
   async () => {
     const grid = await Grid.start({ timing: QUICK })
     try {
-      const job = await grid.submit(tinyJob({ maxSteps: STEPS, minVolunteers: 2 }))
+      const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
       const volunteers = [grid.addVolunteer(PACED), grid.addVolunteer(PACED)]
       const before = await grid.watch.waitFor('some steps', ({ run }) => (run?.version.v ?? 0) >= 8 && run?.version)
       const history = await grid.records(job)

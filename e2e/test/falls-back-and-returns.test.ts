@@ -13,7 +13,7 @@ test(
   async () => {
     const grid = await Grid.start({ timing: QUICK })
     try {
-      const job = await grid.submit(lightJob({ maxSteps: STEPS, minVolunteers: 2, mode: 'auto' }))
+      const job = await grid.submit(lightJob({ stop: { steps: STEPS }, minVolunteers: 2, mode: 'auto' }))
       grid.addVolunteer({ executor: 'reference' })
       // a reduce of two members begins with three frames of partial sums: ten are more than three reduces
       grid.addVolunteer({

@@ -23,19 +23,20 @@ async function until(grid: Grid, id: string, what: string, state: (run: RunView)
 const isFinished = ({ phase }: RunView): boolean => phase === 'finished'
 
 test(
-  'volunteers go to a new job, return to the older one, and wait; with --once one ends with its run',
+  'volunteers go to another job when theirs is paused, return to it, and wait; with --once one ends with its run',
   { timeout: 400_000 },
   async () => {
     const grid = await Grid.start({ timing: { ...QUICK, checkpointMs: 3_600_000 } })
     const job = (change: Partial<JobSpec>): JobSpec => ({
-      ...tinyJob({ maxSteps: STEPS, minVolunteers: 2 }),
+      ...tinyJob({ stop: { steps: STEPS }, minVolunteers: 2 }),
       ...change,
     })
     try {
       const older = await grid.submit(job({ name: 'older' }))
       const volunteers = [grid.addVolunteer(PACED), grid.addVolunteer(PACED)]
       await until(grid, older, 'some steps', ({ version }) => version.v >= 12)
-      const newer = await grid.submit(job({ name: 'newer', maxSteps: 8, seed: 8 }))
+      const newer = await grid.submit(job({ name: 'newer', stop: { steps: 8 }, seed: 8 }))
+      await grid.api.setPaused(older, true)
       const once = grid.addVolunteer({ executor: 'reference', once: true })
       await until(grid, newer, 'the end of the newer job', isFinished)
       const paused = await until(grid, older, 'the older job', () => true)
@@ -43,6 +44,7 @@ test(
         paused.checkpoint !== null && paused.checkpoint.v >= 12,
         'its head was saved before the volunteers went',
       )
+      await grid.api.setPaused(older, false)
       assert.equal(await once.ended, 0, once.lines.join(' | '))
       await until(grid, older, 'the end of the older job', isFinished)
       const records = await grid.records(older)
@@ -53,7 +55,7 @@ test(
         [],
         'no step was repeated',
       )
-      const third = await grid.submit(job({ name: 'third', maxSteps: 4, seed: 9 }))
+      const third = await grid.submit(job({ name: 'third', stop: { steps: 4 }, seed: 9 }))
       await until(grid, third, 'the end of the third job', isFinished)
       for (const child of volunteers) assert.ok(child.alive(), child.lines.join(' | '))
     } finally {

@@ -31,10 +31,9 @@ test('two volunteers teach a GPT a text, and the export says how to use it', asy
     const job = textJob({
       path,
       vocab: ALPHABET.length,
-      epochs: 1,
+      stop: { epochs: 1, steps: STEPS },
       seed: 1,
       minVolunteers: 2,
-      maxSteps: STEPS,
       optimizer: { ...optimizer, betas: [0.9, 0.99] },
     })
     const id = await grid.submit(job)

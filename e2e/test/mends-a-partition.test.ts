@@ -14,7 +14,7 @@ test(
   async () => {
     const grid = await Grid.start({ timing: { ...QUICK_LINKS, checkpointMs: 2000 } })
     try {
-      const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 2, mode: 'ring' }))
+      const job = await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 2, mode: 'ring' }))
       for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference', ...PARTITIONED })
       await grid.watch.waitFor('some steps', ({ run }) => (run?.version.v ?? 0) >= 5)
       await cutLink(grid, { random: () => 0 })

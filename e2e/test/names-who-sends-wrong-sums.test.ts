@@ -18,7 +18,7 @@ for (const [what, n] of [
     async () => {
       const grid = await Grid.start({ timing: QUICK })
       try {
-        const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 3 }))
+        const job = await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 3 }))
         for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
         grid.addVolunteer({
           name: 'liar',

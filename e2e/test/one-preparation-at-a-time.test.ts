@@ -28,7 +28,8 @@ test(
     const firstAsked = new Promise<void>((resolve) => {
       asked = resolve
     })
-    const submit = async (seed: number) => coordinator.runs.submit(smallJob({ maxSteps: 10, minVolunteers: 9, seed }))
+    const submit = async (seed: number) =>
+      coordinator.runs.submit(smallJob({ stop: { steps: 10 }, minVolunteers: 9, seed }))
     const older = await submit(1)
     const life = live(coordinator.url, (host) => ({
       createExecutor: async (...spec) => {
@@ -77,7 +78,8 @@ test(
       timing: { parkMs: 0 },
     })
     await coordinator.start()
-    const submit = async (seed: number) => coordinator.runs.submit(smallJob({ maxSteps: 1000, minVolunteers: 1, seed }))
+    const submit = async (seed: number) =>
+      coordinator.runs.submit(smallJob({ stop: { steps: 1000 }, minVolunteers: 1, seed }))
     let failed = 0
     const older = await submit(1)
     const life = live(coordinator.url, (host) => ({

@@ -14,7 +14,7 @@ for (const fault of ['send-nan:8', 'send-garbage:8'])
     async () => {
       const grid = await Grid.start({ timing: QUICK })
       try {
-        const job = await grid.submit(tinyJob({ maxSteps: STEPS, minVolunteers: 2 }))
+        const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
         grid.addVolunteer({ executor: 'reference' })
         grid.addVolunteer({ name: 'hostile', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: fault } })
         const run = await finishesWhole(grid, job, STEPS)

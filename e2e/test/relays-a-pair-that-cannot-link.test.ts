@@ -10,7 +10,7 @@ const STEPS = 30
 test('a pair that cannot link is relayed and the run goes on in ring mode', { timeout: 300_000 }, async () => {
   const grid = await Grid.start({ timing: QUICK_LINKS })
   try {
-    const job = await grid.submit(tinyJob({ maxSteps: STEPS, minVolunteers: 3, mode: 'auto' }))
+    const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 3, mode: 'auto' }))
     grid.addVolunteer({ name: 'first', executor: 'reference' })
     grid.addVolunteer({ name: 'second', executor: 'reference' })
     grid.addVolunteer({ name: 'shut in', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'no-ice:1' } })

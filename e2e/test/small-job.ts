@@ -15,11 +15,13 @@ export const QUICK = { admitMs: 300, rejoinMs: 6000, quietMs: 3000 }
  */
 export const QUICK_LINKS = { ...QUICK, linkOpenMs: 5000 }
 
-export function smallJob(options: Partial<Parameters<typeof demoJob>[0]> & { readonly maxSteps: number }): JobSpec {
+export function smallJob(
+  options: Partial<Parameters<typeof demoJob>[0]> & { readonly stop: JobSpec['stop'] },
+): JobSpec {
   // what tests say of frames and places is so around the ring; a busy machine is no reason to leave it
   // 48 samples a step: quick on two cores, and whole blocks for three members
-  const small = { blockSamples: 8, batchBlocks: 6, validateEvery: 1000, exchange: 'ring' } as const
-  return { ...demoJob({ epochs: 1 + Math.floor(options.maxSteps / 150), seed: 7, mode: 'ring', ...options }), ...small }
+  const small = { blockSamples: 8, batchBlocks: 6, evaluate: { everyEpochs: 1000 }, exchange: 'ring' } as const
+  return { ...demoJob({ seed: 7, mode: 'ring', ...options }), ...small }
 }
 
 /** The same with half the arithmetic: for what is about members and jobs, whatever a step computes. */

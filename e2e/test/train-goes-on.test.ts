@@ -80,7 +80,7 @@ test(
   { timeout: 400_000 },
   async () => {
     const folder = await mkdtemp(join(tmpdir(), 'starling-train-'))
-    await writeFile(join(folder, 'job.json'), JSON.stringify(smallJob({ maxSteps: STEPS })))
+    await writeFile(join(folder, 'job.json'), JSON.stringify(smallJob({ stop: { steps: STEPS } })))
     const started: Training[] = []
     const train = (...args: string[]): Training => {
       const training = new Training(folder, args)

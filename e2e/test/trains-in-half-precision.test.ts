@@ -57,11 +57,11 @@ test(
   async () => {
     const grid = await Grid.start({ timing: QUICK })
     try {
-      await grid.submit({ ...smallJob({ maxSteps: STEPS, minVolunteers: 1 }), precision: 'f16' })
+      await grid.submit({ ...smallJob({ stop: { steps: STEPS }, minVolunteers: 1 }), precision: 'f16' })
       const volunteer = grid.addVolunteer({ executor: 'reference' })
       while (!volunteer.lines.some((line) => /expected a GPU for a job in f16/.test(line)))
         await new Promise((resolve) => setTimeout(resolve, 20))
-      const job = await grid.submit(smallJob({ maxSteps: STEPS, minVolunteers: 1 }))
+      const job = await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 1 }))
       while (!(await isFinished(grid, job))) await new Promise((resolve) => setTimeout(resolve, 50))
     } finally {
       await grid.stop()
@@ -75,7 +75,7 @@ test(
   async () => {
     const grid = await Grid.start({ timing: QUICK })
     try {
-      const job = await grid.submit({ ...smallJob({ maxSteps: LONGER, minVolunteers: 2 }), precision: 'f16' })
+      const job = await grid.submit({ ...smallJob({ stop: { steps: LONGER }, minVolunteers: 2 }), precision: 'f16' })
       grid.addVolunteer({ executor: 'webgpu' })
       grid.addVolunteer({ executor: 'webgpu' })
       const run = await finishesWhole(grid, job, LONGER)

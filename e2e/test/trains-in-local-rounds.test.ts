@@ -14,7 +14,7 @@ for (const fragments of [1, 4])
       const grid = await Grid.start({ timing: QUICK })
       try {
         const job = await grid.submit({
-          ...smallJob({ maxSteps: ROUNDS, mode: 'local', minVolunteers: 3 }),
+          ...smallJob({ stop: { steps: ROUNDS }, mode: 'local', minVolunteers: 3 }),
           local: { innerSteps: INNER_STEPS, fragments },
         })
         grid.addVolunteer({ executor: 'reference' })

@@ -10,8 +10,8 @@ import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 30
 
-const directJob = (minVolunteers: number, maxSteps = STEPS): JobSpec => ({
-  ...smallJob({ maxSteps, minVolunteers }),
+const directJob = (minVolunteers: number, steps = STEPS): JobSpec => ({
+  ...smallJob({ stop: { steps }, minVolunteers }),
   exchange: 'direct',
 })
 /** of a generation until its costs are told, and some */

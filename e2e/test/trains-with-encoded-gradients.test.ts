@@ -27,7 +27,7 @@ test(
     const grid = await Grid.start({ timing: QUICK })
     try {
       const job = await grid.submit({
-        ...smallJob({ maxSteps: STEPS, minVolunteers: 3 }),
+        ...smallJob({ stop: { steps: STEPS }, minVolunteers: 3 }),
         model: WIDE,
         encoding: 'int8',
       })
@@ -56,7 +56,7 @@ for (const exchange of ['ring', 'direct'] as const)
       const grid = await Grid.start({ timing: QUICK })
       try {
         const job = await grid.submit({
-          ...smallJob({ maxSteps: 8, minVolunteers: 2 }),
+          ...smallJob({ stop: { steps: 8 }, minVolunteers: 2 }),
           // a block a member: on a slow machine an assignment of more comes in pieces, which the CPU encodes
           ...{ blockSamples: 24, batchBlocks: 2 },
           model: WIDE,

@@ -15,7 +15,7 @@ for (const loss of ['mse', 'bce_with_logits'])
       try {
         const layers = [{ type: 'flatten' }, { type: 'linear', name: 'head', out: 10 }]
         const job = await grid.submit({
-          ...smallJob({ maxSteps: STEPS, minVolunteers: 2 }),
+          ...smallJob({ stop: { steps: STEPS }, minVolunteers: 2 }),
           model: { name: 'values', input: [1, 28, 28], layers, loss },
         })
         grid.addVolunteer({ executor: 'reference' })

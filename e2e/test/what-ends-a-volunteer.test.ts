@@ -21,7 +21,7 @@ before(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'starling-'))
   coordinator = createCoordinator({ dataDir, token: 'the-owner-token-of-tests', port: 0 })
   await coordinator.start()
-  await coordinator.runs.submit(smallJob({ maxSteps: 10, minVolunteers: 200 }))
+  await coordinator.runs.submit(smallJob({ stop: { steps: 10 }, minVolunteers: 200 }))
 })
 after(async () => {
   await coordinator.stop()
@@ -125,7 +125,7 @@ test(
 )
 
 test('a volunteer without the GPU that a job requires leaves it, and says why', { timeout: 60_000 }, async () => {
-  const real = { ...smallJob({ maxSteps: 10, minVolunteers: 1 }), requires: { realGpu: true } }
+  const real = { ...smallJob({ stop: { steps: 10 }, minVolunteers: 1 }), requires: { realGpu: true } }
   await coordinator.runs.submit(real)
   const life = live(coordinator.url, () => ({}))
   await staysWithout(life)

@@ -30,6 +30,7 @@ export {
   targetsPerSample,
 } from './param-layout.ts'
 export { parseModelSpec } from './parse.ts'
+export { type ModelFile, readModelFile } from './model-file.ts'
 export { randomWords } from './random.ts'
 export type { GptLayer, Loss, ModelSpec, OperatorLayer } from './spec.ts'
 export { takesTokens, tokenVocabulary } from './tokens.ts'
@@ -39,6 +40,7 @@ export {
   emptyStates,
   encodeVersionState,
   exportBytes,
+  type ExportedModel,
   type ExportHeader,
   exportModel,
   initialVersionState,

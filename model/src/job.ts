@@ -10,6 +10,8 @@ import {
 } from '@starling-grid/protocol'
 import { parseOptimizerSpec } from './optimizer.ts'
 import { parseModelSpec } from './parse.ts'
+import { type Loss } from './spec.ts'
+import { stopMistakes } from './stop.ts'
 
 /**
  * Checks all of a job that can be checked without its dataset.
@@ -18,15 +20,26 @@ import { parseModelSpec } from './parse.ts'
  */
 export function parseJob(value: unknown): JobSpec {
   const fields = jobMistakes(value)
-  const { model, optimizer } = (typeof value === 'object' && value !== null ? value : {}) as Partial<JobSpec>
+  const { model, optimizer, stop, evaluate } = (
+    typeof value === 'object' && value !== null ? value : {}
+  ) as Partial<JobSpec>
   const isWrong = (key: string): boolean => fields.some(({ path }) => path.length === 0 || path[0] === key)
   const inModel = isWrong('model') ? [] : mistakesIn('model', () => parseModelSpec(model, findHint))
   // The schema finds what is wrong with single attributes of an optimizer; this finds what contradicts another.
   const inOptimizer = isWrong('optimizer') ? [] : mistakesIn('optimizer', () => parseOptimizerSpec(optimizer, findHint))
-  const job = [...fields, ...inOptimizer]
+  const isAbsent = stop === undefined || optimizer === undefined // also where it has another name
+  const inStop =
+    isAbsent || ['stop', 'evaluate', 'optimizer'].some(isWrong)
+      ? []
+      : stopMistakes({ stop, optimizer, ...(evaluate ? { evaluate } : {}) }, lossOf(model))
+  const job = [...fields, ...inOptimizer, ...inStop]
   if (job.length + inModel.length > 0)
     throw new MistakesError(job.length > 0 ? 'job-invalid' : 'model-invalid', [...job, ...inModel])
   return asJobSpec(value)
+}
+
+function lossOf(model: unknown): Loss | undefined {
+  return (model as { readonly loss?: Loss } | undefined)?.loss
 }
 
 function mistakesIn(key: string, read: () => unknown): Mistake[] {

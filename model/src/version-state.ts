@@ -7,6 +7,7 @@ import {
   floatTensor,
   GridError,
   isGridError,
+  type ModelSignature,
   readSafetensors,
   safetensorsBytes,
   safetensorsParts,
@@ -171,6 +172,10 @@ export interface ExportHeader extends Omit<VersionForm, 'optimizer'> {
   readonly accuracyConfirmed?: boolean
   /** of the text that it was trained on: character by token */
   readonly vocabulary?: string
+  /** what it takes and answers, in the words of its dataset */
+  readonly signature?: ModelSignature
+  /** of a text of pieces: JSON of its tokenizer.json */
+  readonly tokenizer?: string
 }
 
 export interface ExportedModel extends ExportHeader {
@@ -190,11 +195,14 @@ export function exportBytes(header: ExportHeader): number {
   return safetensorsBytes(parameterForms(header.layout), exportMetadata(header))
 }
 
-function exportMetadata({ spec, version, accuracy, accuracyConfirmed = true, vocabulary }: ExportHeader) {
+function exportMetadata(header: ExportHeader) {
+  const { spec, version, accuracy, accuracyConfirmed = true, vocabulary, signature, tokenizer } = header
   const known: Record<string, string> = {
     ...(accuracy === undefined ? {} : { accuracy: String(accuracy) }),
     ...(accuracy === undefined || accuracyConfirmed ? {} : { accuracy_confirmed: 'false' }),
     ...(vocabulary === undefined ? {} : { vocabulary }),
+    ...(signature === undefined ? {} : { signature: JSON.stringify(signature) }),
+    ...(tokenizer === undefined ? {} : { tokenizer }),
   }
   return { format: 'pt', name: spec.name, spec: JSON.stringify(spec), ...identity(spec, version), ...known }
 }

@@ -208,7 +208,10 @@ export function requirePossible(manifest: DatasetManifest, blockSamples: number)
 }
 
 /** Augmentation reads within the stored image, and no number is divided by a deviation of 0. */
-function requirePossibleImages(manifest: DatasetManifest): void {
+/** @throws GridError 'shard-corrupt' */
+export function requirePossibleImages(
+  manifest: Pick<DatasetManifest, 'inputShape' | 'storedShape' | 'augment' | 'normalize'>,
+): void {
   const { inputShape, storedShape = inputShape, augment } = manifest
   requireNormalizable(manifest)
   if (augment !== undefined && storedShape.length !== 3)
@@ -222,7 +225,10 @@ function requirePossibleImages(manifest: DatasetManifest): void {
     )
 }
 
-function requireNormalizable({ inputShape: [parts = 0], normalize }: DatasetManifest): void {
+function requireNormalizable({
+  inputShape: [parts = 0],
+  normalize,
+}: Pick<DatasetManifest, 'inputShape' | 'normalize'>): void {
   if (normalize === undefined) return
   const { mean, deviation } = normalize
   if (mean.length !== parts || deviation.length !== parts || !deviation.every((value) => value > 0))

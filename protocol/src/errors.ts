@@ -13,7 +13,9 @@ export const ERROR_CODES = {
   'model-hash': 'the volunteer would compute another model than the run trains',
   'session-unknown': 'no such session, or its token is wrong',
   'identity-unproven': 'a hello does not prove that its sender owns the id that it names',
-  'token-required': 'the route needs the owner token',
+  'token-required': 'the route needs the token of an owner',
+  'scope-missing': 'the token does not allow what the route does',
+  'invite-required': 'the coordinator takes invited volunteers only, and no valid invite came',
   'origin-refused': 'the request comes from a page that this coordinator does not serve',
   'grid-full': 'the coordinator takes no more volunteers now',
   'coordinator-leaving': 'this coordinator ends, or another one took over; the same address is asked again',
@@ -61,6 +63,8 @@ export const ERROR_CODES = {
 } as const
 
 export type ErrorCode = keyof typeof ERROR_CODES
+
+export const isErrorCode = (code: string): code is ErrorCode => Object.hasOwn(ERROR_CODES, code)
 
 /**
  * An expected failure: shown to a person or sent to a peer by its code. A bug throws a plain Error('internal: …')

@@ -32,8 +32,9 @@ export {
   samplesIn,
   type ShardRef,
   storedElementsOf,
+  requirePossibleImages,
 } from './dataset.ts'
-export { describeError, ERROR_CODES, type ErrorCode, GridError, isGridError } from './errors.ts'
+export { describeError, ERROR_CODES, type ErrorCode, GridError, isErrorCode, isGridError } from './errors.ts'
 export {
   checksum,
   type Frame,
@@ -71,20 +72,25 @@ export {
   versionId,
   type VolunteerId,
 } from './ids.ts'
+export { type ColumnNames, type ModelSignature, ModelSignatureSchema, signatureOf } from './model-signature.ts'
 export { type Exchange, EXCHANGES, exchangesWith } from './exchange.ts'
 export {
   asJobSpec,
   type AsyncSettings,
+  type EvaluateRule,
   type GradientEncoding,
   jobMistakes,
   type JobSpec,
   type JobTerms,
   JobTermsSchema,
   type LocalSettings,
+  type Metric,
   type Mode,
+  MOST_EPOCHS,
   OptimizerSchema,
   type Precision,
   type Requirements,
+  type StopRule,
 } from './job.ts'
 export {
   FETCH_CHUNK_BYTES,
@@ -136,7 +142,6 @@ export {
   FetchRefusalSchema,
   type FetchRequest,
   FetchSchema,
-  isErrorCode,
   isLinkTrouble,
   type LeaseToken,
   type LinkTrouble,
@@ -158,19 +163,27 @@ export { assignmentsAfter, assignmentsOfStep, epochOrder, isPartition, random32,
 export {
   type CheckpointList,
   CheckpointListSchema,
+  DeletedSchema,
   EventListSchema,
   GroupOpenedSchema,
   GroupRanksSchema,
   type GroupSeats,
   GroupSeatsSchema,
   GroupSizeSchema,
+  InviteAskedSchema,
+  type InviteView,
   type JobList,
   JobListSchema,
   PausedSchema,
+  type Scope,
+  SCOPES,
   StoppedSchema,
   SubmittedSchema,
+  TokenAskedSchema,
+  type TokenView,
 } from './owner-api.ts'
 export { plainText } from './plain-text.ts'
+export { type Problem, PROBLEM_TYPE, problemOf, refusalIn, statusOf } from './problem.ts'
 export { allRecords, MAX_RECORDS, type RecordsPage } from './records.ts'
 export { MAX_RELAY_MESSAGE_BYTES, MIN_RELAY_MESSAGE_BYTES, relayPath } from './relay.ts'
 export {
@@ -189,14 +202,31 @@ export {
 export {
   type AuditView,
   type DepartureView,
+  epochText,
   type MemberView,
+  membersText,
   type Phase,
   type RunEvent,
   type RunView,
   RunViewSchema,
   type StepPoint,
   type ValidationPoint,
+  type WaitView,
+  waitText,
 } from './run-view.ts'
+export {
+  isImpossible,
+  MAX_TALLY_COLUMNS,
+  type NamedMetric,
+  metricsOf,
+  NamedMetricSchema,
+  numbersOf,
+  pooled,
+  type Tally,
+  type TallyBase,
+  TallySchema,
+  TOP,
+} from './tally.ts'
 export {
   float32Values,
   floatTensor,

@@ -121,6 +121,54 @@ const RequiresSchema = strict({
 })
 export type Requirements = Static<typeof RequiresSchema>
 
+/** More than any coordinator takes (limits.ts) is no mistake: other coordinators may take more. */
+const MAX_WANTED = 5000
+const Wanted = Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_WANTED }))
+
+/** One more weighs twice as much: beyond this a job of the least priority would never count. */
+const MAX_PRIORITY = 100
+
+/** How many volunteers a job takes (coordinator/src/jobs/schedule.ts). */
+const VolunteersSchema = strict({
+  /** training starts when so many are ready, and other jobs leave it so many; absent: 1 */
+  min: Wanted,
+  /** absent: as many as there are */
+  max: Wanted,
+})
+
+/** Epochs of a job that names none: other fields end it. */
+export const MOST_EPOCHS = 10_000
+
+/** What judges a version: the mean loss of its validation, or the part of its targets that were right. */
+export const MetricSchema = Type.Union([Type.Literal('loss'), Type.Literal('accuracy')])
+export type Metric = Static<typeof MetricSchema>
+
+/**
+ * When a run ends: with the first of these that is reached, at the end of a step. One of `steps`, `epochs` and
+ * `minutes` at least is named (`parseJob`), since a target may never be reached.
+ */
+export const StopSchema = strict({
+  steps: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000_000 })),
+  epochs: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_EPOCHS })),
+  /** of training: time in which the run waits for volunteers or is paused does not count */
+  minutes: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000 })),
+  /** what `target`, `patience` and the best version go by; absent: loss. Accuracy rises, loss falls */
+  metric: Type.Optional(MetricSchema),
+  /** a confirmed validation that reaches it ends the run */
+  target: Type.Optional(Type.Number({ minimum: 0, maximum: 1e6 })),
+  /** so many confirmed validations in a row without a better one end the run */
+  patience: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
+})
+export type StopRule = Static<typeof StopSchema>
+
+/** When versions are validated: one of the two; the last version always is. */
+export const EvaluateSchema = strict({
+  /** in the midst of an epoch, too: training rests at the version while it is validated */
+  everySteps: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000_000 })),
+  everyEpochs: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_EPOCHS })),
+})
+export type EvaluateRule = Static<typeof EvaluateSchema>
+
 /** A job as submitted. The model is checked by `@starling-grid/model`, not here. */
 export const JobSpecSchema = strict({
   name: Type.String({ minLength: 1, maxLength: 80 }),
@@ -139,15 +187,14 @@ export const JobSpecSchema = strict({
   blockSamples: Type.Integer({ minimum: 1, maximum: 4096 }),
   /** blocks in a global batch: one step */
   batchBlocks: Type.Integer({ minimum: 1, maximum: 256 }),
-  epochs: Type.Integer({ minimum: 1, maximum: 10_000 }),
-  /** ends the run early, after this many steps */
-  maxSteps: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000_000 })),
-  /** validate after every n-th epoch; the last is always validated */
-  validateEvery: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
+  stop: StopSchema,
+  /** absent: after each epoch */
+  evaluate: Type.Optional(EvaluateSchema),
   /** about one committed step of so many is computed again by the coordinator; 0: none; absent: 200 */
   audit: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
-  /** training starts when this many volunteers are ready */
-  minVolunteers: Type.Optional(Type.Integer({ minimum: 1, maximum: 5000 })),
+  /** who gets volunteers first when there are not enough: higher first; absent: 0 */
+  priority: Type.Optional(Type.Integer({ minimum: -MAX_PRIORITY, maximum: MAX_PRIORITY })),
+  volunteers: Type.Optional(VolunteersSchema),
   seed: Type.Integer({ minimum: 0, maximum: 0xffffffff }),
   mode: Type.Union([Type.Literal('auto'), ModeSchema]),
   /** settings of the parameter server, for the modes that use it */
@@ -164,7 +211,7 @@ export const JobSpecSchema = strict({
 })
 export type JobSpec = Static<typeof JobSpecSchema>
 
-/** Names of other programs → ours. */
+/** Names of other programs, and our own older ones → what to write. */
 const RENAMED: Renamed = {
   'optimizer.learningRate': 'lr',
   'optimizer.learning_rate': 'lr',
@@ -174,6 +221,14 @@ const RENAMED: Renamed = {
   batchSize: 'blockSamples` and `batchBlocks',
   batch_size: 'blockSamples` and `batchBlocks',
   loss: 'model.loss',
+  minVolunteers: 'volunteers.min',
+  maxVolunteers: 'volunteers.max',
+  epochs: 'stop.epochs',
+  maxSteps: 'stop.steps',
+  max_steps: 'stop.steps',
+  steps: 'stop.steps',
+  patience: 'stop.patience',
+  validateEvery: 'evaluate.everyEpochs',
 }
 
 /**
@@ -206,7 +261,8 @@ export const JobTermsSchema = strict({
   clipNorm: Type.Optional(Positive),
   blockSamples: Type.Integer({ minimum: 1, maximum: 4096 }),
   batchBlocks: Type.Integer({ minimum: 1, maximum: 256 }),
-  epochs: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  /** at most: the run may end sooner */
+  epochs: Type.Integer({ minimum: 1, maximum: MOST_EPOCHS }),
   seed: Type.Integer({ minimum: 0, maximum: 0xffffffff }),
   /** absent: f32 */
   encoding: Type.Optional(GradientEncodingSchema),

@@ -1,9 +1,7 @@
-// Messages between volunteer and coordinator (JSON over one WebSocket). The comment of each message is its row in
-// docs/PROTOCOL.md (`npm run docs` writes the tables). Rules (R3, A5) are explained in docs/RULES.md.
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { StepRecordSchema, VersionRefSchema } from './chain.ts'
-import { ERROR_CODES, type ErrorCode } from './errors.ts'
+import type { ErrorCode } from './errors.ts'
 import { ExchangeSchema } from './exchange.ts'
 import { NONCE_BYTES, PUBLIC_KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES } from './identity.ts'
 import type { BlockId, JobId } from './ids.ts'
@@ -33,6 +31,9 @@ import {
   strict,
   VersionIdSchema,
 } from './schema.ts'
+// Messages between volunteer and coordinator (JSON over one WebSocket). The comment of each message is its row in
+// docs/PROTOCOL.md (`npm run docs` writes the tables). Rules (R3, A5) are explained in docs/RULES.md.
+import { TallySchema } from './tally.ts'
 
 const literal = <T extends string>(type: T) => Type.Literal(type)
 const ErrorCodeSchema = Type.Unsafe<ErrorCode>(Type.String({ maxLength: 40, pattern: '^[a-z-]+$' }))
@@ -57,6 +58,8 @@ const PlanStepSchema = Type.Unsafe<PlanStep>(
 const Weights = Type.Array(Type.Number({ minimum: 0, maximum: 1e12 }), { minItems: 1, maxItems: MAX_RING_MEMBERS })
 /** Two ranks, in ascending order. */
 const PairSchema = Type.Tuple([Count, Count])
+/** As many as a volunteer remembers. */
+const MAX_DECLINED = 64
 /** Links of a direct exchange: one for every two members. */
 const MAX_PAIRS = (MAX_DIRECT_MEMBERS * (MAX_DIRECT_MEMBERS - 1)) / 2
 const Plan = Type.Array(PlanStepSchema, { maxItems: 2 * PLAN_WINDOW })
@@ -108,9 +111,12 @@ const ConsumedSchema = strict({
   blocks: BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }),
 })
 
+/** Characters of an invite's code. */
+const MAX_INVITE_LENGTH = 200
+
 // ---- volunteer → coordinator ----
 const toCoordinator = {
-  /** answer to `challenge`: the member id and its proof (identity.ts); one member may greet on several sockets */
+  /** answer to `challenge`: member id and proof (identity.ts); one member may greet on several sockets */
   hello: strict({
     type: literal('hello'),
     /** the codec refuses any other version before it reads other fields (codec.ts) */
@@ -126,6 +132,14 @@ const toCoordinator = {
     signature: Hex(SIGNATURE_BYTES),
     /** the coordinator welcomed this incarnation before */
     again: Type.Optional(Type.Boolean()),
+    /** its present job */
+    job: Type.Optional(JobIdSchema),
+    /** it takes no other before that one ends */
+    only: Type.Optional(Type.Literal(true)),
+    /** jobs that it does not take */
+    declines: Type.Optional(Type.Array(JobIdSchema, { maxItems: MAX_DECLINED })),
+    /** code of the invite that this volunteer was given */
+    invite: Type.Optional(Type.String({ minLength: 1, maxLength: MAX_INVITE_LENGTH })),
   }),
   /** the model is planned and the adapter measured: the volunteer asks for admission */
   ready: strict({
@@ -245,6 +259,8 @@ const toCoordinator = {
     targets: Count,
     correct: Count,
     lossSum: FiniteNumber,
+    /** what metrics follow from; absent where there are none, and from older volunteers */
+    tally: Type.Optional(TallySchema),
   }),
   /** the member returns leases whose data or base version it could not get */
   'gave-back': strict({
@@ -531,5 +547,3 @@ export const FetchSchema = strict({
 /** Payload of a refusal frame. */
 export const FetchRefusalSchema = strict({ code: ErrorCodeSchema, message: Text })
 export type FetchRequest = Static<typeof FetchSchema>
-
-export const isErrorCode = (code: string): code is ErrorCode => Object.hasOwn(ERROR_CODES, code)

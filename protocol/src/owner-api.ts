@@ -17,6 +17,9 @@ export type JobList = ReadonlyOf<typeof JobListSchema>
 /** The run ends with this many epochs. */
 export const StoppedSchema = Type.Object({ epochs: Count })
 
+/** The job that is gone. */
+export const DeletedSchema = Type.Object({ deleted: JobIdSchema })
+
 /** Whether the run stands still until it is resumed. */
 export const PausedSchema = Type.Object({ paused: Type.Boolean() })
 
@@ -59,3 +62,71 @@ export const GroupSeatsSchema = Type.Object({
   iceServers: Type.Optional(Type.Array(IceServersSchema)),
 })
 export type GroupSeats = ReadonlyOf<typeof GroupSeatsSchema>
+
+/** What a token allows: looking at its own jobs; submitting and controlling them, too; everything. */
+export const SCOPES = ['jobs:read', 'jobs:write', 'admin'] as const
+export type Scope = (typeof SCOPES)[number]
+const ScopesSchema = Type.Array(
+  Type.Union([Type.Literal('jobs:read'), Type.Literal('jobs:write'), Type.Literal('admin')]),
+  { minItems: 1, maxItems: SCOPES.length },
+)
+
+/** ms since the epoch */
+const Moment = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
+const MomentOrNever = Type.Union([Moment, Type.Null()])
+const TokenIdSchema = Type.String({ pattern: '^t[0-9a-f]{16}$' })
+const NoteSchema = Type.String({ maxLength: 80 })
+
+/** Asks for a token; without `expiresAt` it is good until it is revoked. */
+export const TokenAskedSchema = strict({
+  name: Type.Optional(NoteSchema),
+  scopes: ScopesSchema,
+  expiresAt: Type.Optional(Moment),
+})
+
+const TokenViewSchema = Type.Object({
+  id: TokenIdSchema,
+  name: NoteSchema,
+  scopes: ScopesSchema,
+  createdAt: Moment,
+  expiresAt: MomentOrNever,
+  /** within a minute; null: never */
+  lastUsedAt: MomentOrNever,
+})
+export type TokenView = ReadonlyOf<typeof TokenViewSchema>
+
+/** The one answer that has the token itself. */
+export const TokenMadeSchema = Type.Object({ token: Type.String(), view: TokenViewSchema })
+export const TokenListSchema = Type.Object({ tokens: Type.Array(TokenViewSchema) })
+export const TokenPartSchema = TokenIdSchema
+
+/** What was revoked, by its id. */
+export const RevokedSchema = Type.Object({ revoked: Type.String() })
+
+/** Volunteers of one invite at most: each is an entry of its row. */
+const MAX_USES = 10_000
+const InviteIdSchema = Type.String({ pattern: '^i[0-9a-f]{16}$' })
+export const InvitePartSchema = InviteIdSchema
+const UsesSchema = Type.Integer({ minimum: 1, maximum: MAX_USES })
+
+/** `uses`: volunteers that it lets in, absent: any number; `job`: the only one that they are given. */
+export const InviteAskedSchema = strict({
+  uses: Type.Optional(UsesSchema),
+  expiresAt: Type.Optional(Moment),
+  job: Type.Optional(JobIdSchema),
+})
+
+const InviteViewSchema = Type.Object({
+  id: InviteIdSchema,
+  createdAt: Moment,
+  expiresAt: MomentOrNever,
+  uses: Type.Union([UsesSchema, Type.Null()]),
+  /** volunteers that came by it, each counted once */
+  used: Count,
+  job: Type.Union([JobIdSchema, Type.Null()]),
+})
+export type InviteView = ReadonlyOf<typeof InviteViewSchema>
+
+/** The one answer that has the code, alone and in a link. */
+export const InviteMadeSchema = Type.Object({ code: Type.String(), link: Type.String(), view: InviteViewSchema })
+export const InviteListSchema = Type.Object({ invites: Type.Array(InviteViewSchema) })

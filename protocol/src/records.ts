@@ -1,4 +1,4 @@
-// The committed chain over HTTP, page by page: GET /api/jobs/ID/records?from=V&limit=N.
+// The committed chain over HTTP, page by page: GET /api/v1/jobs/ID/records?from=V&limit=N.
 import * as Type from 'typebox'
 import { type StepRecord, StepRecordSchema } from './chain.ts'
 import { GridError } from './errors.ts'
@@ -19,14 +19,13 @@ export interface RecordsPage {
   readonly rewinds: number
 }
 
-function parsePage(value: unknown): RecordsPage {
-  const schema = strict({
+export const RecordsPageSchema = Type.Unsafe<RecordsPage>(
+  strict({
     records: Type.Array(StepRecordSchema, { maxItems: MAX_RECORDS }),
     next: Type.Union([Count, Type.Null()]),
     rewinds: Count,
-  })
-  return parse(schema, value, 'a page of records')
-}
+  }),
+)
 
 /**
  * The whole committed chain of a job. `get`: JSON at a path of the coordinator.
@@ -45,8 +44,10 @@ async function readOnce(job: string, get: (path: string) => Promise<unknown>): P
   const records: StepRecord[] = []
   let rewinds: number | undefined
   for (let from: number | null = 1; from !== null;) {
-    const page: RecordsPage = parsePage(
+    const page: RecordsPage = parse(
+      RecordsPageSchema,
       await get(`${pathTo(ROUTES.records, { id: job })}?from=${from}&limit=${MAX_RECORDS}`),
+      'a page of records',
     )
     rewinds ??= page.rewinds
     const first = from

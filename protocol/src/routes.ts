@@ -5,7 +5,11 @@
 export const ROUTES = {
   healthz: '/healthz',
   readyz: '/readyz',
+  metrics: '/metrics',
   dashboard: '/dashboard',
+  // the page of this interface, and its description
+  api: '/api',
+  openapi: '/api/v1/openapi.json',
   // WebSockets
   volunteer: '/api/volunteer',
   watch: '/api/watch',
@@ -24,6 +28,10 @@ export const ROUTES = {
   export: '/api/v1/jobs/:id/export',
   checkpoints: '/api/v1/jobs/:id/checkpoints',
   checkpoint: '/api/v1/jobs/:id/checkpoints/:v',
+  tokens: '/api/v1/tokens',
+  token: '/api/v1/tokens/:id',
+  invites: '/api/v1/invites',
+  invite: '/api/v1/invites/:id',
   groups: '/api/v1/groups',
   groupRanks: '/api/v1/groups/:id/ranks',
   // members'

@@ -1,10 +1,11 @@
-// What people and programs see of a run: GET of a job, the list of jobs, and the dashboard's stream. Readers of another
-// version may meet fields that they do not know, so the objects are open.
 import * as Type from 'typebox'
 import type { Static, TSchema } from 'typebox'
 import { ExchangeSchema } from './exchange.ts'
-import { ModeSchema } from './job.ts'
+import { EvaluateSchema, MetricSchema, ModeSchema, StopSchema } from './job.ts'
 import { Count, FiniteNumber, JobIdSchema, MemberIdSchema, type ReadonlyOf, VersionIdSchema } from './schema.ts'
+// What people and programs see of a run: GET of a job, the list of jobs, and the dashboard's stream. Readers of another
+// version may meet fields that they do not know, so the objects are open.
+import { NamedMetricSchema } from './tally.ts'
 
 const Text = Type.String()
 const orNull = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
@@ -127,6 +128,8 @@ export const ValidationPointSchema = Type.Object({
   accuracy: FiniteNumber,
   loss: FiniteNumber,
   samples: Count,
+  /** by the kind of the targets; absent where blocks have no sums for them */
+  metrics: Type.Optional(Type.Array(NamedMetricSchema)),
   /** of each block two members measured the same */
   confirmed: Type.Boolean(),
   at: Moment,
@@ -163,9 +166,27 @@ const PROGRESS = {
   /** the newest committed step, and the newest version that was validated */
   lastStep: orNull(StepPointSchema),
   lastValidation: orNull(ValidationPointSchema),
+  /** the best confirmed validation by the job's metric; null: none was confirmed yet */
+  best: orNull(
+    Type.Object({ v: Count, id: VersionIdSchema, metric: MetricSchema, loss: FiniteNumber, accuracy: FiniteNumber }),
+  ),
   startedAt: Moment,
   finishedAt: orNull(Moment),
 } as const
+
+/** A job that has fewer volunteers than it needs to start, and where the others are. */
+const WaitSchema = Type.Object({
+  missing: Count,
+  elsewhere: Type.Array(
+    Type.Object({
+      /** of another job; null: its name is not for this reader */
+      job: orNull(Text),
+      priority: Type.Integer(),
+      volunteers: Count,
+    }),
+  ),
+})
+export type WaitView = ReadonlyOf<typeof WaitSchema>
 
 /** Who takes part. */
 const MEMBERSHIP = {
@@ -182,6 +203,8 @@ const MEMBERSHIP = {
    * and lately
    */
   relay: Type.Object({ links: Count, bytes: FiniteNumber, bytesPerSecond: FiniteNumber }),
+  /** why a job waits for volunteers; null: it has enough to train, or is over or paused */
+  wait: orNull(WaitSchema),
   /** refusals by code (protocol errors table) */
   refusals: Type.Record(Type.String(), Count),
 } as const
@@ -200,11 +223,18 @@ const JobViewSchema = Type.Object({
   trainSamples: Count,
   validationSamples: Count,
   downloadBytes: FiniteNumber,
-  epochs: Count,
+  /** null: something else ends the run */
+  epochs: orNull(Count),
+  /** what ends the run, and when it is validated, as its file says */
+  stop: Type.Object(StopSchema.properties),
+  evaluate: Type.Object(EvaluateSchema.properties),
   /** training blocks of one epoch */
   blocksPerEpoch: Count,
   blockSamples: Count,
   batchBlocks: Count,
+  priority: Type.Integer(),
+  /** that it needs to start, and takes at most; max null: as many as there are */
+  volunteers: Type.Object({ min: Count, max: orNull(Count) }),
 })
 
 /** Committed steps that the coordinator computed again, and what came of it. */
@@ -253,3 +283,24 @@ export const RunViewSchema = Type.Object({
   exportPath: orNull(Text),
 })
 export type RunView = ReadonlyOf<typeof RunViewSchema>
+
+/** "waits for 2 more volunteers; 3 work for `digits` (priority 5)", as pages and commands say it. */
+export function waitText({ missing, elsewhere }: WaitView): string {
+  const others = elsewhere.map(
+    ({ job, priority, volunteers }) =>
+      `${volunteers} ${volunteers === 1 ? 'works' : 'work'} for ` +
+      `${job === null ? 'another job' : `\`${job}\``} (priority ${priority})`,
+  )
+  return [`waits for ${missing} more volunteer${missing === 1 ? '' : 's'}`, ...others].join('; ')
+}
+
+/** "2 of 1–3", or "2 of at least 1": members, and what the job takes. */
+export function membersText({ memberCount, job: { volunteers } }: Pick<RunView, 'memberCount' | 'job'>): string {
+  const { min, max } = volunteers
+  return `${memberCount} of ${max === null ? `at least ${min}` : `${min}–${max}`}`
+}
+
+/** Which epoch a run is in: "3 of 8", or "3" where epochs do not end it. */
+export function epochText({ epoch, job }: Pick<RunView, 'epoch' | 'job'>): string {
+  return job.epochs === null ? String(epoch + 1) : `${Math.min(epoch + 1, job.epochs)} of ${job.epochs}`
+}

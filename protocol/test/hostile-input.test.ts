@@ -174,10 +174,11 @@ test('job descriptions are refused with their place, or taken', () => {
     optimizer: { type: 'sgd', lr: 0.01, momentum: 0.9 },
     blockSamples: 8,
     batchBlocks: 4,
-    epochs: 2,
+    stop: { epochs: 2, metric: 'accuracy', target: 0.9, patience: 3 },
+    evaluate: { everyEpochs: 2 },
     seed: 3,
     mode: 'ring',
-    minVolunteers: 2,
+    volunteers: { min: 2 },
   }
   assert.deepEqual(jobMistakes(job), [])
   for (let i = 0; i < 5 * MESSAGES_OF_A_TYPE; i++) {

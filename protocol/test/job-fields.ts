@@ -158,15 +158,58 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     unit: 'blocks',
     example: 8,
   },
-  epochs: { about: 'Times that the training goes over the dataset.', unit: 'epochs', example: 8 },
-  maxSteps: {
-    about: 'Ends the run early, after so many steps.',
+  stop: {
+    about:
+      'When the run ends: with the first of these that is reached, at the end of a step; see [the end](#the-end-of-a-run).',
+    example: { epochs: 8 },
+  },
+  'stop.steps': {
+    about: 'Ends after so many steps.',
     unit: 'steps',
-    default: { words: 'the end of the last epoch' },
+    default: { words: 'no such bound' },
     example: 2000,
   },
-  validateEvery: {
-    about: 'Validates after every so many epochs, and always at the end.',
+  'stop.epochs': {
+    about: 'Ends when the training went so many times over the dataset.',
+    unit: 'epochs',
+    default: { words: 'no such bound' },
+    example: 8,
+  },
+  'stop.minutes': {
+    about: 'Ends after so much training; time without volunteers and pauses do not count.',
+    unit: 'minutes',
+    default: { words: 'no such bound' },
+    example: 90,
+  },
+  'stop.metric': {
+    about: 'What of a validation `target`, `patience` and the best version go by: loss falls, accuracy rises.',
+    default: 'loss',
+    example: 'accuracy',
+  },
+  'stop.target': {
+    about: 'Ends when a confirmed validation reaches it; beside it stands the `metric`.',
+    default: { words: 'none' },
+    example: 0.97,
+  },
+  'stop.patience': {
+    about: 'Ends after so many confirmed validations in a row without a better one.',
+    unit: 'validations',
+    default: { words: 'any number' },
+    example: 5,
+  },
+  evaluate: {
+    about: 'When versions are validated; the last one always is.',
+    default: { words: 'after each epoch' },
+    example: { everyEpochs: 2 },
+  },
+  'evaluate.everySteps': {
+    about: 'Validates after every so many steps, in place of `everyEpochs`; training rests meanwhile.',
+    unit: 'steps',
+    default: { words: 'after epochs' },
+    example: 200,
+  },
+  'evaluate.everyEpochs': {
+    about: 'Validates after every so many epochs.',
     unit: 'epochs',
     default: 1,
     example: 2,
@@ -177,7 +220,28 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     default: 200,
     example: 50,
   },
-  minVolunteers: { about: 'Training starts when so many are ready.', unit: 'volunteers', default: 1, example: 4 },
+  priority: {
+    about: 'Which job gets volunteers first: the higher one. One more counts twice as much when growth is divided.',
+    default: 0,
+    example: 5,
+  },
+  volunteers: {
+    about: 'How many volunteers the job takes.',
+    default: { words: 'as below' },
+    example: { min: 2, max: 6 },
+  },
+  'volunteers.min': {
+    about: 'Training starts when so many are ready, and other jobs leave a running job so many.',
+    unit: 'volunteers',
+    default: 1,
+    example: 4,
+  },
+  'volunteers.max': {
+    about: 'No more than so many take part.',
+    unit: 'volunteers',
+    default: { words: 'as many as there are' },
+    example: 6,
+  },
   seed: {
     about: 'Makes the first parameters, the order of samples and all chance: the same seed, the same run.',
     example: 1337,

@@ -6,6 +6,7 @@ import * as frames from '../src/frame.ts'
 import * as limits from '../src/limits.ts'
 import { TO_COORDINATOR, TO_VOLUNTEER } from '../src/messages.ts'
 import { JobIdSchema } from '../src/schema.ts'
+import { writeApiDocs } from './api-page.ts'
 import { writeJobDocs } from './job-page.ts'
 
 const PAGE = new URL('../../docs/PROTOCOL.md', import.meta.url)
@@ -100,4 +101,5 @@ export function renewed(page: string): string {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   writeFileSync(PAGE, renewed(protocolPage()))
   writeJobDocs()
+  writeApiDocs()
 }

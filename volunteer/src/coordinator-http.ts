@@ -308,7 +308,7 @@ function answerIn(bytes: Uint8Array): {
   const fields = typeof answer === 'object' && answer !== null ? (answer as Record<string, unknown>) : {}
   const text = (name: string): string => (typeof fields[name] === 'string' ? fields[name] : '')
   const code = text('code')
-  return { verdict: text('verdict'), code: isErrorCode(code) ? code : '', message: text('message') }
+  return { verdict: text('verdict'), code: isErrorCode(code) ? code : '', message: text('detail') || text('message') }
 }
 
 function jsonOf(bytes: Uint8Array): unknown {

@@ -36,6 +36,8 @@ const PUT_OUT_MS = 8000
 const WELCOME_MS = 10_000
 
 export interface CoordinatorEvents {
+  /** what a hello says of jobs */
+  jobs?(): Pick<MessageFrom<'hello'>, 'job' | 'only' | 'declines'>
   onWelcome(welcome: MessageTo<'welcome'>): void
   onMessage(message: Exclude<OnWire<ToVolunteer>, { type: 'challenge' | 'welcome' | 'refused' }>): void
   /** a refusal after which nothing else was closed */
@@ -50,6 +52,7 @@ export type LinkHost = Pick<VolunteerHost, 'client' | 'clock' | 'coordinatorUrl'
 export class CoordinatorLink {
   readonly #host: LinkHost
   readonly #name: string
+  readonly #invite: string | undefined
   readonly #events: CoordinatorEvents
   #self: (Incarnation & { readonly signer: Signer }) | undefined
   #socket: CoordinatorSocket | undefined
@@ -58,9 +61,14 @@ export class CoordinatorLink {
   #drop: (error: GridError) => void = () => undefined
   #stopped = false
 
-  constructor(host: LinkHost, name: string, events: CoordinatorEvents) {
+  constructor(
+    host: LinkHost,
+    { name, invite }: { readonly name: string; readonly invite?: string | undefined },
+    events: CoordinatorEvents,
+  ) {
     this.#host = host
     this.#name = name
+    this.#invite = invite
     this.#events = events
   }
 
@@ -187,6 +195,8 @@ export class CoordinatorLink {
         coordinator,
         signature,
         ...again,
+        ...this.#events.jobs?.(),
+        ...(this.#invite === undefined ? {} : { invite: this.#invite }),
       }),
     )
   }

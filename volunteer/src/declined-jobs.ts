@@ -14,7 +14,7 @@ export const DECLINED_MS = 6 * 3_600_000
 export const LOSSES_KEPT_MS = DECLINED_MS + LOSS_WINDOW_MS
 /** ms between losses that volunteers of one machine note, which are then one loss of its device */
 const ONE_LOSS_MS = 5000
-/** Jobs that are remembered, the latest ones. */
+/** Jobs that are remembered, the latest ones; a hello names no more. */
 const MOST_JOBS = 64
 const MOST_BYTES = 64 * 1024
 
@@ -54,6 +54,12 @@ export class DeclinedJobs {
     const until = this.#losses.get(job)?.until ?? 0
     const declined = this.#declined.get(job) ?? { reason: LOST_REASON, until }
     return declined.until > this.#now() ? declined : undefined
+  }
+
+  /** Those that it does not take now, the latest ones. */
+  get present(): JobId[] {
+    const known = new Set([...this.#losses.keys(), ...this.#declined.keys()] as JobId[])
+    return [...known].filter((job) => this.find(job) !== undefined).slice(-MOST_JOBS)
   }
 
   add(job: JobId, reason: string, ms: number): void {

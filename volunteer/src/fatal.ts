@@ -7,6 +7,8 @@ export const FATAL: Readonly<Partial<Record<ErrorCode, string>>> = {
   'protocol-version': 'Update the volunteer or the coordinator, whichever is older; in a browser, reload the page.',
   'model-hash': 'Update the volunteer or the coordinator, whichever is older; in a browser, reload the page.',
   'model-invalid': 'Update the volunteer: the coordinator trains a model that it does not know.',
+  'invite-required':
+    'Ask the owner of the coordinator for an invite link, and open that link or give it to `starling volunteer`.',
   'origin-refused': 'Open the address that the coordinator prints; it serves no other page.',
   'no-adapter': 'Run `npm run doctor`; in a browser, switch WebGPU on or use another browser.',
   'adapter-limit': 'Use a machine or an adapter with more memory, or choose it with --adapter.',

@@ -5,6 +5,7 @@ import {
   type JobId,
   type JobTerms,
   type MemberId,
+  type MessageFrom,
   type MessageTo,
   named,
   type OnWire,
@@ -30,8 +31,12 @@ import { UploadBudget } from './upload-budget.ts'
 
 export interface VolunteerOptions {
   readonly name: string
+  /** code of an invite, for a coordinator that takes invited volunteers only */
+  readonly invite?: string | undefined
   /** ends with the run that it took part in; otherwise it waits for the next job */
   readonly once?: boolean
+  /** lends this machine to this job alone, until the job ends; absent: to any */
+  readonly job?: JobId
   /** called after every change, at most some ten times a second */
   readonly onStatus: (status: VolunteerStatus) => void
 }
@@ -69,6 +74,7 @@ class VolunteerLife implements Volunteer {
   #access: SignallingAccess | undefined
   #openingNetwork = false
   readonly #once: boolean
+  readonly #chosen: JobId | undefined
   /** the job that the coordinator gives out now */
   #offered: JobTerms | undefined
   /** jobs that this volunteer took part in, or prepared for */
@@ -89,8 +95,10 @@ class VolunteerLife implements Volunteer {
     this.#host = host
     this.#beatAt = host.clock.wallTime()
     this.#once = options.once ?? false
+    this.#chosen = options.job
     this.#board = new StatusReporter(options.onStatus, host.clock)
-    this.#link = new CoordinatorLink(host, options.name, {
+    this.#link = new CoordinatorLink(host, options, {
+      jobs: () => this.#lends(),
       onWelcome: (welcome) => this.#welcomed(welcome),
       onMessage: (message) => this.#heard(message),
       onRefused: (refusal) => this.#refused(refusal),
@@ -269,6 +277,18 @@ class VolunteerLife implements Volunteer {
     const access = this.#requireAccess()
     const network = relaysOnly ? noDirectLinks() : await this.#host.openPeerNetwork(access)
     return meteredNetwork(network, (bytes) => this.#budget.take(bytes))
+  }
+
+  /** A coordinator that starts again gives it the job that it works for, unless this volunteer left that. */
+  #lends(): Pick<MessageFrom<'hello'>, 'job' | 'only' | 'declines'> {
+    const declines = this.#declined.present
+    const present = this.#session?.terms.id ?? this.#offered?.id
+    const job = this.#chosen ?? (present === undefined || declines.includes(present) ? undefined : present)
+    return {
+      ...(job === undefined ? {} : { job }),
+      ...(this.#chosen === undefined ? {} : { only: true }),
+      ...(declines.length > 0 ? { declines } : {}),
+    }
   }
 
   #requireAccess(): SignallingAccess {

@@ -61,12 +61,16 @@ test('a socket that the volunteer gave up does not end the next one by its late 
   const ending = new AbortController()
   const first = nextWelcome()
   const heard: string[] = []
-  const link = new CoordinatorLink(patientCoordinator(sides), 'sleeper', {
-    onWelcome: () => welcomed(),
-    onMessage: ({ type }) => heard.push(type),
-    onRefused: () => undefined,
-    onAway: () => undefined,
-  })
+  const link = new CoordinatorLink(
+    patientCoordinator(sides),
+    { name: 'sleeper' },
+    {
+      onWelcome: () => welcomed(),
+      onMessage: ({ type }) => heard.push(type),
+      onRefused: () => undefined,
+      onAway: () => undefined,
+    },
+  )
   const running = link.run(ending.signal)
   await first
   const second = nextWelcome()
@@ -109,12 +113,16 @@ test('a thousand reconnects leave one listener on the signal that ends the volun
     reached = resolve
   })
   let welcomes = 0
-  const link = new CoordinatorLink(patientCoordinator(sides), 'flapping', {
-    onWelcome: () => (++welcomes === 1000 ? reached() : queueMicrotask(() => link.renew('flaps'))),
-    onMessage: () => undefined,
-    onRefused: () => undefined,
-    onAway: () => undefined,
-  })
+  const link = new CoordinatorLink(
+    patientCoordinator(sides),
+    { name: 'flapping' },
+    {
+      onWelcome: () => (++welcomes === 1000 ? reached() : queueMicrotask(() => link.renew('flaps'))),
+      onMessage: () => undefined,
+      onRefused: () => undefined,
+      onAway: () => undefined,
+    },
+  )
   const random = Math.random
   Math.random = () => 0 // no pause between attempts
   try {

@@ -4,31 +4,25 @@ import { sendRequest } from '@starling-grid/client-node/http'
 import {
   allRecords,
   type CheckpointList,
-  CheckpointListSchema,
   describeError,
-  EventListSchema,
-  GroupOpenedSchema,
   type GroupSeats,
-  GroupSeatsSchema,
   GridError,
-  isErrorCode,
+  type InviteView,
   isGridError,
   type JobList,
-  JobListSchema,
   type JobSpec,
   type MemberId,
   parse,
   pathTo,
-  PausedSchema,
+  refusalIn,
   refusedJob,
   ROUTES,
   type RunEvent,
   type RunView,
-  RunViewSchema,
   type StepRecord,
-  StoppedSchema,
-  SubmittedSchema,
+  type TokenView,
 } from '@starling-grid/protocol'
+import { type AnswerOf, type ApiRoute, type BodyOf, HTTP_API } from '@starling-grid/protocol/http-api'
 
 /** ms for an answer that needs no import of data */
 const ANSWER_MS = 30_000
@@ -67,8 +61,11 @@ export function isPassing(error: unknown): boolean {
     : isGridError(error) && error.code === 'coordinator-lost'
 }
 
+/** What goes to a route of the table. */
 interface ApiRequest {
-  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  /** parts of its path */
+  readonly parts?: Readonly<Record<string, string | number>>
+  readonly query?: Readonly<Record<string, string | number | boolean>>
   readonly body?: unknown
   readonly limitMs?: number
 }
@@ -84,69 +81,106 @@ export class CoordinatorApi {
 
   /** Imports the dataset, and begins the run. */
   async submit(job: JobSpec): Promise<RunView> {
-    const answer = await this.#json(ROUTES.jobs, { method: 'POST', body: job, limitMs: IMPORT_MS })
-    return parse(SubmittedSchema, answer, 'the submitted job').run
+    return (await this.#ask(HTTP_API.submit, { body: job, limitMs: IMPORT_MS })).run as RunView
   }
 
   async jobs(): Promise<JobList> {
-    return parse(JobListSchema, await this.#json(ROUTES.jobs), 'the list of jobs')
+    return this.#ask(HTTP_API.jobs)
   }
 
   async run(id: string): Promise<RunView> {
-    return parse(RunViewSchema, await this.#json(pathTo(ROUTES.job, { id })), 'the job')
+    return this.#ask(HTTP_API.job, { parts: { id } })
   }
 
   /** What happened since a moment, in ms since the epoch. */
   async events(id: string, since = 0): Promise<readonly RunEvent[]> {
-    const answer = await this.#json(`${pathTo(ROUTES.events, { id })}?since=${Math.floor(since)}`)
-    return parse(EventListSchema, answer, 'the events').events
+    return (await this.#ask(HTTP_API.events, { parts: { id }, query: { since: Math.floor(since) } })).events
   }
 
   /** The run ends with the epoch that it is in; how many it has then. */
   async stop(id: string): Promise<number> {
-    const answer = await this.#json(pathTo(ROUTES.stop, { id }), { method: 'POST' })
-    return parse(StoppedSchema, answer, 'the answer').epochs
+    return (await this.#ask(HTTP_API.stop, { parts: { id } })).epochs
   }
 
   /** The run ends its step, writes a checkpoint and stands still; or goes on. Whether it is paused then. */
   async setPaused(id: string, wanted: boolean): Promise<boolean> {
-    const answer = await this.#json(pathTo(wanted ? ROUTES.pause : ROUTES.resume, { id }), { method: 'POST' })
-    return parse(PausedSchema, answer, 'the answer').paused
+    return (await this.#ask(wanted ? HTTP_API.pause : HTTP_API.resume, { parts: { id } })).paused
+  }
+
+  /** Removes a job with all that it alone has. */
+  async delete(id: string): Promise<void> {
+    await this.#ask(HTTP_API.deleteJob, { parts: { id } })
   }
 
   async checkpoints(id: string): Promise<CheckpointList['checkpoints']> {
-    const answer = await this.#json(pathTo(ROUTES.checkpoints, { id }))
-    return parse(CheckpointListSchema, answer, 'the list of checkpoints').checkpoints
+    return (await this.#ask(HTTP_API.checkpoints, { parts: { id } })).checkpoints
   }
 
   /** The committed chain. */
   records(id: string): Promise<StepRecord[]> {
-    return allRecords(id, (path) => this.#json(path))
+    return allRecords(id, async (path) => JSON.parse(await textOf(await this.#send('GET', path), path)))
   }
 
   /** The model of the newest checkpoint, as it comes. */
   export(id: string): Promise<Response> {
-    return this.#send(pathTo(ROUTES.export, { id }), { limitMs: DOWNLOAD_MS })
+    return this.#send('GET', pathTo(ROUTES.export, { id }), { limitMs: DOWNLOAD_MS })
+  }
+
+  /** A new token; only this answer has it. */
+  async createToken(asked: BodyOf<typeof HTTP_API.createToken>): Promise<AnswerOf<typeof HTTP_API.createToken>> {
+    return this.#ask(HTTP_API.createToken, { body: asked })
+  }
+
+  async tokens(): Promise<readonly TokenView[]> {
+    return (await this.#ask(HTTP_API.tokens)).tokens
+  }
+
+  async revokeToken(id: string): Promise<string> {
+    return (await this.#ask(HTTP_API.revokeToken, { parts: { id } })).revoked
+  }
+
+  /** A new invite; only this answer has its code. */
+  async createInvite(asked: {
+    readonly uses?: number
+    readonly expiresAt?: number
+    readonly job?: string
+  }): Promise<AnswerOf<typeof HTTP_API.createInvite>> {
+    return this.#ask(HTTP_API.createInvite, { body: asked })
+  }
+
+  async invites(): Promise<readonly InviteView[]> {
+    return (await this.#ask(HTTP_API.invites)).invites
+  }
+
+  async revokeInvite(id: string): Promise<string> {
+    return (await this.#ask(HTTP_API.revokeInvite, { parts: { id } })).revoked
   }
 
   /** A group of `size` ranks for a program of several machines; who has the secret brings ranks of it. */
   async openGroup(size: number): Promise<{ readonly id: string; readonly secret: string }> {
-    const answer = await this.#json(ROUTES.groups, { method: 'POST', body: { size } })
-    return parse(GroupOpenedSchema, answer, 'the group')
+    return this.#ask(HTTP_API.openGroup, { body: { size } })
   }
 
   /** Brings ranks of a group, whose secret is this client's token. The same ranks again change nothing. */
   async bringRanks(group: string, members: readonly MemberId[]): Promise<GroupSeats> {
-    const answer = await this.#json(pathTo(ROUTES.groupRanks, { id: group }), { method: 'PUT', body: { members } })
-    return parse(GroupSeatsSchema, answer, 'the seats')
+    return this.#ask(HTTP_API.bringRanks, { parts: { id: group }, body: { members } })
   }
 
-  async #json(path: string, asked: ApiRequest = {}): Promise<unknown> {
-    return JSON.parse(await textOf(await this.#send(path, asked), path))
+  /** The answer of a route of the table. @throws as #send; GridError 'message-malformed' for another answer */
+  async #ask<R extends ApiRoute>(route: R, asked: ApiRequest = {}): Promise<AnswerOf<R>> {
+    const path = pathTo<string>(route.path, asked.parts ?? {})
+    const query = new URLSearchParams(Object.entries(asked.query ?? {}).map(([name, value]) => [name, String(value)]))
+    const address = query.size === 0 ? path : `${path}?${query}`
+    const text = await textOf(await this.#send(route.method, address, asked), path)
+    return parse(route.answer as Parameters<typeof parse>[0], JSON.parse(text), `the answer of ${path}`) as AnswerOf<R>
   }
 
   /** @throws ApiRefusal; MistakesError of a job; GridError 'coordinator-lost' when no answer comes */
-  async #send(path: string, { method = 'GET', body, limitMs = ANSWER_MS }: ApiRequest): Promise<Response> {
+  async #send(
+    method: ApiRoute['method'],
+    path: string,
+    { body, limitMs = ANSWER_MS }: ApiRequest = {},
+  ): Promise<Response> {
     const authorization = this.#token === undefined ? {} : { authorization: `Bearer ${this.#token}` }
     const json = body === undefined ? {} : { 'content-type': 'application/json' }
     const response = await sendRequest(this.url + path, {
@@ -173,10 +207,9 @@ function lost(url: string, cause: unknown): GridError {
 
 async function refusalOf(response: Response, path: string): Promise<GridError> {
   const fields = fieldsOf(await textOf(response, path).catch(() => ''))
-  const { code, message, errors } = fields
-  if (errors !== undefined) return refusedJob(fields)
-  if (typeof code === 'string' && isErrorCode(code) && typeof message === 'string')
-    return new ApiRefusal(response.status, code, message)
+  if (fields['errors'] !== undefined) return refusedJob(fields)
+  const refusal = refusalIn(fields)
+  if (refusal !== undefined) return new ApiRefusal(response.status, refusal.code, refusal.detail)
   return new ApiRefusal(
     response.status,
     'unsupported',

@@ -41,6 +41,7 @@ interface ImportCommandOptions extends CommonOptions {
   readonly delimiter?: string
   readonly size?: ImportRequest['options']['images']['size']
   readonly grey?: boolean
+  readonly channels?: 'first' | 'last'
   readonly tokens: string
   readonly validation?: readonly string[]
   readonly split: number
@@ -84,6 +85,9 @@ function importCommand(program: Command): void {
     .option('--delimiter <character>', 'between cells; found out otherwise', delimiter)
     .option('--size <width>x<height>', 'of images: scaled to it; without it all have the size of the first', size)
     .option('--grey', 'of images: one channel instead of three')
+    .addOption(
+      new Option('--channels <place>', 'of images in arrays, when sizes do not tell').choices(['first', 'last']),
+    )
     .option('--tokens <what>', 'of a text: characters, bytes, or the path of a tokenizer.json', 'characters')
     .option('--validation <path...>', 'files that validate; a part of the others otherwise')
     .option('--split <part>', 'part of the samples that validates', part, SPLIT)
@@ -123,6 +127,7 @@ function requestOf(name: string, paths: readonly string[], options: ImportComman
         ...(target === undefined ? {} : { target }),
         missing: missingCells,
       },
+      ...(options.channels === undefined ? {} : { channels: options.channels }),
       images: { ...(options.size === undefined ? {} : { size: options.size }), grey: options.grey === true },
       tokens,
     },
@@ -213,7 +218,8 @@ function megabytes(bytes: number): string {
 }
 
 function summary(found: NamedDataset): object {
-  const { name, format, importedAt, inputs, targets, dropped, sources, train, validation } = found
+  const { name, format, importedAt, inputs, dropped, sources, train, validation } = found
+  const { tokenizer: _, ...targets } = found.targets
   return {
     name,
     format,

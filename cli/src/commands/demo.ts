@@ -1,7 +1,7 @@
 // `demo`: coordinator and volunteers on this machine train LeNet-5 on real digits; any tab that opens the URL joins in.
 import { join, resolve } from 'node:path'
 import { ensureWebPage } from '@starling-grid/client-web/build'
-import type { RunView } from '@starling-grid/protocol'
+import { epochText, type RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
 import { DEFAULT_PORT, httpsOption, wholeNumber } from '../arguments.ts'
 import { auditSteps, auditText, type StepsAudited } from '../audit-steps.ts'
@@ -40,7 +40,7 @@ export async function demo(argv: string[]): Promise<number> {
   })
   const stopped = stopOnSignal()
   try {
-    const job = await grid.submit(demoJob(options))
+    const job = await grid.submit(demoJob({ ...options, stop: { epochs: options.epochs } }))
     await nextSteps(line, grid)
     for (let i = 0; i < options.volunteers; i++) grid.addVolunteer()
     const finished = await Promise.race([
@@ -117,11 +117,7 @@ function progressText(run: RunView, { steps, validations }: Watch): string {
   const percent = Math.floor((100 * run.samplesCommitted) / Math.max(run.samplesExpected, 1))
   const loss = steps.at(-1)?.loss
   const accuracy = validations.at(-1)?.accuracy
-  const parts = [
-    `${String(percent).padStart(3)} %`,
-    `epoch ${Math.min(run.epoch + 1, run.job.epochs)}/${run.job.epochs}`,
-    `${run.mode} of ${run.members.length}`,
-  ]
+  const parts = [`${String(percent).padStart(3)} %`, `epoch ${epochText(run)}`, `${run.mode} of ${run.members.length}`]
   if (loss !== undefined) parts.push(`loss ${loss.toFixed(3)}`)
   if (accuracy !== undefined) parts.push(`accuracy ${(100 * accuracy).toFixed(1)} %`)
   parts.push(`${Math.round(run.samplesPerSecond)} samples/s`)
@@ -145,6 +141,7 @@ function summarise({ steps, validations, members }: Watch, run: RunView, model: 
     seconds: Math.round(10 * seconds) / 10,
     samplesPerSecond: seconds === 0 ? 0 : Math.round(run.samplesCommitted / seconds),
     adapters: members.map((member) => member.adapter?.name ?? 'unknown'),
+    reason: run.reason,
     model,
   }
 }
@@ -159,6 +156,7 @@ function report(line: ProgressLine, result: DemoResult): void {
         `in ${duration(result.seconds)} (${result.samplesPerSecond} samples/s)`,
       `accuracy   ${accuracy} on digits that were not trained on; ` +
         `loss ${result.firstLoss?.toFixed(3)} → ${result.lastLoss?.toFixed(3)}`,
+      `end        ${result.reason}`,
       `model      ${result.model}`,
     ].join('\n'),
   )

@@ -1,7 +1,8 @@
 // `job`: what an owner does with the jobs of a coordinator, over its HTTP API.
 import { rename, rm } from 'node:fs/promises'
 import { basename, dirname, resolve } from 'node:path'
-import { isLoopbackUrl, MistakesError, plainText, type RunView } from '@starling-grid/protocol'
+import { createInterface } from 'node:readline/promises'
+import { GridError, isLoopbackUrl, MistakesError, plainText, type RunView } from '@starling-grid/protocol'
 import { Command } from 'commander'
 import { connect, type ConnectionFlags, withConnection } from '../api/connection.ts'
 import { type CoordinatorApi, saveBody } from '../api/coordinator-api.ts'
@@ -33,6 +34,7 @@ export async function job(argv: string[]): Promise<number> {
   addChanges(program)
   addPauses(program)
   addExport(program)
+  addDelete(program)
   await program.parseAsync(argv, { from: 'user' })
   return 0
 }
@@ -129,6 +131,33 @@ function addChanges(program: Command): void {
         tell(flags, run, [stopText(run, epochs)])
       }),
     )
+}
+
+function addDelete(program: Command): void {
+  const text = 'Removes a job that has ended or never began: its journal, its versions, and data that no other job has.'
+  subcommand(program, 'delete', `${text} Datasets of a name stay.`)
+    .argument('<id>')
+    .option('--yes', 'without asking')
+    .action(
+      oneJob(async (id, { api, flags }: Called<JobFlags & { readonly yes?: boolean }>) => {
+        if (flags.yes !== true && !(await isSure(`Delete ${id} with all its versions? They cannot be brought back.`)))
+          return tell(flags, { deleted: null }, [`${id} stays`])
+        await api.delete(id)
+        tell(flags, { deleted: id }, [`${id} is deleted`])
+      }),
+    )
+}
+
+/** @throws GridError 'usage' where there is no terminal to ask on */
+async function isSure(question: string): Promise<boolean> {
+  if (!process.stdin.isTTY)
+    throw new GridError('usage', 'expected an answer on a terminal, got none; say --yes to delete without asking')
+  const asking = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    return /^y(es)?$/i.test((await asking.question(`${question} [y/N] `)).trim())
+  } finally {
+    asking.close()
+  }
 }
 
 function addPauses(program: Command): void {

@@ -69,12 +69,11 @@ async function train(
   const folder = await mkdtemp(join(tmpdir(), 'starling-parity-'))
   try {
     const options = {
-      epochs: 1 + Math.floor(steps / 60),
+      stop: { steps },
       seed,
       minVolunteers: count,
-      maxSteps: steps,
       optimizer: OPTIMIZER,
-    } // more than enough blocks for the steps
+    }
     // LeNet-5 as its authors have it, smooth. Whether a relu is open, or which cell is the largest, can hang on
     // rounding. Then one step differs by 1e-3 between any two orders of addition, on one machine as on many.
     const job = await grid.submit(

@@ -3,30 +3,59 @@ import {
   type Coordinator,
   createCoordinator,
   DEFAULT_HOST,
+  type Log,
   type OwnerToken,
   ownerToken,
+  tokenIn,
 } from '@starling-grid/coordinator'
-import { type JobSpec, ROUTES } from '@starling-grid/protocol'
+import { describeError, isGridError, type JobSpec, ROUTES } from '@starling-grid/protocol'
 import { type Certificate, certificateOf } from '../certificate.ts'
 import { readJobFile } from '../job-file.ts'
 import { ALL_ADDRESSES, otherMachines } from '../other-machines.ts'
-import { parseOptions, type StartOptions, timingOf } from '../start-options.ts'
+import { processLog } from '../process-log.ts'
+import { type StartOptions, startSettings, timingOf } from '../start-options.ts'
 
 /** what other users of this machine may do with files that are made here: nothing */
 const OWN_FILES = 0o077
+const SECOND_MS = 1000
+const FAILURE = 1
+const WRONG_USE = 2
 /** exit code of a process that was told twice to stop */
 const INTERRUPTED = 130
 /** exit code of a process whose data folder another coordinator took over: a supervisor must not start it again */
 const DEPOSED = 3
 
 export async function start(argv: readonly string[]): Promise<number> {
-  const options = parseOptions(argv)
-  const webRoot = options.webRoot ?? (await builtPages())
+  const { options, printed, warnings: doubts } = await startSettings(argv)
+  if (printed !== undefined) {
+    process.stdout.write(printed)
+    return 0
+  }
+  const log = processLog(options)
+  if (options.logFormat === 'text') return runCoordinator(options, { log, doubts, say })
+  // A program reads the log: not a line of it may be of another form.
+  return runCoordinator(options, { log, doubts, say: () => undefined }).catch((error: unknown) => {
+    log({ level: 'error', message: describeError(error) })
+    return isGridError(error) && error.code === 'usage' ? WRONG_USE : FAILURE
+  })
+}
+
+interface Outputs {
+  readonly log: Log
+  /** about the settings */
+  readonly doubts: readonly string[]
+  /** to people at a terminal */
+  readonly say: (text: string) => void
+}
+
+async function runCoordinator(options: StartOptions, { log, doubts, say }: Outputs): Promise<number> {
+  const webRoot = options.webRoot ?? (await builtPages(say))
   process.umask(OWN_FILES) // data, models and the journal are of this user alone
   const job = options.job === undefined ? undefined : (await readJobFile(options.job)).job
   const owner = await ownerToken(options.dataDir, options)
   const { https: httpsPort, ...rest } = options
   const door = httpsPort === undefined ? undefined : await httpsDoor(options, httpsPort)
+  const metricsToken = options.metricsTokenFile === undefined ? undefined : await tokenIn(options.metricsTokenFile)
   let onDeposed = (): void => undefined
   const deposed = new Promise<number>((resolve) => {
     onDeposed = () => resolve(DEPOSED)
@@ -37,19 +66,31 @@ export async function start(argv: readonly string[]): Promise<number> {
     webRoot,
     timing: timingOf(options),
     token: owner.token,
+    metrics: { readers: options.metrics, token: metricsToken?.token },
     trustedProxies: options.trustedProxy ?? [],
     ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret },
-    log: say,
+    log,
     onDeposed,
   })
-  const drained = drainOnSignal(() => coordinator.stop())
+  const drained = drainOnSignal(async () => {
+    say('\ndraining; Ctrl-C again leaves at once')
+    log({ level: 'info', message: 'draining: runs end their step and write a checkpoint' })
+    if (!(await coordinator.drain(SECOND_MS * options.drain)))
+      log({ level: 'warn', message: 'a run has steps that are in no checkpoint; the volunteers that stay have them' })
+    await coordinator.stop()
+    log({ level: 'info', message: 'ended' })
+  })
   await coordinator.start()
-  await submitTo(coordinator, job)
+  await submitTo(coordinator, job, say)
+  log({ level: 'info', message: `listens at ${coordinator.url}`, about: listensAt(coordinator) })
   say(nextSteps(coordinator, owner))
   if (door !== undefined && coordinator.httpsPort !== undefined)
     say(await otherMachines({ ...door, port: coordinator.httpsPort, publicUrl: options.publicUrl }))
   say('\nCtrl-C drains and stops; twice stops at once.')
-  for (const line of warnings(options, owner)) say(line)
+  for (const line of [...doubts, ...warnings(options, owner)]) {
+    say(line)
+    if (options.logFormat === 'json') log({ level: 'warn', message: line })
+  }
   if (options.json === true) process.stdout.write(`${JSON.stringify(whereItListens(coordinator, owner, door))}\n`)
   return Promise.race([drained, deposed])
 }
@@ -67,13 +108,17 @@ function whereItListens({ url, port, httpsPort }: Coordinator, { file }: OwnerTo
   return { url, port, tokenFile: file, ...https }
 }
 
+function listensAt({ port, httpsPort }: Coordinator): Readonly<Record<string, number>> {
+  return { port, ...(httpsPort === undefined ? {} : { httpsPort }) }
+}
+
 /** Late: a coordinator without pages does not load what builds them. */
-async function builtPages(): Promise<string> {
+async function builtPages(say: (text: string) => void): Promise<string> {
   const { ensureWebPage } = await import('@starling-grid/client-web/build')
   return ensureWebPage(say)
 }
 
-async function submitTo({ runs }: Coordinator, job: JobSpec | undefined): Promise<void> {
+async function submitTo({ runs }: Coordinator, job: JobSpec | undefined, say: (text: string) => void): Promise<void> {
   if (job === undefined) return
   const unfinished = runs.current()
   if (unfinished === undefined) await runs.submit(job)
@@ -114,8 +159,8 @@ function nextSteps({ url, runs }: Coordinator, { token, file, isNew }: OwnerToke
 }
 
 /**
- * Resolves with the exit code. Once: the journal is flushed, volunteers are told. Twice: at once; what was acknowledged
- * is durable anyway.
+ * Resolves with the exit code. Once: runs write a checkpoint, the journal is flushed, volunteers are told. Twice: at
+ * once; what was acknowledged is durable anyway.
  */
 function drainOnSignal(stop: () => Promise<void>): Promise<number> {
   return new Promise((resolve, reject) => {
@@ -123,7 +168,6 @@ function drainOnSignal(stop: () => Promise<void>): Promise<number> {
     const onSignal = (): void => {
       if (asked) process.exit(INTERRUPTED)
       asked = true
-      say('\ndraining; Ctrl-C again leaves at once')
       stop().then(() => resolve(0), reject)
     }
     process.on('SIGINT', onSignal)

@@ -61,7 +61,7 @@ export async function train(argv: string[]): Promise<number> {
     ])
     if (finished === undefined) return 0
     const model = await keepModel(grid, id, options.out)
-    report(line, grid.watch, model)
+    report(line, grid.watch, { model, reason: finished.reason })
     if (options.json === true)
       console.log(
         JSON.stringify({
@@ -89,6 +89,8 @@ function about(file: string, { path, older }: TrainFolder, resumes: boolean): st
 function summarise({ steps, validations }: Watch, run: RunView): object {
   return {
     job: run.job.id,
+    reason: run.reason,
+    best: run.best,
     steps: steps.length,
     samplesCommitted: run.samplesCommitted,
     samplesExpected: run.samplesExpected,
@@ -130,7 +132,7 @@ function parse(argv: string[]): { readonly file: string; readonly options: Train
 async function readJob(file: string, { data, steps }: TrainCommandOptions): Promise<JobFile> {
   const { job, located } = await readJobFile(file)
   const dataset = locatedDataset(job.dataset, (path) => resolve(data ?? resolve(dirname(file), path)))
-  return { job: { ...job, dataset, ...(steps === undefined ? {} : { maxSteps: steps }) }, located }
+  return { job: { ...job, dataset, ...(steps === undefined ? {} : { stop: { ...job.stop, steps } }) }, located }
 }
 
 async function followed({ watch }: Grid, log: RunLog | undefined, line: ProgressLine): Promise<RunView> {
@@ -160,12 +162,17 @@ function progressText(run: RunView, { steps, validations }: Watch): string {
   ].join('  ')
 }
 
-function report(line: ProgressLine, { steps, validations }: Watch, model: string): void {
+function report(
+  line: ProgressLine,
+  { steps, validations }: Watch,
+  { model, reason }: { readonly model: string; readonly reason: string },
+): void {
   const [first, last, validation] = [steps[0], steps.at(-1), validations.at(-1)]
   line.say(
     `trained ${steps.length} steps in ${duration(((last?.at ?? 0) - (first?.at ?? 0)) / 1000)}; ` +
       `loss ${first?.loss.toFixed(4)} → ${last?.loss.toFixed(4)}, ` +
       `validation loss ${validation?.loss.toFixed(4) ?? 'not measured'}`,
   )
+  line.say(reason)
   line.say(`model ${model}`)
 }

@@ -1,23 +1,30 @@
 // `volunteer URL`: lends this machine to a coordinator, job after job, until Ctrl-C is pressed.
 import { randomBytes } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { pinCertificate } from '@starling-grid/client-node/pinned-certificate'
 import { DEFAULT_DISK_BYTES } from '@starling-grid/client-node/shard-cache'
-import { GridError, MAX_NAME_LENGTH } from '@starling-grid/protocol'
+import { describeError, GridError, jobId, MAX_NAME_LENGTH } from '@starling-grid/protocol'
 import { createVolunteer, DEFAULT_BLOCK_FLOPS, DEFAULT_LIMITS } from '@starling-grid/volunteer'
 import { Command, Option } from 'commander'
 import { bytesIn } from '../byte-size.ts'
+import { type LogFlags, logOptions, processLog } from '../process-log.ts'
+import { completeSettings, withSettings } from '../settings.ts'
+import { StatusLog } from '../terminal/status-log.ts'
 import { TerminalStatus } from '../terminal/terminal-status.ts'
 
 /** exit code of a process that was told twice to stop */
 const INTERRUPTED = 130
 
-interface VolunteerCommandOptions {
+interface VolunteerCommandOptions extends LogFlags {
+  readonly url?: string
   readonly name: string
   readonly adapter?: string
   readonly executor: 'webgpu' | 'reference'
   readonly once?: boolean
+  readonly job?: string
   readonly fingerprint?: string
+  readonly inviteFile?: string
   readonly allowIce: readonly string[]
   /** bytes */
   readonly maxMemory: number
@@ -49,7 +56,8 @@ export async function volunteer(argv: string[]): Promise<number> {
       'Lends this machine to a coordinator, job after job. Ctrl-C leaves gracefully, twice at once. ' +
         'Exit code 0 when it left.',
     )
-    .argument('<url>', 'address of the coordinator, for example http://localhost:8790')
+    .argument('[url]', 'address of the coordinator, for example http://localhost:8790, or an invite link')
+    .option('--url <url>', 'the same, for the environment and --config')
     .option('--name <name>', 'shown to others', `volunteer-${randomBytes(2).toString('hex')}`)
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
@@ -70,17 +78,30 @@ export async function volunteer(argv: string[]): Promise<number> {
       '--fingerprint <sha256>',
       'of the certificate of a coordinator with --https, as it printed at its start: this one is trusted and no other',
     )
+    .option('--job <id>', 'lend this machine to this job alone, until the job ends')
+    .option('--invite-file <file>', 'with the code or link of an invite; STARLING_INVITE, or the link, otherwise')
     .option('--once', 'end with the run that it takes part in')
     .exitOverride()
-    .parse(argv, { from: 'user' })
+  for (const option of logOptions()) program.addOption(option)
+  withSettings(program).parse(argv, { from: 'user' })
+  const { printed, warnings } = await completeSettings(program, { secrets: ['url'] })
+  if (printed !== undefined) {
+    process.stdout.write(printed)
+    return 0
+  }
   const {
     name,
     adapter,
     executor,
     once = false,
+    job,
     allowIce,
     relaysOnly = false,
     fingerprint,
+    inviteFile,
+    url,
+    logFormat,
+    logLevel,
     ...most
   } = program.opts<VolunteerCommandOptions>()
   if (name.length === 0 || name.length > MAX_NAME_LENGTH)
@@ -88,10 +109,15 @@ export async function volunteer(argv: string[]): Promise<number> {
       'usage',
       `expected a --name of 1 to ${MAX_NAME_LENGTH} characters, got ${name.length}; choose another`,
     )
-  const coordinatorUrl = originOf(program.args[0] ?? '')
+  const named = program.args[0] ?? url ?? ''
+  const coordinatorUrl = originOf(named)
+  const invite = await inviteFor(named, inviteFile)
   if (fingerprint !== undefined) await pinCertificate(coordinatorUrl, fingerprint)
-  const terminal = new TerminalStatus(process.stderr)
-  process.stderr.write(`volunteer "${name}" → ${coordinatorUrl}  (Ctrl-C leaves gracefully)\n`)
+  const log = processLog({ logFormat, logLevel: logLevel ?? 'info' })
+  const shown = logFormat === 'json' ? new StatusLog(log, name) : new TerminalStatus(process.stderr)
+  if (logFormat === 'json') log({ level: 'info', message: `lends this machine to ${coordinatorUrl}`, member: name })
+  else process.stderr.write(`volunteer "${name}" → ${coordinatorUrl}  (Ctrl-C leaves gracefully)\n`)
+  for (const message of warnings) log({ level: 'warn', message, member: name })
   const { maxMemory: memoryBytes, maxUpload: uploadBytesPerHour } = most
   const limits = { memoryBytes, uploadBytesPerHour, blockFlops: most.maxWork * TERA }
   const host = createNodeHost({
@@ -106,11 +132,43 @@ export async function volunteer(argv: string[]): Promise<number> {
   const taking = createVolunteer(host, {
     name,
     once,
-    onStatus: (status) => terminal.show(status),
+    ...(job === undefined ? {} : { job: jobId(job) }),
+    invite,
+    onStatus: (status) => shown.show(status),
   })
-  leaveOnSignal(() => taking.stop())
+  leaveOnSignal(() => {
+    if (logFormat === 'json') log({ level: 'info', message: 'leaves', member: name })
+    else process.stderr.write('\nleaving; Ctrl-C again leaves at once\n')
+    return taking.stop()
+  })
   await taking.run()
   return 0
+}
+
+/** What a volunteer says to a coordinator that asks for an invite. @throws GridError 'usage' */
+async function inviteFor(url: string, file: string | undefined): Promise<string | undefined> {
+  const inLink = codeIn(url)
+  if (inLink !== undefined) return inLink
+  const given = file === undefined ? process.env['STARLING_INVITE'] : await readInvite(file)
+  if (given === undefined || given.trim() === '') return undefined
+  return codeIn(given.trim()) ?? given.trim()
+}
+
+async function readInvite(file: string): Promise<string> {
+  return readFile(file, 'utf8').catch((cause: unknown) => {
+    throw new GridError(
+      'usage',
+      `expected a file with an invite, got ${file} (${describeError(cause)}); name another`,
+      {
+        cause,
+      },
+    )
+  })
+}
+
+/** The code behind the # of an invite link, which no request carries. */
+function codeIn(link: string): string | undefined {
+  return new URLSearchParams(link.split('#', 2)[1] ?? '').get('invite') ?? undefined
 }
 
 /** @throws GridError 'usage' when it is no http address */
@@ -130,7 +188,6 @@ function leaveOnSignal(stop: () => Promise<void>): void {
   const onSignal = (): void => {
     if (asked) process.exit(INTERRUPTED)
     asked = true
-    process.stderr.write('\nleaving; Ctrl-C again leaves at once\n')
     void stop()
   }
   process.on('SIGINT', onSignal)

@@ -45,6 +45,8 @@ export interface VolunteerProcessOptions {
   readonly adapter?: string
   /** ends with the run */
   readonly once?: boolean
+  /** the only job that it works for */
+  readonly job?: string
   readonly entry?: string
   readonly env?: NodeJS.ProcessEnv
 }
@@ -118,6 +120,7 @@ export class Grid {
     executor,
     adapter,
     once = false,
+    job,
     entry,
     env,
   }: VolunteerProcessOptions = {}): Child {
@@ -127,6 +130,7 @@ export class Grid {
       ...(executor === undefined ? [] : ['--executor', executor]),
       ...(adapter === undefined ? [] : ['--adapter', adapter]),
       ...(once ? ['--once'] : []),
+      ...(job === undefined ? [] : ['--job', job]),
     ]
     const kept = this.#options.audited === true ? { STARLING_WITNESS: this.witness } : {}
     const child = startChild({

@@ -1,5 +1,15 @@
 // A run in words for a terminal: a row of a list, a page, a line. What strangers wrote loses control characters.
-import { type JobList, type MemberView, type Phase, plainText, type RunView } from '@starling-grid/protocol'
+import {
+  epochText,
+  type JobList,
+  type MemberView,
+  membersText,
+  type NamedMetric,
+  type Phase,
+  plainText,
+  type RunView,
+  waitText,
+} from '@starling-grid/protocol'
 import { duration } from '../terminal/progress-line.ts'
 import { pairs, table } from '../terminal/table.ts'
 
@@ -26,30 +36,53 @@ export function stateOf({ phase, paused }: RunView): string {
 /** Newest first, and then the jobs that cannot be opened. */
 export function listLines({ jobs, damaged = [] }: JobList): string[] {
   if (jobs.length + damaged.length === 0) return ['No jobs. `starling job submit FILE` begins one.']
-  const head = ['ID', 'NAME', 'STATE', 'EPOCH', 'STEP', 'DONE', 'LOSS', 'VALIDATION', 'MEMBERS', 'LEFT']
+  const head = [
+    'ID',
+    'NAME',
+    'STATE',
+    'EPOCH',
+    'STEP',
+    'DONE',
+    'LOSS',
+    'VALIDATION',
+    'PRIORITY',
+    'MEMBERS',
+    'LEFT',
+    'END',
+  ]
   const lines = jobs.length === 0 ? [] : table([head, ...jobs.toReversed().map(listRow)])
-  return [...lines, ...damaged.map(({ message }) => `damaged: ${plainText(message)}`)]
+  return [
+    ...lines,
+    ...jobs.toReversed().flatMap(waitLine),
+    ...damaged.map(({ message }) => `damaged: ${plainText(message)}`),
+  ]
 }
 
 function listRow(run: RunView): string[] {
-  const { job, epoch, version, lastStep, lastValidation, memberCount, etaSeconds } = run
+  const { job, version, lastStep, lastValidation, etaSeconds } = run
   return [
     job.id,
     plainText(job.name).slice(0, NAME_LENGTH),
     stateOf(run),
-    `${epoch + 1} of ${job.epochs}`,
+    epochText(run),
     String(version.v),
     percent(run.samplesCommitted / Math.max(1, run.samplesExpected)),
     lastStep?.loss.toFixed(4) ?? '-',
-    lastValidation === null ? '-' : percent(lastValidation.accuracy),
-    String(memberCount),
+    lastValidation === null ? '-' : shortMetric(lastValidation),
+    String(job.priority),
+    membersText(run),
     leftOf(run.phase, etaSeconds),
+    run.phase === 'finished' ? plainText(run.reason) : '-',
   ]
+}
+
+function waitLine({ job, wait }: RunView): string[] {
+  return wait === null ? [] : [`${job.id} ${plainText(waitText(wait))}`]
 }
 
 /** A page about one run. */
 export function runLines(run: RunView): string[] {
-  const { job, version, epoch, lastStep, lastValidation, checkpoint } = run
+  const { job, version, lastStep, lastValidation, best, checkpoint } = run
   const done = percent(run.samplesCommitted / Math.max(1, run.samplesExpected))
   const begun = new Date(run.startedAt).toISOString()
   const ended = run.finishedAt === null ? '' : `, ended ${new Date(run.finishedAt).toISOString()}`
@@ -64,20 +97,39 @@ export function runLines(run: RunView): string[] {
     ['state', `${stateOf(run)}: ${plainText(run.reason)}`],
     [
       'progress',
-      `epoch ${epoch + 1} of ${job.epochs}, step ${version.v}, ` +
+      `epoch ${epochText(run)}, step ${version.v}, ` +
         `${count(run.samplesCommitted)} of ${count(run.samplesExpected)} samples (${done})`,
     ],
     ['loss', lastStep === null ? 'no step yet' : `${lastStep.loss.toFixed(4)} at step ${lastStep.v}`],
     ['validation', lastValidation === null ? 'none yet' : validationText(lastValidation)],
+    ...(best === null ? [] : [['best', bestText(best)] as [string, string]]),
     ['speed', speedText(run)],
     ['checkpoint', checkpoint === null ? 'none yet' : checkpointText(checkpoint)],
     ['begun', `${begun}${ended}`],
+    ['priority', String(job.priority)],
     ...membersOf(run),
   ])
 }
 
-function validationText({ loss, accuracy, v, confirmed }: NonNullable<RunView['lastValidation']>): string {
-  return `loss ${loss.toFixed(4)}, accuracy ${percent(accuracy)} at step ${v}${confirmed ? '' : ', unconfirmed'}`
+function validationText({ loss, accuracy, metrics, v, confirmed }: NonNullable<RunView['lastValidation']>): string {
+  const all = metrics ?? [{ name: 'accuracy', value: accuracy } as const]
+  return `${[`loss ${loss.toFixed(4)}`, ...all.map(metricText)].join(', ')} at step ${v}${confirmed ? '' : ', unconfirmed'}`
+}
+
+/** The most telling metric: accuracy where there is no other. */
+function shortMetric({ accuracy, metrics }: NonNullable<RunView['lastValidation']>): string {
+  const last = metrics?.at(-1)
+  return last === undefined || last.name === 'accuracy' ? percent(last?.value ?? accuracy) : metricText(last)
+}
+
+function metricText({ name, value }: NamedMetric): string {
+  return `${name} ${name === 'accuracy' || name === 'top-5' ? percent(value) : value.toPrecision(4)}`
+}
+
+function bestText({ v, metric, loss, accuracy }: NonNullable<RunView['best']>): string {
+  const [value, other] = [`loss ${loss.toFixed(4)}`, `accuracy ${percent(accuracy)}`]
+  const [first, second] = metric === 'loss' ? [value, other] : [other, value]
+  return `${first}, ${second} of version ${v}, confirmed`
 }
 
 function checkpointText({ v, bytes, witnessed }: NonNullable<RunView['checkpoint']>): string {
@@ -89,11 +141,12 @@ function speedText({ phase, samplesPerSecond, etaSeconds }: RunView): string {
   return `${samplesPerSecond.toFixed(1)} samples/s${left === '-' ? '' : `, ${left} left`}`
 }
 
-function membersOf({ members, memberCount }: RunView): [string, string][] {
+function membersOf(run: RunView): [string, string][] {
+  const { members, memberCount } = run
   const shown = members.slice(0, MOST_MEMBERS).map((member): [string, string] => ['', memberText(member)])
   const more = memberCount - shown.length
   return [
-    ['members', String(memberCount)],
+    ['members', membersText(run)],
     ...shown,
     ...(shown.length > 0 && more > 0 ? [['', `and ${more} more`] as [string, string]] : []),
   ]
@@ -107,16 +160,14 @@ function memberText({ name, client, state, activity, samplesPerSecond, adapter }
 
 /** One line about what happens now. */
 export function progressLine(run: RunView): string {
-  const { version, lastStep, lastValidation, memberCount, samplesPerSecond, etaSeconds, job, epoch } = run
+  const { version, lastStep, lastValidation, memberCount, samplesPerSecond, etaSeconds } = run
   const left = leftOf(run.phase, etaSeconds)
   return [
     stateOf(run),
-    `epoch ${epoch + 1}/${job.epochs}`,
+    `epoch ${epochText(run)}`,
     `step ${version.v}`,
     ...(lastStep === null ? [] : [`loss ${lastStep.loss.toFixed(4)}`]),
-    ...(lastValidation === null
-      ? []
-      : [`validation ${lastValidation.loss.toFixed(4)} ${percent(lastValidation.accuracy)}`]),
+    ...(lastValidation === null ? [] : [`validation ${lastValidation.loss.toFixed(4)} ${shortMetric(lastValidation)}`]),
     `${samplesPerSecond.toFixed(1)} samples/s`,
     `${memberCount} members`,
     ...(left === '-' ? [] : [`${left} left`]),

@@ -2,6 +2,7 @@
 import { MAX_NAME_LENGTH } from '@starling-grid/protocol'
 import { useState } from 'preact/hooks'
 import { Contribution } from './contribution.tsx'
+import { askedJob, JobChoice } from './job-choice.tsx'
 import { LimitsForm } from './limits-form.tsx'
 import { type Refusal, refusalAtSight, refusalOf, type Surroundings } from './refusal.ts'
 import type { Session, SessionState } from './session.ts'
@@ -60,13 +61,14 @@ function RefusalNote(props: { readonly refusal: Refusal }) {
 function StartForm(props: { readonly session: Session; readonly label: string }) {
   const [name, setName] = useState(rememberedName)
   const [limits, setLimits] = useState(rememberedLimits)
+  const [job, setJob] = useState(() => askedJob(location.search))
   const choose = (changed: VisitorLimits): void => {
     setLimits(changed)
     rememberLimits(changed)
   }
   const start = (event: SubmitEvent): void => {
     event.preventDefault()
-    void props.session.start(rememberName(name), limits)
+    void props.session.start({ name: rememberName(name), limits, job })
   }
   return (
     <form class="start" onSubmit={start}>
@@ -83,6 +85,7 @@ function StartForm(props: { readonly session: Session; readonly label: string })
           onInput={(event) => setName(event.currentTarget.value)}
         />
       </label>
+      <JobChoice job={job} onChange={setJob} />
       <LimitsForm limits={limits} onChange={choose} />
     </form>
   )

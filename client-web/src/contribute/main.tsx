@@ -8,6 +8,7 @@ import { createLiveRun } from '../live/live-run.ts'
 import { ContributePage } from './page.tsx'
 import { browserOf, refusalAtSight, type Surroundings } from './refusal.ts'
 import { prefetchWorker, Session } from './session.ts'
+import { takeInvite } from './visitor-invite.ts'
 
 const here: Surroundings = {
   secure: isSecureContext,
@@ -16,6 +17,8 @@ const here: Surroundings = {
   host: location.host,
 }
 
+takeInvite()
+addEventListener('hashchange', takeInvite)
 const run = createLiveRun()
 const session = new Session()
 const app = document.getElementById('app')

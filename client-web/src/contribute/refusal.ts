@@ -9,6 +9,7 @@ export type Reason =
   | 'device-lost'
   | 'link-lost'
   | 'grid-full'
+  | 'no-invite'
   | 'old-page'
   | 'refused'
   | 'broken'
@@ -135,6 +136,13 @@ export function refusalOf(code: string, message: string, browser: Browser): Refu
         cause: `The connections to other volunteers could not be opened: ${message}`,
         nextStep: 'Press the button to try again. A VPN or a strict firewall may be in the way.',
         again: true,
+      }
+    case 'invite-required':
+      return {
+        reason: 'no-invite',
+        cause: 'This coordinator takes invited volunteers only, and you have no valid invite.',
+        nextStep: 'Ask the person who runs it for an invite link, and open that link in this browser.',
+        again: false,
       }
     case 'grid-full':
       return {

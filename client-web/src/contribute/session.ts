@@ -5,8 +5,8 @@ import { describeError, isGridError, type MemberId } from '@starling-grid/protoc
 import type { PeerNetwork, VolunteerStatus } from '@starling-grid/volunteer'
 import { requestAdapter } from '../gpu.ts'
 import workerUrl from '../train-worker.ts?worker&url'
-import type { Failure, FromWorker, ToWorker } from '../worker-messages.ts'
-import type { VisitorLimits } from './visitor-limits.ts'
+import type { Failure, FromWorker, Lent, ToWorker } from '../worker-messages.ts'
+import { visitorInvite } from './visitor-invite.ts'
 
 /** Leaving takes two messages; a Worker that is stuck in a kernel longer than this is ended from outside. */
 const STOP_MS = 4000
@@ -58,7 +58,7 @@ export class Session {
     return this.#self
   }
 
-  async start(name: string, limits: VisitorLimits): Promise<void> {
+  async start(lent: Lent): Promise<void> {
     if (this.#running !== undefined || this.#state.value.type === 'running') return
     this.#earlier = this.#status()
     this.#state.value = { type: 'running', status: null }
@@ -69,7 +69,7 @@ export class Session {
     }
     const broke = (message: string): void =>
       this.#end({ type: 'failed', status: this.#status(), failure: { code: 'internal', message } })
-    this.#running = startWorker({ name, limits }, (message) => this.#heard(message), broke)
+    this.#running = startWorker(lent, (message) => this.#heard(message), broke)
   }
 
   stop(): void {
@@ -156,7 +156,7 @@ export class Session {
 }
 
 function startWorker(
-  { name, limits }: { readonly name: string; readonly limits: VisitorLimits },
+  lent: Lent,
   heard: (message: FromWorker) => void,
   broke: (message: string) => void,
 ): RunningWorker {
@@ -164,7 +164,13 @@ function startWorker(
   const { port1, port2 } = new MessageChannel()
   port1.onmessage = (event: MessageEvent<FromWorker>) => heard(event.data)
   worker.onerror = (event) => broke(event.message || 'its Worker could not be loaded')
-  const begin: ToWorker = { type: 'begin', name, coordinatorUrl: location.origin, limits, control: port2 }
+  const begin: ToWorker = {
+    type: 'begin',
+    ...lent,
+    coordinatorUrl: location.origin,
+    invite: visitorInvite(),
+    control: port2,
+  }
   worker.postMessage(begin, [port2])
   const visibility = new AbortController()
   const running: RunningWorker = { worker, control: port1, visibility, network: undefined }

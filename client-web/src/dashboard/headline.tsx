@@ -1,5 +1,5 @@
 // The run in one glance: what it is, how far, how fast, how good.
-import type { Phase, RunView, ValidationPoint } from '@starling-grid/protocol'
+import { membersText, type Phase, type RunView, type ValidationPoint } from '@starling-grid/protocol'
 import type { ComponentChildren } from 'preact'
 import { count, duration, loss, percent, plural, rate } from '../format.ts'
 import type { PageHistory } from '../live/run-history.ts'
@@ -47,23 +47,44 @@ export function Figures(props: { readonly history: PageHistory; readonly run: Ru
       <Figure term="Loss" note={last === undefined ? 'before the first step' : `at step ${count(last.v)}`}>
         {loss(last === undefined ? null : last.loss)}
       </Figure>
-      <Figure term="Validation accuracy" note={validationNote(validation)}>
-        {validation === undefined ? 'not yet' : percent(validation.accuracy)}
-      </Figure>
+      {metricsShown(validation).map(({ name, text }) => (
+        <Figure key={name} term={`Validation ${name}`} note={validationNote(validation, run.best)}>
+          {text}
+        </Figure>
+      ))}
       <Figure
         term="Members"
         note={run.departed.length === 0 ? 'none has left' : `${plural(run.departed.length, 'has', 'have')} left`}
       >
-        {count(run.memberCount)}
+        {membersText(run)}
       </Figure>
     </dl>
   )
 }
 
+interface ShownMetric {
+  readonly name: string
+  readonly text: string
+}
+
+/** Before the first validation it is not known which metrics the targets have. */
+export function metricsShown(point: ValidationPoint | undefined): readonly ShownMetric[] {
+  if (point === undefined) return [{ name: 'accuracy', text: 'not yet' }]
+  const isShare = (name: string): boolean => name === 'accuracy' || name === 'top-5'
+  const metrics = point.metrics ?? [{ name: 'accuracy' as const, value: point.accuracy }]
+  return metrics.map(({ name, value }) => ({ name, text: isShare(name) ? percent(value) : value.toPrecision(4) }))
+}
+
 /** One member's word is shown as what it is. */
-export function validationNote(point: ValidationPoint | undefined): string {
+export function validationNote(point: ValidationPoint | undefined, best: RunView['best'] = null): string {
   if (point === undefined) return 'after the first epoch'
-  return `of version ${count(point.v)}${point.confirmed ? '' : ', unconfirmed: no two members measured the same'}`
+  const doubt = point.confirmed ? '' : ', unconfirmed: no two members measured the same'
+  const better = best === null || best.v === point.v ? '' : `; best ${bestText(best)}`
+  return `of version ${count(point.v)}${doubt}${better}`
+}
+
+function bestText({ v, metric, loss: value, accuracy }: NonNullable<RunView['best']>): string {
+  return `${metric} ${metric === 'loss' ? loss(value) : percent(accuracy)} of version ${count(v)}`
 }
 
 function Progress(props: { readonly run: RunView }) {

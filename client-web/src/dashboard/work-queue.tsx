@@ -1,5 +1,5 @@
 // Where the blocks of this epoch are.
-import type { RunView } from '@starling-grid/protocol'
+import { epochText, type RunView } from '@starling-grid/protocol'
 import { count } from '../format.ts'
 
 interface Part {
@@ -9,7 +9,7 @@ interface Part {
 }
 
 export function WorkQueue(props: { readonly run: RunView }) {
-  const { queue, validationQueue, epoch, job } = props.run
+  const { queue, validationQueue, job } = props.run
   const training: readonly Part[] = [
     { name: 'DONE', kind: 'done', blocks: queue.done },
     { name: 'PENDING', kind: 'pending', blocks: queue.pending },
@@ -25,7 +25,7 @@ export function WorkQueue(props: { readonly run: RunView }) {
     <section class="queue" aria-label="Work queue">
       <h2>Work queue</h2>
       <Bar
-        title={`Blocks of epoch ${count(epoch + 1)} of ${count(job.epochs)}, ${count(job.blockSamples)} samples each`}
+        title={`Blocks of epoch ${epochText(props.run)}, ${count(job.blockSamples)} samples each`}
         parts={training}
       />
       <Bar title="Validation blocks" parts={validation} />

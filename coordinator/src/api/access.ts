@@ -1,9 +1,10 @@
-// Who asks, and what of a job belongs to them: the owner sees all; a volunteer's session what belongs to jobs that it
-// was offered. Anybody what belongs to a job that says `public`. What does not exist and what belongs to others is
-// answered alike.
-import { createHash, timingSafeEqual } from 'node:crypto'
-import { GridError, type JobId, type MemberId, type Sha256 } from '@starling-grid/protocol'
+// Who asks, and what of a job belongs to them. The holder of a token sees the jobs that it submitted, an admin all. A
+// volunteer's session sees what belongs to jobs that it was offered; every caller what belongs to a job that says
+// `public`. What does not exist and what belongs to others is answered alike.
+import { GridError, type JobId, type MemberId, type Scope, type Sha256 } from '@starling-grid/protocol'
 import type { FastifyRequest } from 'fastify'
+import { hashOf, matches } from '../access/secrets.ts'
+import { allows, type Holder, owns, type TokenBook } from '../access/tokens.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import type { RunHost } from '../host/run-host.ts'
 import type { Reader } from '../host/run-view.ts'
@@ -15,7 +16,9 @@ import { Guesses } from './guesses.ts'
 /**
  * What a session's token, or one that this program made for an owner, looks like: 256 random bits cannot be guessed.
  */
-const RANDOM_TOKEN = /^[0-9a-f]{64}$/
+const RANDOM_TOKEN = /^(t[0-9a-f]{16}\.)?[0-9a-f]{64}$/
+/** Of a session, or of an owner whose token was made at the first start. */
+const SESSION_TOKEN = /^[0-9a-f]{64}$/
 
 /** Who is connected, by the token of its session. */
 export interface SessionBook {
@@ -26,8 +29,7 @@ export interface SessionBook {
 
 export interface AccessParts {
   readonly clock: CoordinatorClock
-  /** the owner's */
-  readonly token: string
+  readonly tokens: TokenBook
   readonly runs: Runs
   readonly sessions: SessionBook
 }
@@ -41,22 +43,37 @@ export class Access {
     this.#guesses = new Guesses(parts.clock)
   }
 
-  /** @throws GridError 'token-required', 'rate-exceeded' after many wrong ones from this address */
-  requireOwner(request: FastifyRequest): void {
-    // A session's token is no guess at the owner's.
-    if (this.#isMember(request) || !this.isToken(bearer(request), addressOf(request)))
+  /**
+   * The caller, who holds a token that allows so much.
+   * @throws GridError 'token-required', 'scope-missing', 'rate-exceeded' after many wrong ones from this address
+   */
+  requireOwner(request: FastifyRequest, scope: Scope = 'admin'): Holder {
+    // A session's token is no guess at an owner's.
+    const holder = this.#isMember(request) ? undefined : this.holder(bearer(request), addressOf(request))
+    if (holder === undefined)
       throw new GridError(
         'token-required',
-        'expected the owner token, got none or a wrong one; send it as Authorization: Bearer TOKEN',
+        'expected the token of an owner, got none or a wrong one; send it as Authorization: Bearer TOKEN',
       )
+    if (!allows(holder, scope))
+      throw new GridError(
+        'scope-missing',
+        `expected a token of scope ${scope}, got one of ${holder.scopes.join(', ')}; ask an admin for another`,
+      )
+    return holder
   }
 
-  /** Whether this is the owner's token; a wrong one counts against the address. @throws GridError 'rate-exceeded' */
-  isToken(given: string, address: string): boolean {
+  /** Whose token this is; a wrong one counts against the address. @throws GridError 'rate-exceeded' */
+  holder(given: string, address: string): Holder | undefined {
     this.#guesses.requireLeisure(address)
-    if (equal(given, this.#parts.token)) return true
-    if (given !== '') this.#guesses.count(address)
-    return false
+    const holder = this.#parts.tokens.holder(given)
+    if (holder === undefined && given !== '') this.#guesses.count(address)
+    return holder
+  }
+
+  /** `close` is called when the holder's token is over. Call what comes back when the thing closed by itself. */
+  holdOpen(holder: Holder, close: () => void): () => void {
+    return this.#parts.tokens.holdOpen(holder, close)
   }
 
   /** The member of a job whose session asks. @throws GridError 'session-unknown', HttpRefusal 404 */
@@ -67,7 +84,26 @@ export class Access {
     return { member, run }
   }
 
-  /** For the owner. @throws HttpRefusal 404; GridError 'journal-damaged' */
+  /**
+   * A run that belongs to the holder of a token with this scope.
+   * @throws HttpRefusal 404 also for a run of another; GridError as requireOwner and requireRun
+   */
+  requireOwnRun(request: FastifyRequest, job: string, scope: Scope): RunHost {
+    const holder = this.requireOwner(request, scope)
+    if (allows(holder, 'admin')) return this.requireRun(job)
+    const run = this.#parts.runs.find(job)
+    if (run === undefined || !owns(holder, run.job.ownedBy)) throw noSuchJob()
+    return run
+  }
+
+  /** Whether a job belongs to the caller's token. */
+  ownsJob(request: FastifyRequest, job: string): boolean {
+    const run = this.#parts.runs.find(job)
+    const holder = this.#holderOf(request)
+    return run !== undefined && holder !== undefined && owns(holder, run.job.ownedBy)
+  }
+
+  /** For an admin. @throws HttpRefusal 404; GridError 'journal-damaged' */
   requireRun(job: string): RunHost {
     const { runs } = this.#parts
     const damaged = runs.damaged().find(({ id }) => id === job)
@@ -75,6 +111,17 @@ export class Access {
     const run = runs.find(job)
     if (run === undefined) throw noSuchJob()
     return run
+  }
+
+  /**
+   * A job that belongs to the holder of a token with this scope; for an admin also one that cannot be opened.
+   * @throws HttpRefusal 404 also for a job of another; GridError as requireOwner
+   */
+  requireOwnJob(request: FastifyRequest, job: string, scope: Scope): JobId {
+    const { runs } = this.#parts
+    const holder = this.requireOwner(request, scope)
+    const damaged = allows(holder, 'admin') ? runs.damaged().find(({ id }) => id === job) : undefined
+    return damaged?.id ?? this.requireOwnRun(request, job, scope).job.id
   }
 
   /** @throws GridError 'session-unknown' */
@@ -91,24 +138,29 @@ export class Access {
   /** A run that this caller may read. @throws GridError 'token-required', HttpRefusal 404 */
   requireReader(request: FastifyRequest, job: string): { readonly run: RunHost; readonly reader: Reader } {
     const run = this.#parts.runs.find(job)
-    const reader = run === undefined ? this.#readerOf(request, undefined) : this.readerOf(request, run)
+    const reader = run === undefined ? 'stranger' : this.readerOf(request, run)
     if (run !== undefined && reader !== 'stranger') return { run, reader }
-    if (reader === 'owner') return { run: this.requireRun(job), reader }
-    if (reader !== 'stranger' || this.#isMember(request)) throw noSuchJob()
+    const holder = this.#holderOf(request)
+    if (holder !== undefined && allows(holder, 'admin')) return { run: this.requireRun(job), reader: 'owner' }
+    if (holder !== undefined || this.#isMember(request)) throw noSuchJob()
     throw new GridError(
       'token-required',
-      'expected a public job, got a private or unknown one; send the owner token, ' +
+      'expected a public job, got a private or unknown one; send the token of its owner, ' +
         'or the session token of a volunteer of this job',
     )
   }
 
-  isOwner(request: FastifyRequest): boolean {
-    return this.#readerOf(request, undefined) === 'owner'
+  isAdmin(request: FastifyRequest): boolean {
+    const holder = this.#holderOf(request)
+    return holder !== undefined && allows(holder, 'admin')
   }
 
-  readerOf(request: FastifyRequest, { job }: RunHost): Reader {
-    const reader = this.#readerOf(request, job.id)
-    return reader === 'stranger' && job.spec.public === true ? 'member' : reader
+  readerOf(request: FastifyRequest, run: RunHost): Reader {
+    const holder = this.#holderOf(request)
+    if (holder !== undefined) return readerWith(holder, run)
+    const member = this.#parts.sessions.authenticate(bearer(request))
+    const takesPart = member !== undefined && this.#parts.sessions.takesPart(member, run.job.id)
+    return takesPart ? 'member' : readerWith(undefined, run)
   }
 
   /**
@@ -120,19 +172,15 @@ export class Access {
     const jobs = this.#parts.runs.jobsOfShard(name)
     if (jobs.some(({ job }) => job.spec.public === true)) return 'public'
     if (jobs.some((run) => this.readerOf(request, run) !== 'stranger')) return 'private'
-    if (RANDOM_TOKEN.test(bearer(request)) && !this.isOwner(request)) this.requireSession(request)
+    if (SESSION_TOKEN.test(bearer(request)) && this.#holderOf(request) === undefined) this.requireSession(request)
     return undefined
   }
 
-  #readerOf(request: FastifyRequest, job: JobId | undefined): Reader {
+  #holderOf(request: FastifyRequest): Holder | undefined {
     const token = bearer(request)
-    if (token === '') return 'stranger'
-    const member = this.#parts.sessions.authenticate(token)
-    if (member !== undefined)
-      return job !== undefined && this.#parts.sessions.takesPart(member, job) ? 'member' : 'stranger'
+    if (token === '' || this.#isMember(request)) return undefined
     // Volunteers come back after a restart with tokens that are worth nothing: that is no guess.
-    if (RANDOM_TOKEN.test(token)) return equal(token, this.#parts.token) ? 'owner' : 'stranger'
-    return this.isToken(token, addressOf(request)) ? 'owner' : 'stranger'
+    return RANDOM_TOKEN.test(token) ? this.#parts.tokens.holder(token) : this.holder(token, addressOf(request))
   }
 
   #isMember(request: FastifyRequest): boolean {
@@ -140,7 +188,8 @@ export class Access {
   }
 }
 
-function bearer({ headers: { authorization = '' } }: FastifyRequest): string {
+/** The token that a request brings; '' for none. */
+export function bearer({ headers: { authorization = '' } }: FastifyRequest): string {
   return authorization.startsWith('Bearer ') ? authorization.slice('Bearer '.length) : ''
 }
 
@@ -148,7 +197,13 @@ function noSuchJob(): HttpRefusal {
   return notFound('there is no such job')
 }
 
-function equal(a: string, b: string): boolean {
-  const digest = (text: string): Buffer => createHash('sha256').update(text).digest()
-  return timingSafeEqual(digest(a), digest(b))
+/** In a time that tells nothing of either. */
+export function equal(a: string, b: string): boolean {
+  return matches(a, hashOf(b))
+}
+
+/** How much of a run the holder of a token sees; undefined: no token. */
+export function readerWith(holder: Holder | undefined, { job }: RunHost): Reader {
+  if (holder !== undefined && owns(holder, job.ownedBy)) return 'owner'
+  return job.spec.public === true ? 'member' : 'stranger'
 }

@@ -1,4 +1,4 @@
-// A refusal as an HTTP answer: { code, message } of the one table, with the status that fits.
+// A refusal as an HTTP answer: a problem document with the code of the one table.
 import {
   describeError,
   type ErrorCode,
@@ -6,40 +6,11 @@ import {
   isGridError,
   type Mistake,
   MistakesError,
+  PROBLEM_TYPE,
+  problemOf,
+  statusOf,
 } from '@starling-grid/protocol'
-import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify'
-
-const STATUS: Partial<Record<ErrorCode, number>> = {
-  'message-malformed': 400,
-  'message-too-large': 413,
-  'message-unexpected': 409,
-  'rate-exceeded': 429,
-  'session-unknown': 401,
-  'token-required': 401,
-  'origin-refused': 403,
-  'grid-full': 503,
-  'coordinator-leaving': 503,
-  'generation-stale': 409,
-  'lease-stale': 409,
-  'mode-stale': 409,
-  'base-stale': 409,
-  duplicate: 409,
-  'gradient-not-finite': 422,
-  'gradient-unproven': 409,
-  'gradient-shape': 422,
-  'version-corrupt': 422,
-  'shard-corrupt': 422,
-  'digest-mismatch': 422,
-  'model-invalid': 422,
-  'job-invalid': 422,
-  'dataset-unreadable': 422,
-  unsupported: 422,
-  'disk-failed': 507,
-}
-
-export function statusOf(code: ErrorCode): number {
-  return STATUS[code] ?? 500
-}
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 /** A GridError that has another status than its code usually has. */
 export class HttpRefusal extends GridError {
@@ -59,22 +30,23 @@ export function notFound(what: string): HttpRefusal {
 
 export interface ErrorParts {
   readonly onRefused: (code: ErrorCode, what: string) => void
-  readonly onDefect: (text: string) => void
+  readonly onDefect: (text: string, request: string) => void
 }
 
 export function registerErrors(app: FastifyInstance, { onRefused, onDefect }: ErrorParts): void {
   app.setErrorHandler(async (error: FastifyError, request, reply) => {
     const refusal = refusalOf(error)
     if (refusal === undefined) {
-      onDefect(`defect in ${request.method} ${request.routeOptions.url ?? ''}: ${error.stack ?? describeError(error)}`)
-      return reply.code(500).send({ code: 'unsupported', message: 'The coordinator met a defect; its log says which.' })
+      const text = error.stack ?? describeError(error)
+      onDefect(`defect in ${request.method} ${request.routeOptions.url ?? ''}: ${text}`, request.id)
+      return sendProblem(reply, new HttpRefusal(500, 'unsupported', 'the coordinator met a defect; its log says which'))
     }
     const { code, message } = refusal
     if (code !== 'message-unexpected') onRefused(code, message)
     // The rest of a body that was refused is not read.
     if (announcesBody(request)) void reply.header('connection', 'close')
     if (refusal.retryAfter !== undefined) void reply.header('retry-after', refusal.retryAfter)
-    return reply.code(refusal.status).send({ code, message, ...mistakesOf(error) })
+    return sendProblem(reply, refusal, mistakesOf(error))
   })
   // A refused upgrade leaves its connection outside the server's list: it would stay open as long as the client likes.
   app.addHook('onResponse', async ({ headers, raw }) => {
@@ -82,9 +54,18 @@ export function registerErrors(app: FastifyInstance, { onRefused, onDefect }: Er
   })
 }
 
+function sendProblem(
+  reply: FastifyReply,
+  { status, code, message }: HttpRefusal,
+  mistakes?: readonly Mistake[],
+): FastifyReply {
+  const text = JSON.stringify(problemOf(status, code, message, mistakes))
+  return reply.code(status).type(PROBLEM_TYPE).send(text)
+}
+
 /** Each mistake of a job: its owner mends the file. */
-function mistakesOf(error: unknown): { readonly errors?: readonly Mistake[] } {
-  return error instanceof MistakesError ? { errors: error.mistakes } : {}
+function mistakesOf(error: unknown): readonly Mistake[] | undefined {
+  return error instanceof MistakesError ? error.mistakes : undefined
 }
 
 /** Whether bytes follow the headers. */

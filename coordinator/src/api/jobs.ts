@@ -1,7 +1,9 @@
 // Jobs as resources: submit, list, look at, take the model home.
 import { parseJob, parseModelSpec } from '@starling-grid/model'
-import { GridError, MAX_RECORDS, pathTo, type RecordsPage, ROUTES } from '@starling-grid/protocol'
+import { isGridError, MAX_RECORDS, pathTo, type RecordsPage, ROUTES } from '@starling-grid/protocol'
+import { HTTP_API } from '@starling-grid/protocol/http-api'
 import type { FastifyInstance } from 'fastify'
+import type { CoordinatorClock } from '../clock.ts'
 import { modelSize } from '../host/model-size.ts'
 import type { RunHost } from '../host/run-host.ts'
 import { viewFor } from '../host/run-view.ts'
@@ -9,7 +11,9 @@ import type { Runs } from '../jobs/runs.ts'
 import type { Access } from './access.ts'
 import { addressOf } from './addresses.ts'
 import { sendStored } from './downloads.ts'
-import { notFound } from './errors.ts'
+import { HttpRefusal, notFound } from './errors.ts'
+import { EventStreams, wantsStream } from './event-stream.ts'
+import { queryOf } from './queries.ts'
 import { Seats } from './seats.ts'
 
 /** Submissions in a minute from one address. */
@@ -24,21 +28,24 @@ interface OneJob {
 }
 
 export interface JobRoutes {
+  readonly clock: CoordinatorClock
   readonly runs: Runs
   readonly access: Access
 }
 
-export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes): void {
-  app.post<{ Querystring: { dry?: string } }>(
+export function registerJobs(app: FastifyInstance, { clock, runs, access }: JobRoutes): void {
+  app.post(
     ROUTES.jobs,
     {
       config: { rateLimit: { max: SUBMISSIONS_PER_MINUTE, timeWindow: 60_000 } },
-      onRequest: async (request) => access.requireOwner(request),
+      onRequest: async (request) => void access.requireOwner(request, 'jobs:write'),
     },
     async (request, reply) => {
+      const { id: ownedBy } = access.requireOwner(request, 'jobs:write')
+      const { dry = false } = queryOf(HTTP_API.submit, request)
       const spec = parseJob(request.body)
-      if (isDry(request.query)) return { model: modelSize(parseModelSpec(spec.model)) }
-      const run = await runs.submit(spec)
+      if (dry) return { model: modelSize(parseModelSpec(spec.model)) }
+      const run = await runs.submit(spec, ownedBy)
       return reply
         .code(201)
         .header('location', pathTo(ROUTES.job, { id: run.job.id }))
@@ -48,9 +55,9 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
 
   app.post<{ Params: { id: string } }>(
     ROUTES.stop,
-    { onRequest: async (request) => access.requireOwner(request) },
-    async ({ params }, reply) => {
-      const run = access.requireRun(params.id)
+    { onRequest: async (request) => void access.requireOwnRun(request, request.params.id, 'jobs:write') },
+    async (request, reply) => {
+      const run = access.requireOwnRun(request, request.params.id, 'jobs:write')
       run.feed({ type: 'end-with-epoch' })
       return reply.code(202).send({ epochs: run.state.config.epochs })
     },
@@ -59,13 +66,27 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
   for (const wish of ['pause', 'resume'] as const)
     app.post<{ Params: { id: string } }>(
       ROUTES[wish],
-      { onRequest: async (request) => access.requireOwner(request) },
-      async ({ params }, reply) => {
-        const run = access.requireRun(params.id)
+      { onRequest: async (request) => void access.requireOwnRun(request, request.params.id, 'jobs:write') },
+      async (request, reply) => {
+        const run = access.requireOwnRun(request, request.params.id, 'jobs:write')
         runs[wish](run)
         return reply.code(202).send({ paused: run.paused })
       },
     )
+
+  app.delete<OneJob>(
+    ROUTES.job,
+    { onRequest: async (request) => void access.requireOwnJob(request, request.params.id, 'jobs:write') },
+    async (request, reply) => {
+      const id = access.requireOwnJob(request, request.params.id, 'jobs:write')
+      await runs.delete(id).catch((error: unknown) => {
+        throw isGridError(error) && error.code === 'message-unexpected'
+          ? new HttpRefusal(409, error.code, error.message)
+          : error
+      })
+      return reply.code(200).send({ deleted: id })
+    },
+  )
 
   app.get(ROUTES.jobs, async (request) => {
     const readable = runs
@@ -73,7 +94,7 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
       .map((run) => ({ run, reader: access.readerOf(request, run) }))
       .filter(({ reader }) => reader !== 'stranger')
     const jobs = readable.map(({ run, reader }) => viewFor(reader, run.view()))
-    return access.isOwner(request) ? { jobs, damaged: runs.damaged() } : { jobs }
+    return access.isAdmin(request) ? { jobs, damaged: runs.damaged() } : { jobs }
   })
 
   app.get<OneJob>(ROUTES.job, async (request) => {
@@ -81,19 +102,20 @@ export function registerJobs(app: FastifyInstance, { runs, access }: JobRoutes):
     return viewFor(reader, run.view())
   })
 
-  app.get<OneJob & { Querystring: { since?: string } }>(ROUTES.events, async (request) => {
+  const streams = new EventStreams(clock)
+  app.get<OneJob>(ROUTES.events, async (request, reply) => {
     const { run } = access.requireReader(request, request.params.id)
-    const since = countIn(request.query.since, { what: 'since', least: 0, otherwise: 0, most: Number.MAX_SAFE_INTEGER })
+    const { since = 0 } = queryOf(HTTP_API.events, request)
+    const mayRead = (): boolean => access.readerOf(request, run) !== 'stranger'
+    if (wantsStream(request)) return streams.open(request, reply, { run, since, mayRead })
     const { events } = await run.past()
     return { events: events.filter(({ at }) => at >= since) }
   })
 
-  app.get<OneJob & { Querystring: { from?: string; limit?: string } }>(ROUTES.records, async (request) => {
+  app.get<OneJob>(ROUTES.records, async (request) => {
     const { run } = access.requireReader(request, request.params.id)
-    return recordsPage(run, {
-      from: countIn(request.query.from, { what: 'from', least: 1, otherwise: 1, most: Number.MAX_SAFE_INTEGER }),
-      limit: countIn(request.query.limit, { what: 'limit', least: 1, otherwise: MAX_RECORDS, most: MAX_RECORDS }),
-    })
+    const { from = 1, limit = MAX_RECORDS } = queryOf(HTTP_API.records, request)
+    return recordsPage(run, { from, limit })
   })
 
   registerExport(app, access)
@@ -108,25 +130,6 @@ async function recordsPage(
   const records = await run.records(from, limit)
   const last = records.at(-1)?.v
   return { records, next: last === undefined || records.length < limit ? null : last + 1, rewinds }
-}
-
-interface CountBounds {
-  readonly what: string
-  readonly least: number
-  readonly otherwise: number
-  readonly most: number
-}
-
-/** @throws GridError 'message-malformed' */
-function countIn(text: string | undefined, { what, least, otherwise, most }: CountBounds): number {
-  if (text === undefined) return otherwise
-  const count = /^(0|[1-9]\d{0,15})$/.test(text) ? Number(text) : Number.NaN
-  if (!(count >= least && count <= most))
-    throw new GridError(
-      'message-malformed',
-      `expected \`${what}\` of ${least} to ${most}, got ${text.slice(0, 20)}; ask for another page`,
-    )
-  return count
 }
 
 function registerExport(app: FastifyInstance, access: Access): void {
@@ -148,10 +151,4 @@ function registerExport(app: FastifyInstance, access: Access): void {
       })
     },
   })
-}
-
-/** Whether a job is only to be checked; a misspelt wish must not start a run. */
-function isDry({ dry }: { readonly dry?: string }): boolean {
-  if (dry === undefined || dry === 'true') return dry === 'true'
-  throw new GridError('job-invalid', 'expected `dry` to be true, got another value; leave it out to submit the job')
 }

@@ -1,4 +1,4 @@
-// The two pages, from the folder that the web build made, and the two probes of the server's operator.
+// The pages, from the folder that the web build made, and the two probes of the server's operator.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import fastifyStatic from '@fastify/static'
@@ -13,7 +13,7 @@ const NOT_BUILT =
 
 export async function registerPages(app: FastifyInstance, webRoot: string | undefined): Promise<void> {
   if (webRoot === undefined || !existsSync(join(webRoot, 'index.html'))) {
-    for (const path of ['/', ROUTES.dashboard])
+    for (const path of ['/', ROUTES.dashboard, ROUTES.api])
       app.get(path, async (_, reply) => reply.code(503).type('text/plain; charset=utf-8').send(NOT_BUILT))
     return
   }
@@ -27,6 +27,7 @@ export async function registerPages(app: FastifyInstance, webRoot: string | unde
   const page = (file: string) => async (_: unknown, reply: FastifyReply) => reply.sendFile(file)
   app.get('/', page('index.html'))
   app.get(ROUTES.dashboard, page('dashboard.html'))
+  app.get(ROUTES.api, page('api.html'))
 }
 
 /**

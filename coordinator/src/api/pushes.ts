@@ -14,13 +14,14 @@ import {
   PUSH_HEADER,
   PushSchema,
   ROUTES,
+  statusOf,
 } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { requireHonestCounts } from '../host/honest-counts.ts'
 import type { RunHost } from '../host/run-host.ts'
 import type { Access } from './access.ts'
 import { bytesOf, requireLength } from './bodies.ts'
-import { notFound, statusOf } from './errors.ts'
+import { notFound } from './errors.ts'
 import { Seats } from './seats.ts'
 
 interface PushRoute {

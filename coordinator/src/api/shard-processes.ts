@@ -20,6 +20,8 @@ export function registerShardProcesses(
     (socket, request) => {
       socket.on('error', () => {}) // close follows
       try {
+        const close = (): void => socket.close(CLOSE_POLICY, 'token-required')
+        socket.on('close', access.holdOpen(access.requireOwner(request), close))
         processes.admit(socket, seatOf(request))
       } catch (error) {
         if (!isGridError(error)) throw error

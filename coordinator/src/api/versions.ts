@@ -51,18 +51,21 @@ function registerCheckpoints(app: FastifyInstance, access: Access): void {
   const seats = new Seats(MAX_CHECKPOINTS, MAX_CHECKPOINTS)
   app.get<{ Params: { id: string } }>(
     ROUTES.checkpoints,
-    { onRequest: async (request) => access.requireOwner(request) },
-    async ({ params }) => ({ checkpoints: await access.requireRun(params.id).versions.kept() }),
+    { onRequest: async (request) => void access.requireOwnRun(request, request.params.id, 'jobs:read') },
+    async (request) => {
+      const { versions } = access.requireOwnRun(request, request.params.id, 'jobs:read')
+      return { checkpoints: await versions.kept() }
+    },
   )
   app.route<{ Params: { id: string; v: string } }>({
     method: ['GET', 'HEAD'],
     url: ROUTES.checkpoint,
-    onRequest: async (request) => access.requireOwner(request),
+    onRequest: async (request) => void access.requireOwnRun(request, request.params.id, 'jobs:read'),
     handler: async (request, reply) => {
       const {
         params: { id, v },
       } = request
-      const { job, versions } = access.requireRun(id)
+      const { job, versions } = access.requireOwnRun(request, id, 'jobs:read')
       const checkpoint = (await versions.kept()).findLast((kept) => String(kept.v) === v)
       if (checkpoint === undefined) throw notFound('this checkpoint is not kept; ask for the list of those that are')
       const stored = async (): Promise<Stored> => {

@@ -16,12 +16,13 @@ import {
 } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
 import type { WebSocket } from 'ws'
+import { allows, type Holder } from '../access/tokens.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import type { Past } from '../host/run-history.ts'
 import type { RunHost } from '../host/run-host.ts'
 import { type Reader, viewFor } from '../host/run-view.ts'
 import type { Runs } from '../jobs/runs.ts'
-import type { Access } from './access.ts'
+import { type Access, readerWith } from './access.ts'
 import { addressOf } from './addresses.ts'
 
 const UPDATE_MS = 500
@@ -66,7 +67,8 @@ interface ToldSoFar {
 interface Watcher extends ToldSoFar {
   readonly socket: WebSocket
   readonly address: string
-  owner: boolean
+  /** undefined: a stranger */
+  holder: Holder | undefined
   /** ms: when it came, when it last answered a ping, when it was last pinged */
   readonly openedAt: number
   aliveAt: number
@@ -126,12 +128,13 @@ export function registerWatch(app: FastifyInstance, { clock, runs, access }: Wat
 }
 
 /** What is damaged is its owner's to know. */
-function nothingToShow({ owner }: Watcher, runs: Runs): string {
-  return ['no job was submitted yet', ...(owner ? runs.damaged() : []).map(({ message }) => message)].at(-1) ?? ''
+function nothingToShow({ holder }: Watcher, runs: Runs): string {
+  const isAdmin = holder !== undefined && allows(holder, 'admin')
+  return ['no job was submitted yet', ...(isAdmin ? runs.damaged() : []).map(({ message }) => message)].at(-1) ?? ''
 }
 
 function newWatcher({ socket, address, unproven, at }: NewWatcher): Watcher {
-  const heard = { owner: false, openedAt: at, aliveAt: at, pingedAt: at, unproven, spoke: false }
+  const heard = { holder: undefined, openedAt: at, aliveAt: at, pingedAt: at, unproven, spoke: false }
   return {
     socket,
     address,
@@ -154,10 +157,10 @@ interface NewWatcher extends Pick<Watcher, 'socket' | 'address' | 'unproven'> {
 
 /** Owners are not counted: strangers take no place from them. */
 function seatFor(watchers: ReadonlySet<Watcher>, address: string): 'free' | 'unproven' | 'none' {
-  const strangers = [...watchers].filter(({ owner, unproven }) => !owner && !unproven)
+  const strangers = [...watchers].filter(({ holder, unproven }) => holder === undefined && !unproven)
   const here = strangers.filter((watcher) => watcher.address === address)
   if (strangers.length < MAX_WATCHERS && here.length < MAX_WATCHERS_PER_ADDRESS) return 'free'
-  const unproven = [...watchers].filter((watcher) => watcher.unproven && !watcher.owner)
+  const unproven = [...watchers].filter((watcher) => watcher.unproven && watcher.holder === undefined)
   return unproven.length < MAX_UNPROVEN ? 'unproven' : 'none'
 }
 
@@ -185,11 +188,17 @@ function heard(watcher: Watcher, { data, isBinary, clock, access, runs }: FirstM
       parseJson(data.toString('utf8'), MAX_WORD_BYTES, 'the token'),
       'the token',
     )
-    if (!access.isToken(token, address))
+    const holder = access.holder(token, address)
+    if (holder === undefined)
       throw new GridError(
         'token-required',
-        'expected the owner token, got another; take the one that the coordinator printed at start',
+        'expected the token of an owner, got another; take the one that the coordinator printed at start',
       )
+    watcher.holder = holder
+    socket.once(
+      'close',
+      access.holdOpen(holder, () => socket.close(CLOSE_POLICY, 'token-required')),
+    )
   } catch (error) {
     if (!isGridError(error)) throw error
     socket.close(CLOSE_POLICY, error.code)
@@ -201,14 +210,15 @@ function heard(watcher: Watcher, { data, isBinary, clock, access, runs }: FirstM
     return
   }
   const more = runs.shown() !== undefined || runs.damaged().length > 0
-  Object.assign(watcher, { owner: true, fresh: watcher.fresh || more })
+  Object.assign(watcher, { fresh: watcher.fresh || more })
   tell([watcher], runs)
 }
 
 /** Pings, and ends the stream of a page that is gone or did not say its token in time. */
 function check(watcher: Watcher, at: number): void {
-  const { socket, unproven, owner, openedAt } = watcher
-  if (unproven && !owner && at - openedAt > PROOF_MS) return socket.close(CLOSE_FULL, 'too many pages watch already')
+  const { socket, unproven, holder, openedAt } = watcher
+  if (unproven && holder === undefined && at - openedAt > PROOF_MS)
+    return socket.close(CLOSE_FULL, 'too many pages watch already')
   if (at - watcher.aliveAt > SILENT_MS) return socket.terminate()
   if (at - watcher.pingedAt < PING_MS || socket.readyState !== socket.OPEN) return
   watcher.pingedAt = at
@@ -225,7 +235,7 @@ function tell(watchers: Iterable<Watcher>, runs: Runs): void {
   const run = runs.shown()
   const views = new Map<Reader, ShownView>()
   for (const watcher of watchers) {
-    if (watcher.unproven && !watcher.owner) continue
+    if (watcher.unproven && watcher.holder === undefined) continue
     if (watcher.socket.bufferedAmount > MAX_BACKLOG_BYTES) {
       watcher.fresh = true
       continue
@@ -236,7 +246,7 @@ function tell(watchers: Iterable<Watcher>, runs: Runs): void {
       watcher.fresh = false
       continue
     }
-    const reader = readerOf(watcher, run)
+    const reader = readerWith(watcher.holder, run)
     const view = views.get(reader) ?? shown(reader, run)
     views.set(reader, view)
     if (missesMore(watcher, run)) watcher.fresh = true
@@ -264,14 +274,9 @@ async function tellPast(watcher: Watcher, run: RunHost): Promise<void> {
   const past = await run.past()
   watcher.reading = false
   if (watcher.run !== run) return
-  const view = shown(readerOf(watcher, run), run)
+  const view = shown(readerWith(watcher.holder, run), run)
   send(watcher, snapshot(past, view.value))
   told(watcher, run, view.text)
-}
-
-function readerOf({ owner }: Watcher, { job }: RunHost): Reader {
-  if (owner) return 'owner'
-  return job.spec.public === true ? 'member' : 'stranger'
 }
 
 function shown(reader: Reader, run: RunHost): ShownView {

@@ -29,6 +29,8 @@ export interface TargetForm {
   readonly vocabulary?: string
   /** of another text */
   readonly tokens?: 'bytes' | 'bpe'
+  /** of pieces: JSON of the tokenizer.json, for those who predict with a model of this text */
+  readonly tokenizer?: string
 }
 
 /** A file or folder that was read. */

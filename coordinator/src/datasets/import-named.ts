@@ -6,7 +6,7 @@ import type { Imported, ImportTools, ImportRequest, ImportWatch } from './import
 import { ImportFile, type ImportState, keyOf } from './import-state.ts'
 import { formatOf, openReader } from './readers/open.ts'
 import { BEGINNING, type SplitPart, type ReadPlace, type SampleReader } from './readers/reader.ts'
-import { SampleWindow } from './sample-window.ts'
+import { renumber, SampleWindow } from './sample-window.ts'
 import { datasetUnreadable } from './samples.ts'
 import { hashed, markAll } from './sources.ts'
 import { Statistics } from './statistics.ts'
@@ -77,12 +77,15 @@ class Import {
   async #readPart(part: SplitPart, reader: SampleReader, { window, statistics }: WindowParts): Promise<void> {
     let place = this.#state.part === part ? this.#state.place : BEGINNING
     let pending = { dropped: 0, bytes: 0 }
-    const flush = async (next: ReadPlace): Promise<void> => {
-      await this.#flush(part, reader, { window, statistics, next, ...pending })
+    const flush = async (next: ReadPlace): Promise<Int32Array | undefined> => {
+      const order = await this.#flush(part, reader, { window, statistics, next, ...pending })
       pending = { dropped: 0, bytes: 0 }
+      return order
     }
     for await (const run of reader.read(part, place)) {
-      if (!window.hasRoom(run)) await flush(place)
+      const order = window.hasRoom(run) ? undefined : await flush(place)
+      // it was read before the classes got their order
+      if (order !== undefined) renumber(run.y, run.count, order)
       window.add(run)
       pending = { dropped: pending.dropped + run.dropped, bytes: pending.bytes + run.bytes }
       place = run.next
@@ -93,7 +96,8 @@ class Import {
     await flush(isLast ? place : BEGINNING)
   }
 
-  async #flush(part: SplitPart, reader: SampleReader, flush: WindowParts & Flush): Promise<void> {
+  /** Old class → class, when the window gave classes their order. */
+  async #flush(part: SplitPart, reader: SampleReader, flush: WindowParts & Flush): Promise<Int32Array | undefined> {
     const { window, statistics } = flush
     const order = this.#state.windows === 0 ? reader.settle() : undefined
     if (order !== undefined) window.renumber(order)
@@ -125,6 +129,7 @@ class Import {
     }
     await this.#parts.file.write(this.#state)
     window.clear()
+    return order
   }
 
   /** So many of the next samples that the share holds of all so far; of few samples at least one. */

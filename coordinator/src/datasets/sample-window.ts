@@ -60,7 +60,7 @@ export class SampleWindow {
 
   /** Old class → class. */
   renumber(order: Int32Array): void {
-    for (let i = 0; i < this.count; i++) this.#y[i] = order[this.#y[i] ?? 0] ?? 0
+    renumber(this.#y, this.count, order)
   }
 
   get x(): Uint8Array | Float32Array {
@@ -125,6 +125,11 @@ export class SampleWindow {
       ]),
     )
   }
+}
+
+/** Old class → class, in place. */
+export function renumber(y: SampleRun['y'], count: number, order: Int32Array): void {
+  for (let i = 0; i < count; i++) y[i] = order[y[i] ?? 0] ?? 0
 }
 
 /** Values from which a copy in one call is worth the view that it needs. */

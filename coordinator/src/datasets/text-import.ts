@@ -14,6 +14,8 @@ import { datasetUnreadable } from './samples.ts'
 const SHARD_TOKENS = 512 * 1024
 /** Bytes of a tokenizer.json: that of 250,000 tokens has 20 MB. */
 const MAX_TOKENIZER_BYTES = 64 * 2 ** 20
+/** Bytes of one that exported models carry, in their header of 16 MiB: that of 50,000 tokens has 2 MB. */
+const MAX_CARRIED_BYTES = 12 * 2 ** 20
 const U16_TOKENS = 65_536
 const CURE = 'Name files of plain text in UTF-8, or use --tokens bytes.'
 
@@ -244,7 +246,7 @@ async function pieces(path: string): Promise<TextEncoding> {
     const tokenizer = new Tokenizer(json, {})
     const size = 1 + tokenizerIds(json).reduce((greatest, id) => Math.max(greatest, id), 0)
     return {
-      target: { kind: 'tokens', size, tokens: 'bpe' },
+      target: { kind: 'tokens', size, tokens: 'bpe', ...carried(json) },
       encode: (text, file) => tokenizer.encode(decoded(text, file), { add_special_tokens: false }).ids,
     }
   } catch (cause) {
@@ -255,6 +257,11 @@ async function pieces(path: string): Promise<TextEncoding> {
       cause,
     )
   }
+}
+
+function carried(json: object): Pick<TargetForm, 'tokenizer'> {
+  const tokenizer = JSON.stringify(json)
+  return Buffer.byteLength(JSON.stringify(tokenizer)) <= MAX_CARRIED_BYTES ? { tokenizer } : {}
 }
 
 function tokenizerIds(json: object): number[] {

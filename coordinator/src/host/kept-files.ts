@@ -80,6 +80,13 @@ export class KeptFiles {
     }
   }
 
+  /** What is kept of a slot goes; readers that have it open go on reading. */
+  async drop(slot: string): Promise<void> {
+    const kept = this.#kept.get(slot)
+    this.#kept.delete(slot)
+    await kept?.remove()
+  }
+
   async #make(slot: string, tag: string, make: () => Promise<Uint8Array>): Promise<Stored> {
     const placed = await this.#shelf.put(await make())
     const before = this.#kept.get(slot)

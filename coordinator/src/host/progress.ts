@@ -7,6 +7,7 @@ import type { Job } from '../jobs/jobs.ts'
 const WINDOW = 32
 /** ms without a commit from which on the silence itself counts */
 const SILENT_MS = 5000
+const MINUTE_MS = 60_000
 
 /** Samples per second; 0 before two steps were committed since `since` (ms since the epoch). */
 export function speedOf(steps: readonly StepPoint[], now: number, since: number): number {
@@ -19,8 +20,32 @@ export function speedOf(steps: readonly StepPoint[], now: number, since: number)
   return (1000 * samples) / Math.max(1, until - first.at)
 }
 
-/** Samples that the whole run commits; `epochs`: of the job, or fewer when its owner ended it early. */
-export function samplesExpected({ spec, manifest }: Job, epochs: number): number {
-  const all = epochs * samplesIn(manifest.train)
-  return spec.maxSteps === undefined ? all : Math.min(all, spec.maxSteps * spec.batchBlocks * spec.blockSamples)
+/** How far a run is. */
+export interface Committed {
+  readonly samples: number
+  /** at most: of the job, or fewer when its owner ended it early */
+  readonly epochs: number
+  /** ms of training */
+  readonly trainedMs: number
+  /** before the last of these epochs: what was committed is all */
+  readonly endedEarly: boolean
+}
+
+/** Samples that the whole run commits, as far as its bounds say; a target may end it sooner. */
+export function samplesExpected({ spec, manifest }: Job, committed: Committed): number {
+  const { samples, epochs, trainedMs, endedEarly } = committed
+  if (endedEarly) return samples
+  const { steps = Number.POSITIVE_INFINITY, minutes = Number.POSITIVE_INFINITY } = spec.stop
+  const bySteps = steps * spec.batchBlocks * spec.blockSamples
+  const byMinutes = trainedMs > 0 ? (samples * minutes * MINUTE_MS) / trainedMs : Number.POSITIVE_INFINITY
+  const most = Math.min(epochs * samplesIn(manifest.train), bySteps, byMinutes)
+  return Math.max(samples, Math.round(most))
+}
+
+/** Seconds until a bound ends the run at this speed (samples/s); null: it is not at work. */
+export function secondsLeft({ spec }: Job, committed: Committed & { readonly expected: number }, speed: number) {
+  if (speed <= 0) return null
+  const { minutes = Number.POSITIVE_INFINITY } = spec.stop
+  const bySamples = (committed.expected - committed.samples) / speed
+  return Math.max(0, Math.min(bySamples, (minutes * MINUTE_MS - committed.trainedMs) / 1000))
 }

@@ -10,12 +10,15 @@ import {
   named,
   type OnWire,
   type Push,
+  plainText,
+  type RunEvent,
   type RunView,
   saltedDigest,
   type Sha256,
   type StepRecord,
   type ToVolunteer,
   type CancelTimer,
+  type WaitView,
 } from '@starling-grid/protocol'
 // One run: feeds what happens to the decisions (run/run.ts) and carries out what they answer. Owns the clock of the
 // run, its journal, its parameter server and what the dashboard shows; decides nothing.
@@ -45,6 +48,7 @@ import { readPushBody } from './push-body.ts'
 import { Refusals } from './refusals.ts'
 import { type Past, pastOf, RunHistory } from './run-history.ts'
 import { RunJournal } from './run-journal.ts'
+import type { RunMeter } from './run-meter.ts'
 import { type Presence, runView } from './run-view.ts'
 import { ServerWork } from './server-work.ts'
 import { ShardCheck } from './shard-check.ts'
@@ -77,6 +81,9 @@ export interface RunObserver {
   relayedLinks(): number
 }
 
+/** Why a run waits for volunteers. */
+export type WaitOf = (run: RunHost) => WaitView | null
+
 export interface RunParts {
   readonly clock: CoordinatorClock
   readonly job: Job
@@ -85,14 +92,19 @@ export interface RunParts {
   readonly files: KeptFiles
   readonly audience: RunObserver
   readonly shardProcesses: ShardProcesses
+  /** absent: nothing is counted for an operator */
+  readonly meter?: RunMeter
   /** digest of the state that sums lead to; in a thread of its own where it is not given */
   readonly follow?: (task: FollowTask) => Promise<Sha256>
   /** something worth a line in the log of the process */
-  readonly onTrouble: (text: string) => void
+  readonly onTrouble: (text: string, job?: JobId) => void
+  /** what happened to a run, as its page shows it; `member`: the name of the one that it is about */
+  readonly onEvent?: (job: JobId, event: Omit<RunEvent, 'at'>, member?: string) => void
   /** another coordinator owns the run now */
   readonly onDeposed: (error: unknown) => void
   /** its end is durable, and its members were told */
   readonly onEnded: (run: RunHost) => void
+  readonly waitOf: WaitOf
   /** it paused: its volunteers may go to another job */
   readonly onParked: (run: RunHost) => void
 }
@@ -155,7 +167,7 @@ export class RunHost {
 
   private constructor(parts: RunParts) {
     const { job, blobs, files, clock } = parts
-    this.#parts = parts
+    this.#parts = { ...parts, onTrouble: (text) => parts.onTrouble(text, job.id) }
     this.#journalRate = new JournalRate(clock)
     this.#openedAt = clock.awake()
     this.job = job
@@ -197,7 +209,7 @@ export class RunHost {
       versions: this.versions,
       blobs,
       feed: (input) => this.feed(input),
-      note: (text) => this.history.note('run', text, this.#parts.clock.awake()),
+      note: (text) => this.#note('run', text),
       onTrouble: (text) => this.#noteTrouble(text),
     })
     this.#shardCheck = new ShardCheck({ clock, job, blobs, feed: (input) => this.feed(input) })
@@ -206,6 +218,7 @@ export class RunHost {
       store: parts.store,
       history: this.history,
       now: () => clock.awake(),
+      meter: parts.meter,
       onTrouble: (text) => this.#noteTrouble(text),
     })
     this.#outbox = new Outbox({
@@ -238,7 +251,7 @@ export class RunHost {
       clock: this.#parts.clock,
       stateOf: (checkpoint) => versions.bytesOf(checkpoint),
       shard: (name) => this.#shard(name),
-      note: (kind, text) => this.history.note(kind, text, this.#parts.clock.awake()),
+      note: (kind, text) => this.#note(kind, text),
       onTrouble: this.#parts.onTrouble,
     })
     const secret = Buffer.from(crypto.getRandomValues(new Uint8Array(SECRET_BYTES))).toString('hex')
@@ -257,9 +270,21 @@ export class RunHost {
     await this.#server.unload()
   }
 
-  /** Another job gets the volunteers: writes a checkpoint first, for a bounded time, and says onParked. */
-  park(reason: string): void {
-    this.feed({ type: 'park', reason })
+  /** Its owner paused it, and it writes a checkpoint for a bounded time before its volunteers go: onParked says when. */
+  get isParking(): boolean {
+    return this.state.parking.asked !== undefined
+  }
+
+  /** Its members agree on another ring, or end the step before. */
+  get isReforming(): boolean {
+    const { phase } = this.state
+    if (phase.type === 'ring') return phase.lastStep !== undefined
+    return phase.type === 'freeze' || phase.type === 'form' || phase.type === 'handover' || phase.type === 'settle'
+  }
+
+  /** A volunteer is asked to go to another job. */
+  noteMove(volunteer: MemberId, text: string): void {
+    this.history.note('member', `${this.#nameOf(volunteer)} ${text}`, this.#parts.clock.awake())
   }
 
   /** Decided; `end` says whether it is durable, too. */
@@ -270,6 +295,17 @@ export class RunHost {
   /** By its owner. */
   get paused(): boolean {
     return this.state.paused
+  }
+
+  /** Under which this coordinator owns the run. */
+  get fence(): number {
+    return this.#journal.fence
+  }
+
+  /** Blobs that it needs. */
+  blobs(): Sha256[] {
+    const { train, validation } = this.job.manifest
+    return [...[...train, ...validation].map(({ sha256 }) => sha256), ...this.versions.blobs()]
   }
 
   /** What volunteers are told of the end; undefined before it is durable (R1). */
@@ -293,7 +329,7 @@ export class RunHost {
     const member = causeOf(input)
     if (member === undefined) return
     const message = `expected at most ${ROWS_PER_MINUTE} journal rows a minute of a member, got more; join again later`
-    this.refused('rate-exceeded', `${this.#nameOf(member)}: ${message}`)
+    this.refused('rate-exceeded', `${this.#nameOf(member)}: ${message}`, this.#nameOf(member))
     this.#parts.audience.refuse(this.job.id, member, { code: 'rate-exceeded', message, fatal: true })
   }
 
@@ -350,6 +386,7 @@ export class RunHost {
       audit: this.#audit?.view ?? NO_AUDIT,
       refusals: this.#refusals.byCode,
       trouble: this.#trouble,
+      wait: this.#parts.waitOf(this),
       now: this.#parts.clock.awake(),
       processStartedAt: this.#openedAt,
     })
@@ -367,6 +404,7 @@ export class RunHost {
 
   countRelayed(bytes: number): void {
     this.#relayed.add(bytes, this.#parts.clock.awake())
+    this.#parts.meter?.relayed(bytes)
   }
 
   async #shard(name: Sha256): Promise<Uint8Array> {
@@ -395,7 +433,7 @@ export class RunHost {
         this.#introductions.told(effect.to, effect.message, at)
         return this.#parts.audience.send(effect.to, named(this.job.id, effect.message))
       case 'refuse':
-        this.refused(effect.code, `${this.#nameOf(effect.to)}: ${effect.message}`)
+        this.refused(effect.code, `${this.#nameOf(effect.to)}: ${effect.message}`, this.#nameOf(effect.to))
         return this.#parts.audience.refuse(this.job.id, effect.to, {
           code: effect.code,
           message: effect.message,
@@ -404,7 +442,7 @@ export class RunHost {
       case 'dismiss':
         return this.#parts.audience.dismiss(this.job.id, effect.member)
       case 'note':
-        return this.history.note(effect.kind, effect.text, at)
+        return this.#note(effect.kind, effect.text, at)
       case 'ended':
         return this.#end()
       case 'parked':
@@ -450,15 +488,26 @@ export class RunHost {
   }
 
   /** Counted; now and then it is also an event. */
-  refused(code: ErrorCode, what: string): void {
-    if (this.#refusals.count(code, this.#parts.clock.awake()))
-      this.history.note('refusal', `refused (${code}): ${what}`, this.#parts.clock.awake())
+  refused(code: ErrorCode, what: string, member?: string): void {
+    this.#parts.meter?.refused(code)
+    const now = this.#parts.clock.awake()
+    if (!this.#refusals.count(code, now)) return
+    const text = `refused (${code}): ${what}`
+    this.history.note('refusal', text, now)
+    this.#parts.onEvent?.(this.job.id, { kind: 'refusal', text: plainText(text) }, member)
+  }
+
+  #note(kind: RunEvent['kind'], text: string, at = this.#parts.clock.awake()): void {
+    this.history.note(kind, text, at)
+    this.#parts.onEvent?.(this.job.id, { kind, text: plainText(text) })
   }
 
   #left({ member, reason, expected }: Extract<RunInput, { type: 'member-lost' }>, at: number): void {
     const known = this.state.members.get(member)
     if (known === undefined) return
     this.history.left(known, { reason, expected }, at)
+    const text = plainText(`${known.name} left: ${reason}`)
+    this.#parts.onEvent?.(this.job.id, { kind: 'member', text }, known.name)
     this.#introductions.left(member, at)
   }
 

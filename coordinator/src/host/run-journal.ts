@@ -7,6 +7,7 @@ import type { JournalRow, StateStore } from '../journal/state-store.ts'
 import { snapshotDue } from '../run/history/snapshot-due.ts'
 import { WrittenRunSchema } from '../run/history/written-run.ts'
 import type { RunHistory } from './run-history.ts'
+import type { RunMeter } from './run-meter.ts'
 
 export interface RunJournalParts {
   readonly job: JobId
@@ -14,6 +15,7 @@ export interface RunJournalParts {
   readonly history: RunHistory
   /** ms since the epoch */
   readonly now: () => number
+  readonly meter?: RunMeter | undefined
   /** no snapshot can be made: the journal keeps all rows instead */
   readonly onTrouble: (text: string) => void
 }
@@ -32,6 +34,11 @@ export class RunJournal {
   constructor(parts: RunJournalParts) {
     this.#parts = parts
     this.#since = parts.now()
+  }
+
+  /** Of this owner. */
+  get fence(): number {
+    return this.#fence
   }
 
   /** Rows that a restart would replay. */
@@ -53,10 +60,21 @@ export class RunJournal {
     const { due } = snapshotDue({ rows: this.#rows, since: this.#since, ended }, at)
     const snapshot = due ? this.#snapshot(at) : []
     if (snapshot.length + rows.length === 0) return
-    await store.append(job, this.#fence, [...snapshot, ...rows])
+    await this.#measured([...snapshot, ...rows], (all) => store.append(job, this.#fence, all))
     if (snapshot.length > 0) [this.#rows, this.#since] = [0, at]
     this.#fence = fenceAfter(this.#fence, rows)
     this.#rows += rows.length
+  }
+
+  async #measured(rows: readonly JournalRow[], append: (rows: readonly JournalRow[]) => Promise<void>): Promise<void> {
+    const done = this.#parts.meter?.appending()
+    try {
+      await append(rows)
+    } catch (error) {
+      done?.(undefined)
+      throw error
+    }
+    done?.(rows)
   }
 
   /** Once for all rows that were appended. @throws Error when they contradict the rows before */

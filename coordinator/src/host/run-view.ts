@@ -10,16 +10,20 @@ import {
   ROUTES,
   type RunView,
   samplesIn,
+  waitText,
+  type WaitView,
 } from '@starling-grid/protocol'
 import type { Job } from '../jobs/jobs.ts'
 import { modeReason } from '../run/ballot/ballot.ts'
+import { areEpochsBounded, bestOf } from '../run/history/ending.ts'
+import { trainedMs } from '../run/history/training-time.ts'
 import { validationBlocks } from '../run/history/validation.ts'
 import { leaseMs } from '../run/queue/lease-table.ts'
 import { currentEpoch } from '../run/queue/scheduler.ts'
 import { OWNER_PAUSED } from '../run/ring/parking.ts'
 import type { RunState } from '../run/state.ts'
 import { modelSize } from './model-size.ts'
-import { samplesExpected, speedOf } from './progress.ts'
+import { type Committed, samplesExpected, secondsLeft, speedOf } from './progress.ts'
 import type { RunHistory } from './run-history.ts'
 
 /** A volunteer with an open session, member or not. */
@@ -42,6 +46,7 @@ export interface ViewParts {
   readonly audit: RunView['audit']
   /** why nothing leaves, or undefined */
   readonly trouble: string | undefined
+  readonly wait: WaitView | null
   /** ms since the epoch */
   readonly now: number
   readonly processStartedAt: number
@@ -57,13 +62,21 @@ export type Reader = 'owner' | 'member' | 'stranger'
 export function viewFor(reader: Reader, view: RunView): RunView {
   if (reader === 'owner') return view
   if (reader === 'stranger') return totalsOf(view)
+  const wait = view.wait && withoutNames(view.wait)
   return {
     ...view,
+    wait,
+    reason: view.wait !== null && wait !== null && view.reason === waitText(view.wait) ? waitText(wait) : view.reason,
     members: view.members.map((member) => ({
       ...member,
       adapter: member.adapter && { ...member.adapter, name: member.adapter.vendor },
     })),
   }
+}
+
+/** What belongs to one job is shown on no other job's page. */
+function withoutNames({ missing, elsewhere }: WaitView): WaitView {
+  return { missing, elsewhere: elsewhere.map((other) => ({ ...other, job: null })) }
 }
 
 /** Reasons name members, so they are left out, too. */
@@ -75,6 +88,7 @@ function totalsOf(view: RunView): RunView {
     reason: '',
     modeReason: '',
     exchange,
+    wait: null,
     members: [],
     departed: [],
     refusals: {},
@@ -84,17 +98,18 @@ function totalsOf(view: RunView): RunView {
 }
 
 export function runView(parts: ViewParts): RunView {
-  const { job, state, history, relay, refusals, trouble, now } = parts
+  const { job, state, history, relay, refusals, now } = parts
   const { samplesCommitted } = history
-  const expected = samplesExpected(job, state.config.epochs)
+  const committed = committedOf(parts)
+  const expected = samplesExpected(job, committed)
   const members = [...parts.present]
     .filter((presence) => presence.job === job.id)
     .map(({ member }) => memberView(state, member))
   const samplesPerSecond = state.finished === undefined ? speedOf(history.steps, now, parts.processStartedAt) : 0
   return {
-    job: { ...describeJob(job), epochs: state.config.epochs },
+    job: { ...describeJob(job), epochs: areEpochsBounded(state.config.epochs) ? state.config.epochs : null },
     phase: phaseOf(parts),
-    reason: trouble ?? (history.state.paused && state.phase.type === 'waiting' ? OWNER_PAUSED : state.phaseReason),
+    reason: reasonOf(parts),
     paused: history.state.paused,
     mode: state.mode,
     modeReason: modeReason(state),
@@ -106,15 +121,17 @@ export function runView(parts: ViewParts): RunView {
     queue: queueOf(state),
     validationQueue: validationQueueOf(state),
     detail: 'whole',
+    wait: parts.wait,
     memberCount: members.length,
     members,
     departed: history.departed,
     samplesCommitted,
     samplesExpected: expected,
     samplesPerSecond,
-    etaSeconds: samplesPerSecond > 0 ? Math.max(0, expected - samplesCommitted) / samplesPerSecond : null,
+    etaSeconds: secondsLeft(job, { ...committed, expected }, samplesPerSecond),
     lastStep: history.lastStep ?? null,
     lastValidation: history.lastValidation ?? null,
+    best: bestView(history.state),
     checkpoint: checkpointOf(state),
     relay,
     audit: parts.audit,
@@ -125,14 +142,41 @@ export function runView(parts: ViewParts): RunView {
   }
 }
 
-function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'] {
-  const { name, owner, purpose, epochs, blockSamples, batchBlocks } = spec
+function reasonOf({ state, history, trouble, wait }: ViewParts): string {
+  if (trouble !== undefined) return trouble
+  if (state.phase.type !== 'waiting') return state.phaseReason
+  if (history.state.paused) return OWNER_PAUSED
+  return wait === null ? state.phaseReason : waitText(wait)
+}
+
+function committedOf({ state, history }: ViewParts): Committed {
+  const { finishedAt, samplesCommitted } = history
   return {
+    samples: samplesCommitted,
+    epochs: state.config.epochs,
+    trainedMs: trainedMs(state),
+    endedEarly: finishedAt !== undefined && currentEpoch(state) < state.config.epochs,
+  }
+}
+
+function bestView({ evaluations, config }: RunState): RunView['best'] {
+  const { metric = 'loss' } = config.stop
+  const best = bestOf(evaluations, metric)
+  return best === undefined ? null : { ...best.version, metric, loss: best.loss, accuracy: best.accuracy }
+}
+
+function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'] {
+  const { name, owner, purpose, stop, evaluate = {}, blockSamples, batchBlocks, priority = 0, volunteers } = spec
+  return {
+    priority,
+    volunteers: { min: volunteers?.min ?? 1, max: volunteers?.max ?? null },
     id,
     name,
     owner,
     purpose,
-    epochs,
+    epochs: stop.epochs ?? null,
+    stop,
+    evaluate,
     blockSamples,
     batchBlocks,
     model: form.spec.name,

@@ -4,8 +4,10 @@ import { exportBytes, maxVersionBytes, parameterParts, type VersionState } from 
 import {
   GridError,
   isGridError,
+  type JobId,
   type MemberId,
   type Sha256,
+  signatureOf,
   type VersionId,
   type VersionRef,
 } from '@starling-grid/protocol'
@@ -102,7 +104,7 @@ export class Versions {
     const { blob } = checkpoint
     if (blob !== undefined)
       return this.#reading(checkpoint, async () => (await blobs.read(blob)) ?? this.#tidied(checkpoint))
-    return files.file(`${job.id} seed`, id, () =>
+    return files.file(seedSlot(job.id), id, () =>
       encoded({ type: 'seed', form: job.form, version: checkpoint.version, seed: job.spec.seed }),
     )
   }
@@ -195,7 +197,7 @@ export class Versions {
     const { validated, config } = state
     const measured = config.validationBlocks > 0 && (validated.get(version.id)?.size ?? 0) >= validationBlocks(state)
     const etag = measured ? `${version.id}-validated` : version.id
-    const slot = `${job.id} export`
+    const slot = exportSlot(job.id)
     const known = this.#knownOf(version, measured)
     const stored = (): Promise<Stored> => files.file(slot, etag, () => this.#encodeExport(checkpoint, known))
     const bytes = files.peek(slot, etag)?.bytes ?? exportBytes({ ...job.form, version, ...known })
@@ -217,10 +219,13 @@ export class Versions {
   #knownOf({ id }: VersionRef, measured: boolean): Known {
     const { state, job } = this.#parts
     const { vocabulary } = job.manifest
+    const { tokenizer, ...names } = job.words
     const { accuracy, confirmed } = summary(state, id)
     return {
       ...(measured ? { accuracy, accuracyConfirmed: confirmed } : {}),
       ...(vocabulary === undefined ? {} : { vocabulary }),
+      ...(tokenizer === undefined ? {} : { tokenizer }),
+      signature: signatureOf(job.manifest, names),
     }
   }
 
@@ -230,6 +235,19 @@ export class Versions {
     return this.#reading(checkpoint, async () =>
       encoded({ type: 'export', form, version, state: await this.bytesOf(checkpoint), known }),
     )
+  }
+
+  /** Blobs that checkpoints and uploads have. */
+  blobs(): Sha256[] {
+    const { checkpoints, checkpointing } = this.#parts.state
+    const named = checkpoints.flatMap(({ blob, remembered }) => [blob, remembered])
+    return [...named, checkpointing.upload?.blob, ...this.#uploads.keys()].filter((blob) => blob !== undefined)
+  }
+
+  /** The run is deleted: what was encoded for its readers goes. */
+  async forget(): Promise<void> {
+    const { files, job } = this.#parts
+    await Promise.all([files.drop(exportSlot(job.id)), files.drop(seedSlot(job.id))])
   }
 
   /** Deletes what no checkpoint, no decision under way and no reader needs; after each new checkpoint. */
@@ -256,6 +274,9 @@ export class Versions {
     return checkpoint === undefined || tidied ? undefined : this.#reading(checkpoint, () => this.load(checkpoint))
   }
 }
+
+const exportSlot = (job: JobId): string => `${job} export`
+const seedSlot = (job: JobId): string => `${job} seed`
 
 function gone({ blob, version }: Pick<Checkpoint, 'blob' | 'version'>): GridError {
   return new GridError(

@@ -27,6 +27,7 @@ import {
   MAX_STEP_BLOCKS,
   type Mistake,
   MistakesError,
+  MOST_EPOCHS,
   type Path,
   sha256Name,
 } from '@starling-grid/protocol'
@@ -34,18 +35,23 @@ import type { BlobStore } from '../blobs/blob-store.ts'
 import type { Catalog } from '../datasets/catalog.ts'
 import { datasetInside } from '../datasets/data-root.ts'
 import { importDataset } from '../datasets/import.ts'
+import { type DatasetWords, datasetWords } from '../datasets/words.ts'
 import type { StoredJob } from '../journal/state-store.ts'
 import { keptVersions } from '../parameter-server/memory.ts'
 import { asyncPolicy } from '../run/async/async-policy.ts'
 import type { RunConfig } from '../run/state.ts'
 import type { Timing } from '../run/timing.ts'
+import { withFieldsOfToday } from './stored-spec.ts'
 
 export interface Job {
   readonly id: JobId
   readonly spec: JobSpec
   readonly manifest: DatasetManifest
+  readonly words: DatasetWords
   /** ms since the epoch */
   readonly submittedAt: number
+  /** id of the token that submitted it; absent: the first token */
+  readonly ownedBy: string | undefined
   readonly form: VersionForm
   readonly terms: JobTerms
   readonly config: RunConfig
@@ -57,7 +63,10 @@ export interface Job {
 interface Description {
   readonly spec: JobSpec
   readonly manifest: DatasetManifest
+  /** absent in jobs of older programs */
+  readonly words?: DatasetWords
   readonly submittedAt: number
+  readonly ownedBy?: string
 }
 
 const ID_RANDOM_BYTES = 3
@@ -72,6 +81,8 @@ export interface ImportParts {
   readonly dataRoot: string
   /** ms since the epoch */
   readonly submittedAt: number
+  /** id of the token that submits it; absent: the first token */
+  readonly ownedBy?: string | undefined
 }
 
 /**
@@ -79,11 +90,12 @@ export interface ImportParts {
  * @throws GridError 'model-invalid', 'job-invalid', 'unsupported', 'dataset-unreadable', 'disk-failed'
  */
 export async function importJob(spec: JobSpec, parts: ImportParts): Promise<StoredJob> {
-  const { dataRoot, submittedAt } = parts
+  const { dataRoot, submittedAt, ownedBy } = parts
   const model = parseModelSpec(spec.model)
   parseOptimizerSpec(spec.optimizer)
   asyncPolicy(spec.async, keptVersions(parameterCount(model)))
   localSettings(spec)
+  requireRoom(spec)
   const manifest = await importDataset(await datasetInside(spec.dataset, dataRoot), model, parts)
   if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
     throw mistaken(['blockSamples'], {
@@ -91,22 +103,40 @@ export async function importJob(spec: JobSpec, parts: ImportParts): Promise<Stor
       found: `more with blocks of ${spec.blockSamples} samples`,
       hint: 'use larger blocks',
     })
-  const description: Description = { spec: withScheduledSteps(spec, manifest), manifest, submittedAt }
+  const words = await datasetWords(spec.dataset, parts.catalog)
+  const description: Description = {
+    spec: withScheduledSteps(spec, manifest),
+    manifest,
+    words,
+    submittedAt,
+    ...(ownedBy === undefined ? {} : { ownedBy }),
+  }
   return { id: newJobId(spec.name), description: JSON.stringify(description) }
+}
+
+/** @throws MistakesError 'job-invalid' */
+function requireRoom({ volunteers: { min = 1, max } = {} }: JobSpec): void {
+  if (max !== undefined && max < min)
+    throw mistaken(['volunteers', 'max'], {
+      expected: `at least the minimum of ${min}`,
+      found: String(max),
+      hint: 'raise `max`, or lower `min`',
+    })
 }
 
 /** A schedule that names no number of steps runs over the whole training. */
 function withScheduledSteps(spec: JobSpec, manifest: DatasetManifest): JobSpec {
-  const { optimizer, epochs, batchBlocks, blockSamples, maxSteps } = spec
+  const { optimizer, stop, batchBlocks, blockSamples } = spec
   if (optimizer.schedule === undefined || optimizer.schedule.steps !== undefined) return spec
   const stepsPerEpoch = Math.ceil(blockRanges(manifest.train, blockSamples).length / batchBlocks)
-  const steps = Math.min(maxSteps ?? Number.POSITIVE_INFINITY, epochs * stepsPerEpoch)
+  const steps = Math.min(stop.steps ?? Number.POSITIVE_INFINITY, (stop.epochs ?? MOST_EPOCHS) * stepsPerEpoch)
   return { ...spec, optimizer: { ...optimizer, schedule: { ...optimizer.schedule, steps } } }
 }
 
 /** A job as it was stored by importJob, which checked it. */
 export function readJob({ id, description }: StoredJob, timing: Timing): Job {
-  const { spec, manifest, submittedAt } = JSON.parse(description) as Description
+  const { spec: stored, manifest, words = {}, submittedAt, ownedBy } = JSON.parse(description) as Description
+  const spec = withFieldsOfToday(withVolunteers(stored))
   const model = parseModelSpec(spec.model)
   const local = localSettings(spec)
   const form: VersionForm = {
@@ -130,13 +160,20 @@ export function readJob({ id, description }: StoredJob, timing: Timing): Job {
     id,
     spec,
     manifest,
+    words,
     submittedAt,
+    ownedBy,
     form,
     terms: termsOf(id, spec, model, manifest),
     config,
     training,
     validation,
   }
+}
+
+/** Jobs were stored with `minVolunteers` before they had `volunteers`. */
+function withVolunteers({ minVolunteers, ...spec }: JobSpec & { readonly minVolunteers?: number }): JobSpec {
+  return minVolunteers === undefined ? spec : { ...spec, volunteers: { min: minVolunteers, ...spec.volunteers } }
 }
 
 interface ConfigParts {
@@ -150,7 +187,7 @@ interface ConfigParts {
 }
 
 function configOf({ id, spec, model, timing, blocks, validationBlocks, versionBytes }: ConfigParts): RunConfig {
-  const { seed, batchBlocks, blockSamples, epochs, maxSteps, validateEvery = 1, minVolunteers = 1, mode } = spec
+  const { seed, batchBlocks, blockSamples, stop, evaluate = {}, volunteers, mode } = spec
   return {
     job: id,
     genesis: genesis(id, modelHash(model), seed),
@@ -159,10 +196,10 @@ function configOf({ id, spec, model, timing, blocks, validationBlocks, versionBy
     validationBlocks,
     batchBlocks,
     blockSamples,
-    epochs,
-    maxSteps,
-    validateEvery,
-    minVolunteers,
+    epochs: stop.epochs ?? MOST_EPOCHS,
+    stop,
+    evaluate,
+    minVolunteers: volunteers?.min ?? 1,
     mode,
     exchange: exchangeOf(spec, model),
     versionBytes,
@@ -181,8 +218,7 @@ function exchangeOf({ exchange = 'auto', encoding = 'f32' }: JobSpec, model: Mod
 
 /** The job without the folders of our disk. */
 function termsOf(id: JobId, spec: JobSpec, model: ModelSpec, dataset: DatasetManifest): JobTerms {
-  const { name, owner, purpose, optimizer, clipNorm, blockSamples, batchBlocks, epochs, seed, encoding, precision } =
-    spec
+  const { name, owner, purpose, optimizer, clipNorm, blockSamples, batchBlocks, stop, seed, encoding, precision } = spec
   const local = localSettings(spec)
   const clipping = clipNorm === undefined ? {} : { clipNorm }
   return {
@@ -197,7 +233,7 @@ function termsOf(id: JobId, spec: JobSpec, model: ModelSpec, dataset: DatasetMan
     ...clipping,
     blockSamples,
     batchBlocks,
-    epochs,
+    epochs: stop.epochs ?? MOST_EPOCHS,
     seed,
     ...(encoding ? { encoding } : {}),
     ...(precision ? { precision } : {}),

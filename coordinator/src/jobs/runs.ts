@@ -1,4 +1,4 @@
-// All runs of this coordinator. One at a time is given to volunteers: the newest that is not finished.
+// All runs of this coordinator. Those that are neither finished nor paused share the volunteers (sharing.ts).
 import {
   describeError,
   type ErrorCode,
@@ -6,6 +6,7 @@ import {
   isGridError,
   type JobId,
   type JobSpec,
+  type MemberId,
   type Sha256,
 } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
@@ -16,15 +17,15 @@ import { type RunObserver, RunHost, type RunParts } from '../host/run-host.ts'
 import type { StateStore, StoredJob } from '../journal/state-store.ts'
 import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
+import { blobsOfOthers, finishDeletion } from './deletion.ts'
 import { importJob, readJob } from './jobs.ts'
+import { type Seats, Sharing } from './sharing.ts'
 
 /** What the owner of all runs tells of them. */
 export interface RunsEvents {
-  readonly onTrouble: (text: string) => void
+  readonly onTrouble: (text: string, job?: JobId) => void
   /** another coordinator owns a run now, and so the folder */
   readonly onDeposed: (error: unknown) => void
-  /** another run is the current one now, or none is */
-  readonly onCurrent: (run: RunHost | undefined) => void
   /** the end of a run is durable */
   readonly onEnded: (run: RunHost) => void
 }
@@ -37,11 +38,13 @@ export interface RunsParts extends RunsEvents {
   readonly catalog: Catalog
   /** folder that jobs may read files of */
   readonly dataRoot: string
-  readonly audience: RunObserver
+  readonly audience: RunObserver & Seats
   readonly files: KeptFiles
   readonly shardProcesses: ShardProcesses
   readonly timing: Timing
   /** as for RunHost */
+  readonly meter?: NonNullable<RunParts['meter']>
+  readonly onEvent?: NonNullable<RunParts['onEvent']>
   readonly follow?: NonNullable<RunParts['follow']>
 }
 
@@ -62,12 +65,13 @@ export class Runs {
   readonly #shards = new Map<Sha256, RunHost[]>()
   readonly #damaged: DamagedJob[] = []
   #importing = 0
-  #started = false
-  /** the run that volunteers are given now */
-  #given: RunHost | undefined
+  readonly #sharing: Sharing
+  /** this process ends: who waits for a run to pause */
+  #draining: Map<RunHost, () => void> | undefined
 
   constructor(parts: RunsParts) {
     this.#parts = parts
+    this.#sharing = new Sharing({ clock: parts.clock, seats: parts.audience, runs: () => this.#hosts })
   }
 
   /**
@@ -77,26 +81,21 @@ export class Runs {
    */
   async start(): Promise<void> {
     for (const job of await this.#parts.store.jobs()) await this.#open(job)
-    this.#started = true
+    for (const job of await this.#parts.store.deleted()) await this.#finish(job)
     for (const host of this.#hosts) host.start()
-    this.#give(this.#newest())
+    this.#sharing.start()
     for (const { message } of this.#damaged) this.shown()?.history.note('run', message, this.#parts.clock.awake())
   }
 
-  /** Durable when it resolves; volunteers hear of it. @throws GridError what is wrong with the job, or with the disk */
-  async submit(spec: JobSpec): Promise<RunHost> {
-    if (this.#importing >= MAX_IMPORTS)
-      throw new GridError(
-        'rate-exceeded',
-        'expected one import at a time, got a second; submit again when the first is done',
-      )
-    this.#importing++
-    try {
+  /**
+   * `ownedBy`: id of the token that submits it; absent: the first token. Durable when it resolves; volunteers hear of it.
+   * @throws GridError what is wrong with the job, or with the disk
+   */
+  async submit(spec: JobSpec, ownedBy?: string): Promise<RunHost> {
+    return this.#alone(async () => {
       const { blobs, catalog, dataRoot, clock } = this.#parts
-      return await this.begin(await importJob(spec, { blobs, catalog, dataRoot, submittedAt: clock.awake() }))
-    } finally {
-      this.#importing--
-    }
+      return this.begin(await importJob(spec, { blobs, catalog, dataRoot, submittedAt: clock.awake(), ownedBy }))
+    })
   }
 
   /** An imported job. Durable when it resolves; volunteers hear of it. @throws GridError 'disk-failed' */
@@ -104,22 +103,33 @@ export class Runs {
     await this.#parts.store.createJob(imported)
     const host = await this.#take(imported)
     host.start()
-    this.#switchTo(host)
+    this.#sharing.look()
     return host
   }
 
-  /** The run that volunteers are given: the newest that is not finished, once the one before has paused. */
+  /** The newest run that takes volunteers. */
   current(): RunHost | undefined {
-    return this.#given?.finished === true ? undefined : this.#given
+    return this.#hosts.findLast((host) => !host.finished && !host.paused)
+  }
+
+  /** The run that a volunteer which said hello is offered. */
+  placeFor(volunteer: MemberId): RunHost | undefined {
+    return this.#sharing.placeFor(volunteer)
+  }
+
+  /** A member of a run may talk to those whom that run introduced. */
+  mayTalk(a: MemberId, b: MemberId): boolean {
+    return this.#hosts.some((host) => host.mayTalk(a, b))
+  }
+
+  /** The run that has the coordinator relay frames between these two. */
+  relaying(a: MemberId, b: MemberId): RunHost | undefined {
+    return this.#hosts.find((host) => !host.finished && host.mayRelay(a, b))
   }
 
   /** The run that people look at when they name none. */
   shown(): RunHost | undefined {
-    return this.#newest() ?? this.#hosts.findLast((host) => !host.finished) ?? this.#hosts.at(-1)
-  }
-
-  #newest(): RunHost | undefined {
-    return this.#started ? this.#hosts.findLast((host) => !host.finished && !host.paused) : undefined
+    return this.current() ?? this.#hosts.findLast((host) => !host.finished) ?? this.#hosts.at(-1)
   }
 
   /** The run ends its step, writes a checkpoint and stands still, also over restarts; its volunteers go to another. */
@@ -127,22 +137,10 @@ export class Runs {
     run.feed({ type: 'pause' })
   }
 
-  /** It gets volunteers at once where it is the newest, and otherwise when the newer ones are over. */
+  /** It takes volunteers again. */
   resume(run: RunHost): void {
     run.feed({ type: 'resume' })
-    if (run === this.#newest() && run !== this.current()) this.#switchTo(run)
-  }
-
-  /** The run that has the volunteers loses none of their work: it pauses first, and then they go. */
-  #switchTo(next: RunHost): void {
-    const current = this.current()
-    if (current === undefined) this.#give(next)
-    else current.park(`the job "${next.job.spec.name}" was submitted`)
-  }
-
-  #give(run: RunHost | undefined): void {
-    this.#given = run
-    this.#parts.onCurrent(run)
+    this.#sharing.look()
   }
 
   find(id: string): RunHost | undefined {
@@ -163,20 +161,113 @@ export class Runs {
     return this.#shards.get(name) ?? []
   }
 
+  /**
+   * This process is about to end: each run that takes steps ends its step and writes a checkpoint, for `limitMs` at most.
+   * No other run gets its volunteers meanwhile. Resolves with whether all did.
+   */
+  async drain(reason: string, limitMs: number): Promise<boolean> {
+    const working = this.#hosts.filter(({ state: { phase } }) => phase.type === 'ring' || phase.type === 'async')
+    const draining = new Map<RunHost, () => void>()
+    this.#draining = draining
+    this.#sharing.stop()
+    const enough = new AbortController()
+    const parked = working.map((run) => new Promise<void>((resolve) => draining.set(run, resolve)))
+    for (const run of working) run.feed({ type: 'park', reason })
+    const late = this.#parts.clock.sleep(limitMs, enough.signal).then(() => false)
+    const isDone = await Promise.race([Promise.all(parked).then(() => true), late])
+    enough.abort()
+    return isDone
+  }
+
+  /**
+   * Removes a job with all that it alone has: journal, versions, shards. Its loss is durable from the first write on; a
+   * start after a crash finishes what is left.
+   * @throws GridError 'message-unexpected' of a job that runs, 'rate-exceeded' while a dataset is imported,
+   * 'lease-stale', 'disk-failed'
+   */
+  async delete(id: JobId): Promise<void> {
+    // A submission meanwhile could count on a shard that goes.
+    await this.#alone(async () => {
+      const run = this.find(id)
+      if (run !== undefined) requireDeletable(run)
+      const stored = (await this.#parts.store.jobs()).find((job) => job.id === id)
+      if (stored === undefined) return
+      await run?.stop()
+      await this.#mark(stored, run)
+      this.#forget(id)
+      await run?.versions.forget()
+      await this.#finish(stored)
+    })
+  }
+
+  /** A run whose mark failed with the disk goes on. */
+  async #mark(stored: StoredJob, run: RunHost | undefined): Promise<void> {
+    try {
+      await this.#parts.store.beginDelete(stored.id, run?.fence)
+    } catch (error) {
+      if (run === undefined || !isGridError(error) || error.code !== 'disk-failed') throw error
+      this.#forget(stored.id)
+      await this.#open(stored)
+      this.#hosts.sort((a, b) => a.job.submittedAt - b.job.submittedAt)
+      this.find(stored.id)?.start()
+      throw error
+    }
+  }
+
+  /** Blobs and rows of a marked job; what fails is told, and tried again by the next start. */
+  async #finish(job: StoredJob): Promise<void> {
+    const { store, onTrouble } = this.#parts
+    const open = new Map(this.#hosts.map((host) => [host.job.id, host.blobs()]))
+    try {
+      await finishDeletion(job, await blobsOfOthers(job.id, open, store), this.#parts)
+    } catch (error) {
+      onTrouble(`job ${job.id} is deleted, and what it had is removed at the next start: ${describeError(error)}`)
+    }
+  }
+
+  #forget(id: JobId): void {
+    const run = this.find(id)
+    this.#damaged.splice(0, this.#damaged.length, ...this.#damaged.filter((job) => job.id !== id))
+    if (run === undefined) return
+    this.#hosts.splice(this.#hosts.indexOf(run), 1)
+    for (const [shard, hosts] of this.#shards) {
+      const others = hosts.filter((host) => host !== run)
+      if (others.length === 0) this.#shards.delete(shard)
+      else this.#shards.set(shard, others)
+    }
+    this.#sharing.look()
+  }
+
+  /** One at a time of what changes shards. @throws GridError 'rate-exceeded' */
+  async #alone<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#importing >= MAX_IMPORTS)
+      throw new GridError(
+        'rate-exceeded',
+        'expected one import or deletion at a time, got a second; try again when the first is done',
+      )
+    this.#importing++
+    try {
+      return await work()
+    } finally {
+      this.#importing--
+    }
+  }
+
   async stop(): Promise<void> {
+    this.#sharing.stop()
     await Promise.all(this.#hosts.map((host) => host.stop()))
   }
 
   /** Volunteers hear of the end first, and then of the job that goes on. */
   #ended(run: RunHost): void {
     this.#parts.onEnded(run)
-    if (run === this.#given) this.#give(this.#newest())
+    this.#sharing.look()
   }
 
-  /** A paused run keeps its volunteers while no other has work for them. */
+  /** It keeps its volunteers while no other has work for them. */
   #parked(run: RunHost): void {
-    const next = this.#newest()
-    if (run === this.#given && next !== undefined) this.#give(next)
+    if (this.#draining === undefined) this.#sharing.look()
+    else this.#draining.get(run)?.()
   }
 
   async #open(stored: StoredJob): Promise<void> {
@@ -186,7 +277,7 @@ export class Runs {
       if (isGridError(error) && error.code === 'disk-failed') throw error
       const message = `job ${stored.id} cannot be opened and is left as it is: ${describeError(error)}`
       this.#damaged.push({ id: stored.id, code: 'journal-damaged', message })
-      this.#parts.onTrouble(message)
+      this.#parts.onTrouble(message, stored.id)
     }
   }
 
@@ -198,10 +289,23 @@ export class Runs {
       job,
       onEnded: (run) => this.#ended(run),
       onParked: (run) => this.#parked(run),
+      waitOf: (run) => this.#sharing.waitOf(run),
     })
     for (const { sha256 } of [...job.manifest.train, ...job.manifest.validation])
       this.#shards.set(sha256, [...(this.#shards.get(sha256) ?? []), host])
     this.#hosts.push(host)
     return host
   }
+}
+
+/** It has ended, or no volunteer works for it and none will. @throws GridError 'message-unexpected' */
+function requireDeletable({ job, state }: RunHost): void {
+  if (state.finished !== undefined) return
+  const isBegun = state.chain.head.v > 0 && !state.paused
+  if (!isBegun && state.members.size === 0) return
+  throw new GridError(
+    'message-unexpected',
+    `expected a job that has ended, got ${job.id}, which is ${isBegun ? 'running' : 'in the hands of volunteers'}; ` +
+      `stop it first with: starling job stop ${job.id}`,
+  )
 }

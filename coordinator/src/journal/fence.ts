@@ -11,6 +11,12 @@ export function requireFence(job: JobId, fence: number, own: number): void {
   )
 }
 
+/** @throws GridError 'lease-stale' when the job is being deleted */
+export function requireListed(job: JobId, isDeleted: boolean): void {
+  if (!isDeleted) return
+  throw new GridError('lease-stale', `expected a job that is there, got ${job}, which was deleted; submit another`)
+}
+
 const SECOND_MS = 1000
 
 /** The fence after these rows: a coordinator may raise its own (run/restored.ts). */

@@ -1,10 +1,10 @@
 // The journal for tests and for runs that need not survive.
 import { GridError, type JobId, type StepRecord } from '@starling-grid/protocol'
 import { superseded } from '../run/queue/superseded.ts'
-import { fenceAfter, ownerRow, requireFence } from './fence.ts'
+import { fenceAfter, ownerRow, requireFence, requireListed } from './fence.ts'
 import type { PortableState } from './portable.ts'
 import { recordChanges, snapshotPlace } from './record-rows.ts'
-import type { JournalRow, StoredJob } from './state-store.ts'
+import { inOrder, type JournalRow, type StoredJob } from './state-store.ts'
 
 interface Journal {
   readonly job: StoredJob
@@ -12,6 +12,7 @@ interface Journal {
   /** records[v − 1] made version v */
   readonly records: StepRecord[]
   fence: number
+  isDeleted?: boolean
 }
 
 export function memoryState(): PortableState {
@@ -24,6 +25,9 @@ export function memoryState(): PortableState {
     return journal
   }
 
+  const listed = (isDeleted: boolean): StoredJob[] =>
+    [...journals.values()].filter((journal) => (journal.isDeleted ?? false) === isDeleted).map(({ job }) => job)
+
   function create(journal: Journal): void {
     const { id } = journal.job
     if (journals.has(id))
@@ -33,7 +37,16 @@ export function memoryState(): PortableState {
 
   return {
     createJob: async (job) => create({ job, rows: [], records: [], fence: 0 }),
-    jobs: async () => [...journals.values()].map(({ job }) => job),
+    jobs: async () => listed(false),
+    async beginDelete(job, fence) {
+      const journal = journalOf(job)
+      if (fence !== undefined) requireFence(job, journal.fence, fence)
+      journal.isDeleted = true
+    },
+    deleted: async () => listed(true),
+    async endDelete(job) {
+      if (journals.get(job)?.isDeleted === true) journals.delete(job)
+    },
     async takeOver(job, at, read) {
       const journal = journalOf(job)
       const row = ownerRow(journal.fence, at)
@@ -46,6 +59,7 @@ export function memoryState(): PortableState {
     async append(job, own, rows) {
       const journal = journalOf(job)
       requireFence(job, journal.fence, own)
+      requireListed(job, journal.isDeleted ?? false)
       journal.rows.push(...structuredClone(rows))
       journal.fence = fenceAfter(journal.fence, rows)
       for (const change of recordChanges(rows.map(({ entry }) => entry))) {
@@ -66,6 +80,14 @@ export function memoryState(): PortableState {
       values.set(key, value)
     },
     get: async (key) => values.get(key),
+    values: async (prefix) =>
+      inOrder(
+        [...values].map(([key, value]) => ({ key, value })),
+        prefix,
+      ),
+    async remove(key) {
+      values.delete(key)
+    },
     close: async () => undefined,
   }
 }

@@ -4,10 +4,10 @@ import { describeError, GridError, type JobId, type StepRecord } from '@starling
 import pg from 'pg'
 import { superseded } from '../run/queue/superseded.ts'
 import type { JournalEntry } from '../run/state.ts'
-import { fenceAfter, ownerRow, requireFence } from './fence.ts'
+import { fenceAfter, ownerRow, requireFence, requireListed } from './fence.ts'
 import type { JobCopy, PortableState } from './portable.ts'
 import { type RecordChange, recordChanges, snapshotPlace } from './record-rows.ts'
-import type { JournalRow, StoredJob } from './state-store.ts'
+import { inOrder, type JournalRow, type KeptValue, type StoredJob } from './state-store.ts'
 
 // `rows` counts what was ever appended to a job: it numbers the rows, and tells whether an append whose answer was lost
 // took place.
@@ -20,6 +20,7 @@ const SCHEMA = `
     entry TEXT NOT NULL, PRIMARY KEY (job, place));
   CREATE TABLE IF NOT EXISTS records (
     job INTEGER NOT NULL REFERENCES jobs (number), v INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, v));
+  CREATE TABLE IF NOT EXISTS deletions (job INTEGER PRIMARY KEY REFERENCES jobs (number));
   CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 `
 /** Two coordinators that start at once would otherwise make the same table twice. */
@@ -102,9 +103,39 @@ class PostgresState implements PortableState {
   }
 
   async jobs(): Promise<readonly StoredJob[]> {
+    return this.#listed('NOT IN')
+  }
+
+  async deleted(): Promise<readonly StoredJob[]> {
+    return this.#listed('IN')
+  }
+
+  async #listed(among: 'IN' | 'NOT IN'): Promise<readonly StoredJob[]> {
     return this.#transaction(async (client) => {
-      const { rows } = await client.query<StoredJob>('SELECT id, description FROM jobs ORDER BY number')
+      const { rows } = await client.query<StoredJob>(
+        `SELECT id, description FROM jobs WHERE number ${among} (SELECT job FROM deletions) ORDER BY number`,
+      )
       return rows.map(({ id, description }) => ({ id, description }))
+    })
+  }
+
+  async beginDelete(job: JobId, fence?: number): Promise<void> {
+    await this.#transaction(async (client) => {
+      const locked = await lock(client, job)
+      if (fence !== undefined) requireFence(job, locked.fence, fence)
+      await client.query('INSERT INTO deletions (job) VALUES ($1) ON CONFLICT DO NOTHING', [locked.number])
+    })
+  }
+
+  async endDelete(job: JobId): Promise<void> {
+    await this.#transaction(async (client) => {
+      const { rows } = await client.query<{ number: number }>(
+        'SELECT number FROM jobs WHERE id = $1 AND number IN (SELECT job FROM deletions) FOR UPDATE',
+        [job],
+      )
+      for (const { number } of rows)
+        for (const table of ['journal WHERE job', 'records WHERE job', 'deletions WHERE job', 'jobs WHERE number'])
+          await client.query(`DELETE FROM ${table} = $1`, [number])
     })
   }
 
@@ -129,6 +160,7 @@ class PostgresState implements PortableState {
       await this.#transaction(async (client) => {
         const locked = await lock(client, job)
         requireFence(job, locked.fence, own)
+        requireListed(job, await isDeleted(client, locked))
         if (locked.rows === doubt) return // the caller repeats what took place
         if (rows.length > 0) this.#doubts.set(job, locked.rows + rows.length)
         await appendRows(client, locked, rows)
@@ -165,6 +197,17 @@ class PostgresState implements PortableState {
       const { rows } = await client.query<{ value: string }>('SELECT value FROM settings WHERE key = $1', [key])
       return rows[0]?.value
     })
+  }
+
+  async values(prefix: string): Promise<readonly KeptValue[]> {
+    return this.#transaction(async (client) => {
+      const { rows } = await client.query<KeptValue>('SELECT key, value FROM settings')
+      return inOrder(rows, prefix)
+    })
+  }
+
+  async remove(key: string): Promise<void> {
+    await this.#transaction((client) => client.query('DELETE FROM settings WHERE key = $1', [key]))
   }
 
   async copyOf(job: StoredJob): Promise<JobCopy> {
@@ -274,6 +317,11 @@ async function find(client: pg.PoolClient, job: JobId): Promise<LockedJob> {
 function only(job: JobId, { rows: [found] }: pg.QueryResult<LockedJob>): LockedJob {
   if (found === undefined) throw new Error(`internal: job ${job} was never created`)
   return found
+}
+
+async function isDeleted(client: pg.PoolClient, { number }: LockedJob): Promise<boolean> {
+  const { rowCount } = await client.query('SELECT 1 FROM deletions WHERE job = $1', [number])
+  return rowCount !== 0
 }
 
 async function setJob(client: pg.PoolClient, { number }: LockedJob, to: { fence: number; rows: number }) {

@@ -5,10 +5,10 @@ import { describeError, GridError, type JobId, type StepRecord } from '@starling
 import Database from 'libsql'
 import { superseded } from '../run/queue/superseded.ts'
 import type { JournalEntry } from '../run/state.ts'
-import { fenceAfter, ownerRow, requireFence } from './fence.ts'
+import { fenceAfter, ownerRow, requireFence, requireListed } from './fence.ts'
 import type { PortableState } from './portable.ts'
 import { recordChanges, snapshotPlace } from './record-rows.ts'
-import type { JournalRow, StoredJob } from './state-store.ts'
+import { inOrder, type JournalRow, type KeptValue, type StoredJob } from './state-store.ts'
 
 // WAL with synchronous=FULL: every commit is one fsync of the log. The timeout is for a coordinator that is being taken
 // over.
@@ -24,6 +24,7 @@ const SCHEMA = `
   CREATE TABLE IF NOT EXISTS records (
     job INTEGER NOT NULL REFERENCES jobs (number), v INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, v)
   ) WITHOUT ROWID;
+  CREATE TABLE IF NOT EXISTS deletions (job INTEGER PRIMARY KEY REFERENCES jobs (number));
   CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 `
 
@@ -63,7 +64,17 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
   const insertJob = database.prepare(
     'INSERT INTO jobs (id, fence, description) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING',
   )
-  const allJobs = database.prepare('SELECT id, description FROM jobs ORDER BY number')
+  const allJobs = database.prepare(
+    'SELECT id, description FROM jobs WHERE number NOT IN (SELECT job FROM deletions) ORDER BY number',
+  )
+  const allDeleted = database.prepare(
+    'SELECT id, description FROM jobs WHERE number IN (SELECT job FROM deletions) ORDER BY number',
+  )
+  const isMarked = database.prepare('SELECT 1 FROM deletions WHERE job = ?')
+  const mark = database.prepare('INSERT OR IGNORE INTO deletions (job) VALUES (?)')
+  const removals = ['journal WHERE job', 'records WHERE job', 'deletions WHERE job', 'jobs WHERE number'].map((rows) =>
+    database.prepare(`DELETE FROM ${rows} = ?`),
+  )
   const fenceOf = database.prepare('SELECT number, fence FROM jobs WHERE id = ?')
   const setFence = database.prepare('UPDATE jobs SET fence = ? WHERE number = ?')
   const insertRow = database.prepare('INSERT INTO journal (job, at, entry) VALUES (?, ?, ?)')
@@ -82,6 +93,8 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
     'INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value',
   )
   const getValue = database.prepare('SELECT value FROM settings WHERE key = ?')
+  const allValues = database.prepare('SELECT key, value FROM settings')
+  const removeValue = database.prepare('DELETE FROM settings WHERE key = ?')
 
   const writing = <T>(work: () => T): T => transaction('BEGIN IMMEDIATE', work)
   /** Of one moment, whatever other processes write. */
@@ -165,6 +178,21 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
   return {
     createJob: async (job) => writing(() => newJob(job, 0)),
     jobs: async () => allJobs.all().map((row) => ({ ...(row as StoredJob) })),
+    async beginDelete(job, own) {
+      writing(() => {
+        const { number, fence } = jobNumber(job)
+        if (own !== undefined) requireFence(job, fence, own)
+        mark.run(number)
+      })
+    },
+    deleted: async () => allDeleted.all().map((row) => ({ ...(row as StoredJob) })),
+    async endDelete(job) {
+      writing(() => {
+        const found = fenceOf.get(job) as { number: number } | undefined
+        if (found === undefined || isMarked.get(found.number) === undefined) return
+        for (const removal of removals) removal.run(found.number)
+      })
+    },
     async takeOver(job, at, read) {
       return writing(() => {
         const { number, fence } = jobNumber(job)
@@ -184,6 +212,7 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
       writing(() => {
         const { number, fence } = jobNumber(job)
         requireFence(job, fence, own)
+        requireListed(job, isMarked.get(number) !== undefined)
         const entries = rows.map(({ entry }) => entry)
         const numbers = rows.map(({ at, entry }) => insertRow.run(number, at, JSON.stringify(entry)).lastInsertRowid)
         keepRecords(number, entries)
@@ -215,6 +244,10 @@ function sqliteState(database: Database.Database, file: string, free: () => numb
       writing(() => putValue.run(key, value))
     },
     get: async (key) => (getValue.get(key) as { value: string } | undefined)?.value,
+    values: async (prefix) => inOrder(allValues.all() as KeptValue[], prefix),
+    async remove(key) {
+      writing(() => removeValue.run(key))
+    },
     pragmas: () => ({
       journal_mode: (database.prepare('PRAGMA journal_mode').get() as { journal_mode: string }).journal_mode,
       synchronous: (database.prepare('PRAGMA synchronous').get() as { synchronous: number }).synchronous,

@@ -15,11 +15,26 @@ export interface JournalRow {
   readonly at: number
 }
 
+export interface KeptValue {
+  readonly key: string
+  readonly value: string
+}
+
 export interface StateStore {
   /** Durable when it resolves. @throws GridError 'disk-failed'; 'duplicate' when there is such a job */
   createJob(job: StoredJob): Promise<void>
-  /** Oldest first. */
+  /** Oldest first, without those that are being deleted. */
   jobs(): Promise<readonly StoredJob[]>
+  /**
+   * Marks a job as deleted: from then on it is listed by `deleted` instead of `jobs`, and takes no rows. `fence`: of its
+   * owner; absent where no coordinator could open it. Durable when it resolves; a second time it changes nothing.
+   * @throws GridError 'lease-stale' when another coordinator took the job over, 'disk-failed'
+   */
+  beginDelete(job: JobId, fence?: number): Promise<void>
+  /** Jobs that are marked: their rows are there until `endDelete`. */
+  deleted(): Promise<readonly StoredJob[]>
+  /** Removes a marked job with all its rows. Durable when it resolves; none there: no error. @throws GridError 'disk-failed' */
+  endDelete(job: JobId): Promise<void>
   /**
    * R2: raises the fence of a job by an `owner` row and gives the whole journal, that row included, to `read`. It is
    * one transaction: an append of the owner before is in what `read` gets, or it is refused. Rows that later ones
@@ -44,5 +59,17 @@ export interface StateStore {
   /** A small value, durable when it resolves; replaces an older one. @throws GridError 'disk-failed' */
   put(key: string, value: string): Promise<void>
   get(key: string): Promise<string | undefined>
+  /** The small values whose keys begin with `prefix`, in the order of their keys. */
+  values(prefix: string): Promise<readonly KeptValue[]>
+  /** Durable when it resolves, also when there is no such value. @throws GridError 'disk-failed' */
+  remove(key: string): Promise<void>
   close(): Promise<void>
+}
+
+/** Values under a prefix; the order is that of the keys' code units, whatever collation a database has. */
+export function inOrder(values: readonly KeptValue[], prefix: string): readonly KeptValue[] {
+  return values
+    .filter(({ key }) => key.startsWith(prefix))
+    .map(({ key, value }) => ({ key, value }))
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
 }

@@ -120,7 +120,7 @@ export interface GroupParts extends Pick<SignallingOptions, 'shareNetwork' | 'on
   readonly clock: CoordinatorClock
   readonly ice: IceOptions
   /** @throws GridError 'token-required' */
-  requireOwner(request: FastifyRequest): void
+  requireOwner(request: FastifyRequest): unknown
 }
 
 export function registerGroups(app: FastifyInstance, { clock, ice, requireOwner, ...parts }: GroupParts): void {
@@ -133,14 +133,18 @@ export function registerGroups(app: FastifyInstance, { clock, ice, requireOwner,
     mayTalk: (a, b) => book.mayTalk(a, b),
   })
   const config = { rateLimit: { max: REQUESTS_PER_MINUTE, timeWindow: 60_000 } }
-  app.post(ROUTES.groups, { config, onRequest: async (request) => requireOwner(request) }, async ({ body }, reply) => {
-    const { size } = parse(GroupSizeSchema, body, 'a group')
-    const { group, secret } = book.open(size, clock.awake())
-    return reply
-      .code(201)
-      .header('location', pathTo(ROUTES.groupRanks, { id: group.id }))
-      .send({ id: group.id, secret })
-  })
+  app.post(
+    ROUTES.groups,
+    { config, onRequest: async (request) => void requireOwner(request) },
+    async ({ body }, reply) => {
+      const { size } = parse(GroupSizeSchema, body, 'a group')
+      const { group, secret } = book.open(size, clock.awake())
+      return reply
+        .code(201)
+        .header('location', pathTo(ROUTES.groupRanks, { id: group.id }))
+        .send({ id: group.id, secret })
+    },
+  )
   const secretOf = ({ headers }: FastifyRequest): string => (headers.authorization ?? '').replace(/^Bearer /, '')
   app.put<{ Params: { id: string } }>(ROUTES.groupRanks, {
     config,

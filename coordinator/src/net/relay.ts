@@ -56,7 +56,7 @@ export interface RelayOptions {
   /** ms for the other end to come */
   readonly linkOpenMs: number
   onRefusal(code: ErrorCode, what: string): void
-  onForwarded(bytes: number): void
+  onForwarded(bytes: number, from: MemberId, to: MemberId): void
   /** absent: RELAY_LIMITS; tests have smaller ones */
   readonly limits?: RelayLimits
   /** absent: that of relayQuota() */
@@ -226,7 +226,7 @@ export class Relays implements Relay {
   }
 
   #forward(from: RelayEnd, to: RelayEnd, data: Buffer): void {
-    this.#options.onForwarded(data.byteLength)
+    this.#options.onForwarded(data.byteLength, from.self, to.self)
     to.socket.send(
       data,
       { binary: true },

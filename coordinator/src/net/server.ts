@@ -1,4 +1,5 @@
 // The coordinator as one thing that starts and stops: storage, runs, sessions, and the HTTP server around them.
+import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -11,30 +12,41 @@ import {
   GridError,
   MAX_MESSAGE_BYTES,
   type MemberId,
+  plainText,
   ROUTES,
   SESSION_PROTOCOL,
 } from '@starling-grid/protocol'
 import { compileChecks } from '@starling-grid/protocol/compiled-checks'
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
+import { InviteBook, type Participation } from '../access/invites.ts'
+import { TokenBook } from '../access/tokens.ts'
+import { registerAccessLog } from '../api/access-log.ts'
 import { Access } from '../api/access.ts'
 import { addressOf } from '../api/addresses.ts'
 import { registerBodies } from '../api/bodies.ts'
 import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, guardConnections } from '../api/connections.ts'
+import { registerDescription } from '../api/description.ts'
 import { registerErrors } from '../api/errors.ts'
 import { registerGuards } from '../api/guards.ts'
+import { registerInvites } from '../api/invites.ts'
 import { registerJobs } from '../api/jobs.ts'
 import { registerMemberRoutes } from '../api/member-routes.ts'
+import { type MetricsOptions, registerMetrics } from '../api/metrics.ts'
 import { registerPages, registerProbes } from '../api/pages.ts'
 import { registerRoutesOnly, type Route } from '../api/routes.ts'
 import { registerShardProcesses } from '../api/shard-processes.ts'
+import { registerTokens } from '../api/tokens.ts'
 import { registerWatch, type WatchService } from '../api/watch.ts'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { type CoordinatorClock, processClock } from '../clock.ts'
 import { Catalog } from '../datasets/catalog.ts'
 import { FolderOwner } from '../folder-owner.ts'
 import { KeptFiles } from '../host/kept-files.ts'
+import { Refusals } from '../host/refusals.ts'
 import { Runs } from '../jobs/runs.ts'
 import type { StateStore } from '../journal/state-store.ts'
+import type { Log, LogEntry } from '../log-entry.ts'
+import { Meter } from '../metrics/meter.ts'
 import { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
 import { DEFAULT_TIMING } from '../run/timing.ts'
@@ -111,6 +123,8 @@ export interface CoordinatorOptions extends NetworkOptions, StoragePlaces {
   readonly dataRoot?: string
   /** of job control */
   readonly token: string
+  /** which volunteers it takes; absent: all */
+  readonly participation?: Participation
   /** folder of the built pages */
   readonly webRoot?: string
   readonly timing?: Partial<Timing>
@@ -118,17 +132,26 @@ export interface CoordinatorOptions extends NetworkOptions, StoragePlaces {
   readonly clock?: CoordinatorClock
   /** displace the coordinator that uses dataDir now */
   readonly takeOver?: boolean
+  /** who reads /metrics */
+  readonly metrics?: MetricsOptions
   /** instead of dataDir, for tests */
   readonly storage?: { readonly store: StateStore; readonly blobs: BlobStore }
   /** another coordinator took over, and this one has ended */
   readonly onDeposed?: (why: string) => void
-  /** a line for the operator */
-  readonly log?: (line: string) => void
+  /** absent: nothing is logged */
+  readonly log?: Log
+  /** each answered request is a line of the log */
+  readonly accessLog?: boolean
 }
 
 export interface Coordinator {
   /** @throws GridError 'folder-unwritable', 'folder-in-use', 'port-taken', 'disk-failed' */
   start(): Promise<void>
+  /**
+   * Takes no new work, lets each run end its step and write a checkpoint, for `limitMs` at most, and says whether all
+   * did. Volunteers stay until stop().
+   */
+  drain(limitMs: number): Promise<boolean>
   /** Everything decided is durable and every socket closed when it resolves. */
   stop(): Promise<void>
   /** where it listens, once started */
@@ -146,7 +169,17 @@ export function createCoordinator(options: CoordinatorOptions): Coordinator {
   return new CoordinatorLife(options)
 }
 
+interface RouteParts {
+  readonly runs: Runs
+  readonly sessions: Sessions
+  readonly blobs: BlobStore
+  readonly relay: Relay
+  readonly tokens: TokenBook
+  readonly invites: InviteBook
+}
+
 interface ServerParts {
+  readonly tokens: TokenBook
   readonly app: FastifyInstance
   readonly store: StateStore
   readonly runs: Runs
@@ -158,10 +191,14 @@ class CoordinatorLife implements Coordinator {
   readonly #options: CoordinatorOptions
   readonly #clock: CoordinatorClock
   readonly #shardProcesses: ShardProcesses
+  readonly #meter = new Meter()
   #parts: ServerParts | undefined
   #owner: FolderOwner | undefined
   #tlsDoor: TlsDoor | undefined
+  readonly #refusals = new Refusals()
+  /** /readyz says no */
   #draining = false
+  #stopping = false
   /** why another coordinator has the jobs */
   #deposedBy: string | undefined
   #routes: readonly Route[] = []
@@ -211,15 +248,22 @@ class CoordinatorLife implements Coordinator {
       signallingPath: ROUTES.signalling,
       ice: this.#options.ice ?? NO_ICE,
       linkOpenMs: timing.linkOpenMs,
-      run: () => runs.current(),
+      placeFor: (volunteer) => runs.placeFor(volunteer),
       lastRun: () => runs.shown(),
       find: (job) => runs.find(job),
-      onRefused: (code, what) => this.#refused(code, what),
+      onRefused: (code, what, member) => this.#refused(code, what, member),
       onGone: (id) => {
         signalling.drop(id)
         relay.drop(id)
       },
       relayedLinks: () => relay.links,
+      admit: (newcomer) => invites.admit(newcomer),
+    })
+    const invites = new InviteBook({
+      clock: this.#clock,
+      store,
+      participation: this.#options.participation ?? 'open',
+      onRevoked: (id) => sessions.putOut(id),
     })
     const runs: Runs = new Runs({
       clock: this.#clock,
@@ -231,35 +275,53 @@ class CoordinatorLife implements Coordinator {
       audience: sessions,
       shardProcesses: this.#shardProcesses,
       timing,
-      onTrouble: (text) => this.#log(text),
+      meter: this.#meter,
+      onTrouble: (message, job) => this.#log({ level: 'warn', message, ...(job === undefined ? {} : { job }) }),
+      onEvent: (job, { kind, text }, member) =>
+        this.#log({
+          level: 'info',
+          message: text,
+          job,
+          ...(member === undefined ? {} : { member }),
+          about: { event: kind },
+        }),
       onDeposed: (error) => void this.#deposed(error),
-      onCurrent: (run) => run !== undefined && sessions.announce(run.job.terms),
       onEnded: (run) => sessions.runEnded(run),
     })
+    const tokens = new TokenBook({ clock: this.#clock, store, first: this.#options.token })
     const app = await this.#createApp()
     app.addHook('onRequest', async () => opening) // requests wait for the moment that the journals need
     for (const moment of ['onRequest', 'preHandler'] as const)
       app.addHook(moment, async (request) => this.#requireOwnership(request))
     const { signalling, relay } = this.#introduceMembers(app, { runs, sessions, linkOpenMs: timing.linkOpenMs })
-    const watching = await this.#registerRoutes(app, { runs, sessions, blobs })
-    this.#parts = { app, store, runs, sessions, watching }
+    const watching = await this.#registerRoutes(app, { runs, sessions, blobs, relay, tokens, invites })
+    this.#parts = { app, store, runs, sessions, watching, tokens }
     await this.#listen(app)
     await this.#owner?.listensAt(this.url)
     // Not before the port is ours: a start that fails must not depose the coordinator that runs.
-    await runs
+    await tokens
       .start()
+      .then(() => invites.start())
+      .then(() => runs.start())
       .catch((error: unknown) => this.#failed(error))
       .finally(opened)
     sessions.start()
   }
 
-  async stop(): Promise<void> {
-    if (this.#draining || this.#parts === undefined) return
+  async drain(limitMs: number): Promise<boolean> {
     this.#draining = true
-    const { app, store, runs, sessions, watching } = this.#parts
+    return this.#started.runs.drain('this coordinator ends', limitMs)
+  }
+
+  async stop(): Promise<void> {
+    if (this.#stopping || this.#parts === undefined) return
+    this.#stopping = true
+    this.#draining = true
+    const { app, store, runs, sessions, watching, tokens } = this.#parts
     await runs.stop()
     sessions.stop()
     watching.stop()
+    tokens.stop()
     this.#tlsDoor?.close()
     const closed = new AbortController() // a timer that goes on would keep the process
     const closing = app.close().finally(() => closed.abort())
@@ -275,7 +337,7 @@ class CoordinatorLife implements Coordinator {
   async #deposed(error: unknown): Promise<void> {
     if (this.#deposedBy !== undefined) return
     this.#deposedBy = describeError(error)
-    this.#log(`stopped: ${this.#deposedBy}`)
+    this.#log({ level: 'warn', message: `stopped: ${this.#deposedBy}` })
     this.#parts?.sessions.stop('another coordinator took over')
     await this.#parts?.runs.stop()
     await this.#clock.sleep(ANSWER_MS)
@@ -318,12 +380,17 @@ class CoordinatorLife implements Coordinator {
     const { host = DEFAULT_HOST, https, publicUrl, trustedProxies = [], connections } = this.#options
     const app = Fastify({
       requestTimeout: REQUEST_MS,
+      genReqId: () => randomUUID(),
       forceCloseConnections: true,
       exposeHeadRoutes: true,
       trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
       http: { headersTimeout: HEADERS_MS, connectionsCheckingInterval: CHECK_CONNECTIONS_MS },
     })
-    registerErrors(app, { onRefused: (code, what) => this.#refused(code, what), onDefect: (text) => this.#log(text) })
+    registerErrors(app, {
+      onRefused: (code, what) => this.#refused(code, what),
+      onDefect: (message, request) => this.#log({ level: 'error', message, request }),
+    })
+    if (this.#options.accessLog === true) registerAccessLog(app, (entry) => this.#log(entry))
     // Before what refuses: a refusal carries these headers, too.
     await app.register(fastifyHelmet, {
       contentSecurityPolicy: { useDefaults: false, directives: CONTENT_SECURITY_POLICY },
@@ -357,7 +424,7 @@ class CoordinatorLife implements Coordinator {
       path: ROUTES.signalling,
       authenticate,
       shareNetwork: (a, b) => this.#shareNetwork(a, b),
-      mayTalk: (src, dst) => runs.current()?.mayTalk(src, dst) ?? false,
+      mayTalk: (src, dst) => runs.mayTalk(src, dst),
       onRefusal: (code) => this.#refused(code, 'signalling'),
     })
     const relay = registerRelay(app, {
@@ -365,25 +432,38 @@ class CoordinatorLife implements Coordinator {
       authenticate,
       linkOpenMs,
       quota: relayQuota(this.#options.relayQuota),
-      mayRelay: (a, b) => runs.current()?.mayRelay(a, b) ?? false,
+      mayRelay: (a, b) => runs.relaying(a, b) !== undefined,
       onRefusal: (code, what) => this.#refused(code, what),
-      onForwarded: (bytes) => runs.current()?.countRelayed(bytes),
+      onForwarded: (bytes, from, to) => runs.relaying(from, to)?.countRelayed(bytes),
     })
     return { signalling, relay }
   }
 
   async #registerRoutes(
     app: FastifyInstance,
-    { runs, sessions, blobs }: { readonly runs: Runs; readonly sessions: Sessions; readonly blobs: BlobStore },
+    { runs, sessions, blobs, relay, tokens, invites }: RouteParts,
   ): Promise<WatchService> {
-    const access = new Access({ clock: this.#clock, runs, sessions, token: this.#options.token })
+    const access = new Access({ clock: this.#clock, runs, sessions, tokens })
+    registerTokens(app, { access, tokens })
+    registerInvites(app, { access, invites, publicUrl: this.#options.publicUrl })
     registerProbes(app, () => this.#deposedBy ?? (this.#draining ? 'it drains' : undefined))
-    registerJobs(app, { runs, access })
+    registerDescription(app)
+    registerMetrics(app, {
+      ...this.#options.metrics,
+      meter: this.#meter,
+      runs,
+      access,
+      present: () => sessions.present(),
+      relayedLinks: () => relay.links,
+      isLocal: (address) => isLoopback(address) && !this.#isProxied,
+      secret: this.#options.token,
+    })
+    registerJobs(app, { clock: this.#clock, runs, access })
     registerMemberRoutes(app, { access, blobs })
     registerGroups(app, {
       clock: this.#clock,
       ice: this.#options.ice ?? NO_ICE,
-      requireOwner: (request) => access.requireOwner(request),
+      requireOwner: (request) => access.requireOwner(request, 'jobs:write'),
       shareNetwork: (a, b) => this.#shareNetwork(a, b),
       onRefusal: (code) => this.#refused(code, 'signalling'),
     })
@@ -404,6 +484,11 @@ class CoordinatorLife implements Coordinator {
     return publicUrl === undefined ? [host] : [host, publicUrl.host]
   }
 
+  get #isProxied(): boolean {
+    const { publicUrl, trustedProxies = [] } = this.#options
+    return publicUrl !== undefined || trustedProxies.length > 0
+  }
+
   /** Behind a proxy of this machine all come from it, which tells nothing. */
   #shareNetwork(a: string, b: string): boolean {
     const { lan = false, publicUrl } = this.#options
@@ -419,19 +504,23 @@ class CoordinatorLife implements Coordinator {
     }
     if (https === undefined) return
     try {
-      this.#tlsDoor = await TlsDoor.open(app.server, https, (text) => this.#log(text))
+      this.#tlsDoor = await TlsDoor.open(app.server, https, (message) => this.#log({ level: 'warn', message }))
     } catch (cause) {
       await this.#failed(listenFailed(cause, { scheme: 'https', option: '--https', ...https }))
     }
   }
 
   /** Counted with the run on show, and now and then an event of it. */
-  #refused(code: ErrorCode, what: string): void {
-    this.#parts?.runs.shown()?.refused(code, what)
+  #refused(code: ErrorCode, what: string, member?: string): void {
+    const run = this.#parts?.runs.shown()
+    if (run !== undefined) return run.refused(code, what, member)
+    this.#meter.refused(code)
+    const message = plainText(`refused (${code}): ${what}`)
+    if (this.#refusals.count(code, this.#clock.awake())) this.#log({ level: 'info', message })
   }
 
-  #log(line: string): void {
-    this.#options.log?.(line)
+  #log(entry: LogEntry): void {
+    this.#options.log?.(entry)
   }
 }
 

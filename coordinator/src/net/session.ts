@@ -26,10 +26,12 @@ import {
   volunteerIdOf,
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
+import type { Admission } from '../access/invites.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import { requireHonestMessage } from '../host/honest-counts.ts'
 import type { RunHost } from '../host/run-host.ts'
 import type { Presence } from '../host/run-view.ts'
+import type { Seat } from '../jobs/sharing.ts'
 import { TokenBucket } from '../token-bucket.ts'
 import { requireProof } from './hello-proof.ts'
 
@@ -39,6 +41,8 @@ const HELLO_MS = 5000
 const PREPARING_SILENCE_MS = 60_000
 /** ms for a volunteer to plan a job, compile its kernels and say that it is ready */
 const READY_MS = 300_000
+/** ms for a run to end its step without a member that goes to another; then it goes anyway */
+const LET_GO_MS = 30_000
 /**
  * messages per second in the long run, and at once: a fast ring of a small model commits some hundred steps a second
  */
@@ -63,7 +67,8 @@ export interface SessionHost {
   find(job: JobId): RunHost | undefined
   /** The volunteer has its WELCOME: something came after hello. */
   heard(session: VolunteerSession): void
-  refused(code: ErrorCode, what: string): void
+  /** `member`: the name of the one that it is about */
+  refused(code: ErrorCode, what: string, member?: string): void
   nameOf(member: MemberId): string
   gone(session: VolunteerSession): void
   /** a member was told of a job */
@@ -115,8 +120,15 @@ export class VolunteerSession {
   #offeredAt: number
   /** jobs that it said ready for, on this socket */
   readonly #joined = new Set<JobId>()
+  #admission: Admission = {}
   /** the run that it takes part in: messages of another job never reach it */
   #run: RunHost | undefined
+  /** the run that it goes to when its present one lets it go, and since when (ms) */
+  #next: { readonly run: RunHost; readonly since: number } | undefined
+  /** the job that it was given last, and when (ms); of an earlier socket, or what its hello says */
+  #placed: { readonly job: JobId | undefined; readonly at: number }
+  /** undefined: no adapter was named yet */
+  #realGpu: boolean | undefined
   #refused = 0
   #hasWelcome = false
   #ended = false
@@ -135,6 +147,7 @@ export class VolunteerSession {
     this.#heardAt = at
     this.#aliveAt = at
     this.#pingedAt = at
+    this.#placed = { job: undefined, at }
     this.#socket = socket
     this.#desk = desk
     this.token = token
@@ -196,6 +209,57 @@ export class VolunteerSession {
     return this.#run
   }
 
+  /** How jobs share it; undefined before hello. */
+  get seat(): Seat | undefined {
+    if (this.#hello === undefined) return undefined
+    const { incarnation: id, job, only = false, declines = [] } = this.#hello
+    return {
+      id,
+      job: this.#next?.run.job.id ?? this.#placed.job,
+      since: this.#next?.since ?? this.#placed.at,
+      isBound: this.#admission.job !== undefined,
+      chosen: this.#admission.job ?? (only ? job : undefined),
+      declines: new Set(declines),
+      realGpu: this.#realGpu,
+      leaves: this.#next === undefined ? undefined : this.#run?.job.id,
+    }
+  }
+
+  /** What the coordinator remembers comes before what the volunteer does: its last offer may not have arrived. */
+  cameFrom(job: JobId | undefined): void {
+    this.#placed = { job: job ?? this.#hello?.job, at: this.#clock.awake() }
+  }
+
+  /** Its run lets it go when the step has ended; a volunteer in no run goes at once. */
+  moveTo(run: RunHost): void {
+    if (this.#run === undefined || this.id === undefined) return this.#offerNext(run)
+    this.#next = { run, since: this.#clock.awake() }
+    this.#run.feed({ type: 'member-leaving', member: this.id })
+  }
+
+  #offerNext({ job: { terms } }: RunHost): void {
+    this.#next = undefined
+    this.offer(terms, (job) => ({ type: 'job', job }))
+  }
+
+  get isOver(): boolean {
+    return this.#ended
+  }
+
+  /** What let it in. */
+  get admission(): Admission {
+    return this.#admission
+  }
+
+  set admission(admission: Admission) {
+    this.#admission = admission
+  }
+
+  /** Its invite may name the one job that it is given. */
+  mayTake(job: JobId): boolean {
+    return this.#admission.job === undefined || this.#admission.job === job
+  }
+
   send(message: OnWire<ToVolunteer>): void {
     if (this.#ended || this.#socket.readyState !== this.#socket.OPEN) return
     if (this.#socket.bufferedAmount > MAX_BACKLOG_BYTES) return this.terminate('it does not read what it is sent')
@@ -204,11 +268,12 @@ export class VolunteerSession {
 
   /** A job to take part in; the volunteer plans it and answers ready. */
   offer(terms: JobTerms, wrap: (terms: JobTerms) => OnWire<ToVolunteer>): void {
-    if (this.#offered?.id === terms.id) return
+    if (this.#offered?.id === terms.id || !this.mayTake(terms.id)) return
     this.#leaveRun({ reason: 'went on to another job', expected: true })
     this.#ready = undefined
     this.#offered = terms
     this.#offeredAt = this.#clock.awake()
+    this.#placed = { job: terms.id, at: this.#offeredAt }
     if (this.id !== undefined) this.#desk.offered(this.id, terms.id)
     this.send(wrap(terms))
   }
@@ -244,6 +309,7 @@ export class VolunteerSession {
   check(silenceMs = SILENCE_MS): void {
     const at = this.#clock.awake()
     if (this.#hello === undefined && at - this.#openedAt > HELLO_MS) return this.terminate('no hello')
+    if (this.#next !== undefined && at - this.#next.since > LET_GO_MS) return this.#offerNext(this.#next.run)
     if (this.#run === undefined && this.#offered !== undefined && at - this.#offeredAt > READY_MS)
       return this.terminate(`not ready within ${READY_MS / 1000} s`)
     if (this.#run !== undefined && at - this.#heardAt > silenceMs)
@@ -280,7 +346,7 @@ export class VolunteerSession {
   }
 
   #refuseMessage({ code, message }: GridError): void {
-    this.#desk.refused(code, `${this.#who}: ${message}`)
+    this.#desk.refused(code, `${this.#who}: ${message}`, this.presence?.member.name)
     this.#refused++
     this.refuse(code, message, this.#hello === undefined || this.#refused >= MAX_REFUSED || code === 'model-hash')
   }
@@ -297,6 +363,7 @@ export class VolunteerSession {
       case 'heartbeat':
         return this.#beat(message)
       case 'leave':
+        this.#next = undefined
         return this.#run === undefined
           ? this.dismiss()
           : this.#run.feed({ type: 'member-leaving', member: this.#hello.incarnation })
@@ -322,8 +389,9 @@ export class VolunteerSession {
       throw new GridError('message-unexpected', `expected ready before ${type}, got none; send ready first`)
   }
 
-  /** A graceful end: it said that it leaves. */
+  /** No member waits for it now: it said that it leaves, or goes on to another job. */
   dismiss(): void {
+    if (this.#next !== undefined) return this.#offerNext(this.#next.run)
     this.close(CLOSE_AWAY, 'left', { reason: 'left', expected: true })
   }
 
@@ -354,6 +422,7 @@ export class VolunteerSession {
         `expected ready for a job of this coordinator, got job ${ready.job}; join again`,
       )
     if (run.finished) return this.#tellEnd(run)
+    this.#realGpu = !ready.adapter.software && ready.adapter.executor === 'webgpu'
     if (ready.job !== this.#offered?.id) return // it crossed the offer of another job
     const { modelHash } = run.job.terms
     if (ready.modelHash !== modelHash)

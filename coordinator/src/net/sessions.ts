@@ -5,6 +5,8 @@ import {
   CLOSE_AWAY,
   CLOSE_REPLACED,
   type ErrorCode,
+  GridError,
+  isGridError,
   type JobId,
   type JobTerms,
   LINK_OPEN_MS,
@@ -12,12 +14,15 @@ import {
   type MemberId,
   type OnWire,
   type ToVolunteer,
+  volunteerIdOf,
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
+import type { Admission, Newcomer } from '../access/invites.ts'
 import { subscriberOf } from '../api/addresses.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import type { RunObserver, RunHost } from '../host/run-host.ts'
 import type { Presence } from '../host/run-view.ts'
+import type { Seat, Seats } from '../jobs/sharing.ts'
 import { type IceOptions, iceServersFor, renewalMs, withoutCredentials } from './ice-servers.ts'
 import { networkOf } from './network.ts'
 import { type Hello, type SessionHost, VolunteerSession } from './session.ts'
@@ -47,14 +52,16 @@ export interface SessionsParts {
   readonly signallingPath: string
   readonly ice: IceOptions
   readonly linkOpenMs: number
-  /** the run that volunteers are given now */
-  readonly run: () => RunHost | undefined
+  /** the run that this volunteer is offered */
+  readonly placeFor: (volunteer: MemberId) => RunHost | undefined
   /** the newest run when all are finished */
   readonly lastRun: () => RunHost | undefined
   readonly find: (job: JobId) => RunHost | undefined
-  readonly onRefused: (code: ErrorCode, what: string) => void
+  readonly onRefused: (code: ErrorCode, what: string, member?: string) => void
   readonly onGone: (id: MemberId) => void
   readonly relayedLinks: () => number
+  /** lets a volunteer in whose key is proven, or throws why not; absent: all of them */
+  readonly admit?: (newcomer: Newcomer) => Admission | Promise<Admission>
 }
 
 /** Hashes of a member's tokens. A WELCOME may be lost: until its token was used, the one before is good, too. */
@@ -65,11 +72,13 @@ interface Remembered {
   used: string | undefined
   /** jobs that its sessions were told of */
   readonly jobs: Set<JobId>
+  /** the latest of them */
+  last: JobId | undefined
   /** undefined while connected */
   leftAt: number | undefined
 }
 
-export class Sessions implements RunObserver, SessionHost {
+export class Sessions implements RunObserver, SessionHost, Seats {
   readonly #parts: SessionsParts
   readonly #byId = new Map<MemberId, VolunteerSession>()
   readonly #strangers = new Set<VolunteerSession>()
@@ -153,15 +162,49 @@ export class Sessions implements RunObserver, SessionHost {
 
   // ---- for one session ----
 
-  greet(session: VolunteerSession, { incarnation, again = false }: Hello): void {
+  greet(session: VolunteerSession, hello: Hello): void {
+    const { invite: code, publicKey } = hello
+    const admission = this.#parts.admit?.({
+      volunteer: volunteerIdOf(publicKey),
+      code,
+      address: session.address,
+    })
+    if (!(admission instanceof Promise)) return this.#admitted(session, hello, admission)
+    const refuse = (error: unknown): void => {
+      if (!isGridError(error)) throw error
+      session.refuse(error.code, error.message, true)
+    }
+    void admission.then((admitted) => session.isOver || this.#admitted(session, hello, admitted)).catch(refuse)
+  }
+
+  #admitted(session: VolunteerSession, hello: Hello, admission: Admission = {}): void {
+    const { incarnation, again = false, job, only } = hello
+    if (only === true && (job === undefined || this.#parts.find(job) === undefined))
+      throw new GridError(
+        'usage',
+        `expected a job of this coordinator, got ${job ?? 'none'}; take its id from its page, or lend to any job`,
+      )
+    session.admission = admission
     this.#strangers.delete(session)
     this.#byId.get(incarnation)?.close(CLOSE_REPLACED, 'another socket speaks for this member', {
       reason: 'came back on another connection',
       expected: false,
     })
     this.#byId.set(incarnation, session)
+    session.cameFrom(this.#remembered.get(incarnation)?.last)
     this.#offerToken(incarnation, hash(session.token))
     this.#welcome(session, again)
+  }
+
+  /** Volunteers that came by this invite have to go. */
+  putOut(invite: string): void {
+    for (const session of [...this.#byId.values(), ...this.#strangers])
+      if (session.admission.invite === invite)
+        session.refuse(
+          'invite-required',
+          'expected a valid invite of this coordinator, got one that was revoked; ask its owner for another link',
+          true,
+        )
   }
 
   heard({ id }: VolunteerSession): void {
@@ -173,8 +216,8 @@ export class Sessions implements RunObserver, SessionHost {
     return this.#parts.find(job)
   }
 
-  refused(code: ErrorCode, what: string): void {
-    this.#parts.onRefused(code, what)
+  refused(code: ErrorCode, what: string, member?: string): void {
+    this.#parts.onRefused(code, what, member)
   }
 
   nameOf(member: MemberId): string {
@@ -227,6 +270,20 @@ export class Sessions implements RunObserver, SessionHost {
     return this.#parts.relayedLinks()
   }
 
+  // ---- for sharing jobs ----
+
+  *seats(): Iterable<Seat> {
+    for (const { seat } of this.#byId.values()) if (seat !== undefined) yield seat
+  }
+
+  seat(volunteer: MemberId): Seat | undefined {
+    return this.#byId.get(volunteer)?.seat
+  }
+
+  move(volunteer: MemberId, to: RunHost): void {
+    this.#byId.get(volunteer)?.moveTo(to)
+  }
+
   // ---- for routes ----
 
   /** The member whose token this is; also of one whose socket broke a moment ago. */
@@ -245,12 +302,10 @@ export class Sessions implements RunObserver, SessionHost {
 
   /** What belongs to this job the member may fetch from here on. */
   offered(member: MemberId, job: JobId): void {
-    this.#remembered.get(member)?.jobs.add(job)
-  }
-
-  /** Every session gets a job that began after its welcome. */
-  announce(terms: JobTerms): void {
-    for (const session of this.#byId.values()) session.offer(terms, (job) => ({ type: 'job', job }))
+    const remembered = this.#remembered.get(member)
+    if (remembered === undefined) return
+    remembered.jobs.add(job)
+    remembered.last = job
   }
 
   /** The end of a run is durable. */
@@ -265,6 +320,7 @@ export class Sessions implements RunObserver, SessionHost {
       offered: tokenHash,
       used: before?.used,
       jobs: before?.jobs ?? new Set(),
+      last: before?.last,
       leftAt: undefined,
     })
     this.#byTokenHash.set(tokenHash, id)
@@ -279,7 +335,7 @@ export class Sessions implements RunObserver, SessionHost {
 
   #welcome(session: VolunteerSession, cameBack: boolean): void {
     const { signallingPath, linkOpenMs } = this.#parts
-    const run = this.#parts.run()
+    const run = session.id === undefined ? undefined : this.#parts.placeFor(session.id)
     const iceServers = withoutCredentials(this.#parts.ice)
     const welcome = (job: JobTerms | null): OnWire<ToVolunteer> => ({
       type: 'welcome',
@@ -290,10 +346,10 @@ export class Sessions implements RunObserver, SessionHost {
       ...(linkOpenMs === LINK_OPEN_MS ? {} : { linkOpenMs }),
       job,
     })
-    if (run !== undefined) return session.offer(run.job.terms, welcome)
+    if (run !== undefined && session.mayTake(run.job.id)) return session.offer(run.job.terms, welcome)
     session.send(welcome(null))
     const last = this.#parts.lastRun()
-    if (cameBack && last?.end !== undefined) session.send(last.end) // it was away when its run ended
+    if (cameBack && last?.end !== undefined && session.mayTake(last.job.id)) session.send(last.end) // it was away when its run ended
   }
 
   #check(): void {

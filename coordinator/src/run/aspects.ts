@@ -16,6 +16,7 @@ import { checkpoints } from './history/checkpoints.ts'
 import { completion } from './history/completion.ts'
 import { damagedCheckpoint } from './history/damaged-checkpoint.ts'
 import { digests } from './history/digests.ts'
+import { trainingTime } from './history/training-time.ts'
 import { validation } from './history/validation.ts'
 import { pause, quarantine } from './queue/quarantine.ts'
 import { suspects } from './queue/suspects.ts'
@@ -32,6 +33,7 @@ import type { RunState, Slices } from './state.ts'
 import type { Aspect } from './transition.ts'
 
 const ROWS = [
+  trainingTime,
   quarantine,
   suspects,
   parking,

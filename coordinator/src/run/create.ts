@@ -21,6 +21,8 @@ export function createRunState(config: RunConfig): RunState {
     quarantined: new Set(),
     restorations: 0,
     validated: new Map(),
+    evaluations: [],
+    trainedMs: 0,
     finished: undefined,
     paused: false,
     abandoned: [],

@@ -1,5 +1,6 @@
 // Durable state of a run from its journal: one function applies an entry, live and on replay alike, so that both agree.
 import { type BlockId, PLAN_WINDOW, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { withEvaluation } from './history/ending.ts'
 import { KEPT_CHECKPOINTS, RINGS_KEPT, VALIDATED_KEPT } from './history/kept.ts'
 import { readRun } from './history/snapshot.ts'
 import type { Checkpoint, JournalEntry, Recorded, Recording, RunConfig, ValidationResult } from './recorded.ts'
@@ -61,6 +62,11 @@ export function applyEntry(recording: Recording, entry: JournalEntry, at: number
       return
     case 'validated':
       return addResult(state, entry)
+    case 'evaluated':
+      return addEvaluation(state, entry)
+    case 'trained':
+      state.trainedMs = entry.ms
+      return
     case 'epochs':
       state.config = { ...state.config, epochs: entry.epochs }
       return
@@ -128,6 +134,7 @@ function rewind(state: Recorded, { to, final, generation = 0 }: Extract<JournalE
   state.abandoned = final ? [] : gone
   if (final) forgetGenerations(state, generation)
   while (newestCheckpoint(state).version.v > to.v) state.checkpoints.pop()
+  state.evaluations = state.evaluations.filter(({ version }) => version.v <= to.v)
 }
 
 function commit(state: Recorded, records: readonly StepRecord[]): void {
@@ -141,6 +148,14 @@ function forgetCheckpoint({ checkpoints }: Recorded, { id }: VersionRef): void {
   if (at >= 0) checkpoints.splice(at, 1)
 }
 
+function addEvaluation(
+  state: Recorded,
+  { version, loss, accuracy, confirmed }: Extract<JournalEntry, { type: 'evaluated' }>,
+): void {
+  const newest = { version, loss, accuracy, confirmed }
+  state.evaluations = withEvaluation(state.evaluations, newest, state.config.stop.metric)
+}
+
 const NO_RESULTS: ReadonlyMap<BlockId, ValidationResult> = new Map()
 
 export function resultsOf(state: Recording, id: string): ReadonlyMap<BlockId, ValidationResult> {
@@ -149,10 +164,20 @@ export function resultsOf(state: Recording, id: string): ReadonlyMap<BlockId, Va
 
 function addResult(
   state: Recorded,
-  { version, block, samples, targets, correct, lossSum, confirmed }: Extract<JournalEntry, { type: 'validated' }>,
+  {
+    version,
+    block,
+    samples,
+    targets,
+    correct,
+    lossSum,
+    tally,
+    confirmed,
+  }: Extract<JournalEntry, { type: 'validated' }>,
 ): void {
   const results = state.validated.get(version.id) ?? new Map<BlockId, ValidationResult>()
-  results.set(block, { samples, targets, correct, lossSum, confirmed: confirmed ?? false })
+  const sums = { samples, targets, correct, lossSum, ...(tally === undefined ? {} : { tally }) }
+  results.set(block, { ...sums, confirmed: confirmed ?? false })
   state.validated.set(version.id, results)
   for (const old of state.validated.keys()) if (state.validated.size > VALIDATED_KEPT) state.validated.delete(old)
 }

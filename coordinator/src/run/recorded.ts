@@ -1,7 +1,20 @@
 // What must survive a restart: a run's settings, the entries of its journal, and the state that they make. Only
 // applyEntry (journal-replay.ts) writes it, live and on replay; all others see it as `Recording`.
-import type { BlockId, Exchange, JobId, MemberId, Mode, Sha256, StepRecord, VersionRef } from '@starling-grid/protocol'
+import type {
+  BlockId,
+  EvaluateRule,
+  Exchange,
+  JobId,
+  MemberId,
+  Mode,
+  Sha256,
+  StepRecord,
+  StopRule,
+  Tally,
+  VersionRef,
+} from '@starling-grid/protocol'
 import type { AsyncPolicy } from './async/async-policy.ts'
+import type { Evaluation } from './history/ending.ts'
 import type { WrittenRun } from './history/written-run.ts'
 import type { Chain, ChainIndex } from './queue/chain-index.ts'
 import type { Timing } from './timing.ts'
@@ -16,9 +29,11 @@ export interface RunConfig {
   readonly batchBlocks: number
   /** samples of a whole block */
   readonly blockSamples: number
+  /** at most; fewer when the owner ends the run with one */
   readonly epochs: number
-  readonly maxSteps: number | undefined
-  readonly validateEvery: number
+  /** what else ends the run */
+  readonly stop: StopRule
+  readonly evaluate: EvaluateRule
   readonly minVolunteers: number
   /** H: global batches in one local round */
   readonly roundSteps: number
@@ -75,9 +90,20 @@ export type JournalEntry =
       readonly targets: number
       readonly correct: number
       readonly lossSum: number
+      readonly tally?: Tally
       /** two members measured the same; absent in journals from before that was asked */
       readonly confirmed?: boolean
     }
+  /** all blocks of a version are validated: means over its targets */
+  | {
+      readonly type: 'evaluated'
+      readonly version: VersionRef
+      readonly loss: number
+      readonly accuracy: number
+      readonly confirmed: boolean
+    }
+  /** ms of training so far, of a job that ends after so many minutes */
+  | { readonly type: 'trained'; readonly ms: number }
   /** the owner ended the run early: it has this many epochs now */
   | { readonly type: 'epochs'; readonly epochs: number }
   /** the owner lets the run rest, or go on */
@@ -109,6 +135,7 @@ export interface ValidationResult {
   readonly targets: number
   readonly correct: number
   readonly lossSum: number
+  readonly tally?: Tally
   /** two members measured the same */
   readonly confirmed: boolean
 }
@@ -137,6 +164,8 @@ interface RecordedWork {
   restorations: number
   /** version id → finished validation results by block */
   readonly validated: Map<string, Map<BlockId, ValidationResult>>
+  /** validated versions of the chain, the oldest first: the newest ones, and the best */
+  evaluations: readonly Evaluation[]
 }
 
 interface RecordedNumbers {
@@ -147,6 +176,8 @@ interface RecordedNumbers {
   modeReason: string
   /** numbers of leases up to here may be in use (R16) */
   leasesReserved: number
+  /** ms of training */
+  trainedMs: number
 }
 
 interface RecordedGenerations {

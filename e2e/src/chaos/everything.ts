@@ -238,7 +238,7 @@ class Ordeal {
     const number = this.#jobs.length
     const mode = MODES[number % MODES.length] ?? 'ring'
     const id = await this.#grid.submit({
-      ...demoJob({ epochs, seed: this.#options.seed + number, mode }),
+      ...demoJob({ stop: { epochs }, seed: this.#options.seed + number, mode }),
       name: `Digits ${number + 1} (${mode})`,
     })
     this.#jobs.push({ id, epochs })
@@ -311,7 +311,7 @@ class Ordeal {
 
   async #ended(job: OrdealJob): Promise<{ readonly view: RunView; readonly audit: ChainAudit }> {
     const view = await this.#view(job)
-    return { view, audit: auditChain(await this.#grid.records(job.id), view.job.blocksPerEpoch * view.job.epochs) }
+    return { view, audit: auditChain(await this.#grid.records(job.id), view.job.blocksPerEpoch * job.epochs) }
   }
 
   #shuffled<T>(items: readonly T[]): T[] {

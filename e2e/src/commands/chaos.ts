@@ -227,7 +227,7 @@ async function audited({ grid, line }: Stage, job: string, executor: ChaosOption
 async function struckRun({ name, scenario, grid, line }: Stage, options: ChaosRequest): Promise<ChaosResult> {
   const { seed, volunteers, executor, exchange, faults } = options
   const job = await grid.submit({
-    ...demoJob({ epochs: options.epochs ?? ENDLESS_EPOCHS, seed, mode: 'ring', minVolunteers: volunteers }),
+    ...demoJob({ stop: { epochs: options.epochs ?? ENDLESS_EPOCHS }, seed, mode: 'ring', minVolunteers: volunteers }),
     exchange,
   })
   for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor, ...scenario.volunteer })
@@ -271,7 +271,7 @@ async function struckRun({ name, scenario, grid, line }: Stage, options: ChaosRe
     const run = await grid.watch.waitFor('the end of the training', ({ run }) => run?.phase === 'finished' && run)
     await noteRecovery(struck.at(-1))
     const rate = ((run.samplesCommitted - began.samples) * 1000) / (performance.now() - began.at)
-    const audit = auditChain(await grid.records(job), run.job.blocksPerEpoch * run.job.epochs)
+    const audit = auditChain(await grid.records(job), run.job.blocksPerEpoch * (run.job.epochs ?? 0))
     const result = {
       faults: struck.length,
       ...audit,

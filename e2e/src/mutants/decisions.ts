@@ -7,8 +7,61 @@ const CLAIMS = 'claims'
 const QUEUE = 'queue'
 const STATES = 'disputed states'
 const MODES = 'modes'
+const SCHEDULE = 'schedule of jobs'
 
 export const DECISIONS: readonly Mutant[] = [
+  ...mutantsOf(
+    SCHEDULE,
+    'coordinator/src/jobs/schedule.ts',
+    ['coordinator/test/schedule'],
+    [
+      ['a job of a lower priority comes first', 'b.priority - a.priority ||', 'a.priority - b.priority ||'],
+      [
+        'of equal priorities the latest comes first',
+        'a.submittedAt - b.submittedAt ||',
+        'b.submittedAt - a.submittedAt ||',
+      ],
+      [
+        'a running job gives its minimum away',
+        'donor.members.size - (isYielding ? 0 : donor.job.min)',
+        'donor.members.size',
+      ],
+      ['a job grows beyond its maximum', 'return members.size < job.max', 'return members.size <= job.max'],
+      [
+        'a later job starts with what an earlier one waits for',
+        'else if (this.#isReachable(crew)) awaited.push(crew.job)',
+        '',
+      ],
+      [
+        'a job that can never start keeps volunteers from others',
+        'else if (this.#isReachable(crew)) awaited.push(crew.job)',
+        'else awaited.push(crew.job)',
+      ],
+      ['a job starts below its minimum', 'crew.members.size + usable.length >= crew.job.min', 'usable.length > 0'],
+      ['a volunteer moves again at once', 'this.#now - lender.since >= STAY_MS && ', ''],
+      ['a move costs nothing', 'return gainOf(to) - lossOf(from) - cost', 'return gainOf(to) - lossOf(from)'],
+      ['priority does not count in growth', 'return 2 ** priority', 'return 1 + 0 * priority'],
+      ['a job that declined it gets the volunteer', 'return !declines.has(job.id) && ', 'return '],
+      ['an adapter without a GPU counts as one', '!(job.realGpu && realGpu === false)', 'job.id.length > 0'],
+      ['the choice of an owner counts for nothing', 'if (chosen !== undefined && chosen !== job.id) return false', ''],
+      [
+        'members leave a job while it agrees on a ring',
+        'return !isReforming && (!isRunning || members > min)',
+        'return !isRunning || members > min || isReforming',
+      ],
+      [
+        'growth goes to the job that it helps least',
+        'gainOf(crew) > gainOf(best) ? crew : best',
+        'gainOf(crew) < gainOf(best) ? crew : best',
+      ],
+      ['a slope that was measured is not believed', 'if (before === undefined)', 'if (before !== undefined || true)'],
+      [
+        'volunteers that no job can use stay idle',
+        'else if (gathering !== undefined)',
+        'else if (gathering === growing)',
+      ],
+    ],
+  ),
   ...mutantsOf(
     COMMIT,
     'coordinator/src/run/ballot/proofs.ts',
@@ -252,14 +305,10 @@ export const DECISIONS: readonly Mutant[] = [
       ['R12: a planned block is planned again', 'given.has(block) || isTaken(block)', 'isTaken(block)'],
       [
         'a block that was set aside is planned',
-        'state.chain.isDone(block) || state.quarantined.has(block)\n',
-        'state.chain.isDone(block)\n',
+        ' || (quarantined.size > 0 && quarantined.has(blockAt(front, place)))',
+        '',
       ],
-      [
-        'the run goes on after maxSteps',
-        'state.chain.head.v >= (maxSteps ?? Number.POSITIVE_INFINITY) || currentEpoch',
-        'currentEpoch',
-      ],
+      ['the run goes on after stop.steps', 'mostSteps ?? Number.POSITIVE_INFINITY', 'Number.POSITIVE_INFINITY'],
     ],
   ),
   ...mutantsOf(
@@ -290,8 +339,8 @@ export const DECISIONS: readonly Mutant[] = [
       ],
       [
         'blocks of a failed push are leased together',
-        'if (first !== undefined && state.aside.failures.has(first)) return [first]',
-        '',
+        "if (failures.has(free[first] ?? ('' as BlockId))) return free.splice(first, 1)",
+        'if (failures.size >= 0) return free.splice(0, blocksPerLease(state))',
       ],
       ['a member tries a bad block without a pause', 'now - own.at >= TRY_GAP_MS && ', ''],
     ],
@@ -325,6 +374,17 @@ export const DECISIONS: readonly Mutant[] = [
     [
       ['R15: two quick members make a checkpoint before the third is heard', 'if (!isHeard && now', 'if (false && now'],
       ['the last version needs one digest', '(trainingIsOver(state) ? LAST_DIGESTS_MS : DIGESTS_MS)', 'DIGESTS_MS'],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'coordinator/src/run/history/ending.ts',
+    ['coordinator/test/run-end'],
+    [
+      ['R19: what one member measured ends a run', 'one.confirmed && Number', 'Number'],
+      ['the target of a loss is reached from above', "metric === 'loss' ? value < than : value > than", 'value > than'],
+      ['the best evaluation is forgotten', 'one === best || all', 'all'],
+      ['patience counts unconfirmed evaluations', '(newest.confirmed ? 1 : 0)', '1'],
     ],
   ),
   ...mutantsOf(
@@ -363,7 +423,7 @@ export const DECISIONS: readonly Mutant[] = [
     'coordinator/src/run/async/push-norms.ts',
     ['coordinator/test/push-norms', 'coordinator/test/run-off-ring'],
     [
-      ['one off-ring member decides what is usual', 'opinions[(opinions.length - 1) >> 1]', 'opinions.at(-1)'],
+      ['one off-ring member decides what is usual', 'ascending[(ascending.length - 1) >> 1]', 'ascending.at(-1)'],
       [
         'a push that is clipped is remembered as it came',
         'Math.min(norms.gradient, bounds.gradient)',

@@ -46,7 +46,13 @@ export const PAGES_SHOWN: readonly Mutant[] = [
     PAGES,
     'client-web/src/dashboard/headline.tsx',
     ['client-web/test/dashboard'],
-    [['accuracy is shown 100 times too small', 'percent(validation.accuracy)', 'percent(validation.accuracy / 100)']],
+    [
+      [
+        'accuracy is shown 100 times too small',
+        'isShare(name) ? percent(value)',
+        'isShare(name) ? percent(value / 100)',
+      ],
+    ],
   ),
   ...mutantsOf(
     PAGES,

@@ -379,8 +379,8 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     rule: 'R2',
     breaks: 'R2: rows of a coordinator that was replaced are written',
     file: 'coordinator/src/journal/sqlite.ts',
-    from: 'requireFence(job, fence, own)',
-    to: 'void own',
+    from: 'requireFence(job, fence, own)\n        requireListed',
+    to: 'void own\n        requireListed',
     tests: ['coordinator/test/journal.test'],
   },
   {

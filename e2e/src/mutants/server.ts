@@ -304,8 +304,14 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     GUARDS,
-    'coordinator/src/api/access.ts',
+    'coordinator/src/access/secrets.ts',
     ['coordinator/test/bounds'],
-    [['tokens are compared in variable time', 'return timingSafeEqual(digest(a), digest(b))', 'return a === b']],
+    [
+      [
+        'tokens are compared in variable time',
+        "return timingSafeEqual(Buffer.from(hashOf(text), 'hex'), Buffer.from(hash, 'hex'))",
+        'return hashOf(text) === hash',
+      ],
+    ],
   ),
 ]

@@ -180,6 +180,8 @@ export class Chronicle {
       case 'validated':
         this.#counts.validations++
         return
+      case 'evaluated': // its blocks were counted
+      case 'trained': // simulated runs end by epochs
       case 'derived': // for people: it changes nothing
       case 'epochs': // no owner ends or pauses a simulated run
       case 'paused':

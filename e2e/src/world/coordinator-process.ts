@@ -3,6 +3,8 @@
 import type { Timing } from '@starling-grid/coordinator/run'
 import {
   Access,
+  memoryState,
+  TokenBook,
   Catalog,
   type FollowTask,
   KeptFiles,
@@ -66,7 +68,7 @@ export class CoordinatorProcess implements DiskUser {
       signallingPath: ROUTES.signalling,
       ice: { urls: [] },
       linkOpenMs: timing.linkOpenMs,
-      run: () => this.runs.current(),
+      placeFor: (volunteer) => this.runs.placeFor(volunteer),
       lastRun: () => this.runs.shown(),
       find: (job) => this.runs.find(job),
       onRefused,
@@ -87,14 +89,14 @@ export class CoordinatorProcess implements DiskUser {
       follow: derived,
       onTrouble,
       onDeposed: () => this.displaced(),
-      onCurrent: (run) => run !== undefined && this.#sessions.announce(run.job.terms),
       onEnded: (run) => this.#sessions.runEnded(run),
     })
     this.#relays = new RelayDesk(this, timing.linkOpenMs)
     this.#app = Fastify({ pluginTimeout: 0 })
     registerErrors(this.#app, { onRefused: () => undefined, onDefect: onTrouble })
     registerBodies(this.#app)
-    const access = new Access({ clock, runs: this.runs, sessions: this.#sessions, token: 'of the owner' })
+    const tokens = new TokenBook({ clock, store: memoryState(), first: 'of the owner' })
+    const access = new Access({ clock, runs: this.runs, sessions: this.#sessions, tokens })
     registerMemberRoutes(this.#app, { access, blobs })
   }
 
@@ -137,7 +139,7 @@ export class CoordinatorProcess implements DiskUser {
   }
 
   mayTalk(a: MemberId, b: MemberId): boolean {
-    return this.isOpen && (this.runs.current()?.mayTalk(a, b) ?? false)
+    return this.isOpen && this.runs.mayTalk(a, b)
   }
 
   /** A request, when it has arrived here. @throws GridError 'coordinator-lost' */

@@ -107,7 +107,7 @@ class Director implements Play {
       seats: size,
       computeMs: isBallot ? LONG_COMPUTE_MS : drawn.computeMs,
       timing: { ...drawn.timing, stallMs: NEVER_MS, contributeMs: NEVER_MS },
-      shape: { ...drawn.shape, ...(isBallot ? LONG_SHAPE : SHAPE), exchange, minVolunteers: size },
+      shape: { ...drawn.shape, ...(isBallot ? LONG_SHAPE : SHAPE), exchange, volunteers: { min: size } },
     }
   }
 

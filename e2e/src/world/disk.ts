@@ -129,10 +129,15 @@ export class Disk {
     return {
       createJob: (stored) => this.createJob(stored),
       jobs: () => this.#store.jobs(),
+      beginDelete: (job, fence) => this.#store.beginDelete(job, fence),
+      deleted: () => this.#store.deleted(),
+      endDelete: (job) => this.#store.endDelete(job),
       load: (job) => this.#store.load(job),
       records: (job, from, limit) => this.#store.records(job, from, limit),
       put: (key, value) => this.#store.put(key, value),
       get: (key) => this.#store.get(key),
+      values: (prefix) => this.#store.values(prefix),
+      remove: (key) => this.#store.remove(key),
       close: async () => undefined,
       takeOver: async (job, at, read) => {
         await takes()

@@ -41,6 +41,7 @@ function modelFor(blocks: number): { readonly classes: number; readonly model: o
 export interface GridJob {
   /** of an epoch */
   readonly blocks: number
+  readonly epochs: number
   readonly stored: StoredJob
   readonly spec: JobSpec
   readonly form: VersionForm
@@ -51,12 +52,13 @@ export interface GridJob {
 
 export type JobShape = Pick<
   JobSpec,
-  'seed' | 'epochs' | 'batchBlocks' | 'mode' | 'minVolunteers' | 'exchange' | 'async' | 'encoding' | 'local'
+  'seed' | 'batchBlocks' | 'mode' | 'volunteers' | 'priority' | 'exchange' | 'async' | 'encoding' | 'local'
 > & {
+  readonly epochs: number
   readonly blocks: number
 }
 
-export function gridJob({ blocks, ...shape }: JobShape, id = 'simulated'): GridJob {
+export function gridJob({ blocks, epochs, ...shape }: JobShape, id = 'simulated'): GridJob {
   const { classes, model: described } = modelFor(blocks)
   const spec: JobSpec = {
     name: 'counts',
@@ -66,7 +68,7 @@ export function gridJob({ blocks, ...shape }: JobShape, id = 'simulated'): GridJ
     dataset: { source: 'digits' },
     optimizer: { type: 'sgd', lr: LEARNING_RATE },
     blockSamples: 1,
-    validateEvery: 1,
+    stop: { epochs },
     audit: 0, // draws by itself, and computes in a thread
     ...shape,
   }
@@ -91,6 +93,7 @@ export function gridJob({ blocks, ...shape }: JobShape, id = 'simulated'): GridJ
   const outer = shape.local === undefined ? undefined : outerOptimizer(shape.local as LocalSettings)
   return {
     blocks,
+    epochs,
     stored: { id: jobId(id), description: JSON.stringify({ spec, manifest, submittedAt: 0 }) },
     spec,
     form: { spec: model, layout: parameterLayout(model), optimizer: spec.optimizer, ...(outer ? { outer } : {}) },

@@ -25,7 +25,7 @@ export class Ledger extends History {
 
   constructor(job: GridJob, { violations, scenario }: Watching) {
     const first = genesisOf(job)
-    super(first, { blocks: job.blocks, epochs: job.spec.epochs }, violations)
+    super(first, { blocks: job.blocks, epochs: job.epochs }, violations)
     this.isDamped = isOffRing(scenario)
     this.job = job
     this.#violations = violations

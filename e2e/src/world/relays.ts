@@ -83,9 +83,9 @@ export class RelayDesk {
         clock,
         linkOpenMs,
         authenticate: (id, token) => coordinator.authenticate(token) === id,
-        mayRelay: (a, b) => coordinator.runs.current()?.mayRelay(a, b) ?? false,
+        mayRelay: (a, b) => coordinator.runs.relaying(a, b) !== undefined,
         onRefusal: (code, what) => coordinator.refused(code, what),
-        onForwarded: (bytes) => coordinator.runs.current()?.countRelayed(bytes),
+        onForwarded: (bytes, from, to) => coordinator.runs.relaying(from, to)?.countRelayed(bytes),
       },
       clock,
     )
@@ -100,7 +100,7 @@ export class RelayDesk {
       MemberId,
     ]
     const isKnown = this.#coordinator.authenticate(token) === self
-    if (!isKnown || this.#coordinator.runs.current()?.mayRelay(self, peer) !== true)
+    if (!isKnown || this.#coordinator.runs.relaying(self, peer) === undefined)
       throw new GridError('coordinator-lost', 'the coordinator relays no such link')
     this.#wires.add(wire)
     this.relays.admit(

@@ -150,7 +150,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       blocks,
       batchBlocks,
       mode,
-      minVolunteers: dice.between(1, 2),
+      volunteers: { min: dice.between(1, 2) },
       exchange: dice.pick(['ring', 'ring', 'direct', 'auto']),
       ...memberTerms(members, mode),
       ...asyncOf(dice.pick(POLICIES)),
@@ -187,7 +187,7 @@ function drawnDefect(dice: Dice, { linkless, brokenLink }: MemberScenario): Defe
 
 /** One ring of three, without a defect of its own. */
 function ofThree(scenario: GridScenario, accomplices: number): GridScenario {
-  return { ...scenario, seats: 3, accomplices, defect: undefined, shape: { ...scenario.shape, minVolunteers: 3 } }
+  return { ...scenario, seats: 3, accomplices, defect: undefined, shape: { ...scenario.shape, volunteers: { min: 3 } } }
 }
 
 function asyncOf(async: JobSpec['async']): Pick<JobSpec, 'async'> {

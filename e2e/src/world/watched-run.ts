@@ -35,9 +35,9 @@ export class WatchedRun {
     this.job = job
     this.genesis = genesisOf(job)
     this.ledger = new Ledger(job, world)
-    const { epochs, mode } = job.spec
+    const { mode } = job.spec
     this.chronicle = new Chronicle(
-      { blocks: job.blocks, epochs, mode, genesis: this.genesis },
+      { blocks: job.blocks, epochs: job.epochs, mode, genesis: this.genesis },
       {
         history: this.ledger,
         violations: world.violations,

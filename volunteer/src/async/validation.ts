@@ -53,8 +53,9 @@ async function validate(
 ): Promise<void> {
   try {
     const batch = await batches.of([lease.block])
-    const { lossSum, targets, correct } = await compute.evaluate(parameters, batch)
-    send({ type: 'validated', version, lease, samples: batch.samples, targets, correct, lossSum })
+    const { lossSum, targets, correct, tally } = await compute.evaluate(parameters, batch)
+    const sums = { samples: batch.samples, targets, correct, lossSum, ...(tally === undefined ? {} : { tally }) }
+    send({ type: 'validated', version, lease, ...sums })
   } catch (error) {
     if (!isOfTheBlock(error)) throw error
     giveBack([lease], error, send)

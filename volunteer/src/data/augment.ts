@@ -33,15 +33,21 @@ interface Recolour {
   readonly saturation: number
 }
 
+/** What preparation depends on: of a dataset, or of a model that was trained on it. */
+export type PreparedForm = Pick<
+  DatasetManifest,
+  'inputShape' | 'storedShape' | 'inputType' | 'inputScale' | 'normalize' | 'augment'
+>
+
 export class SamplePreparation {
-  readonly #manifest: DatasetManifest
+  readonly #manifest: PreparedForm
   readonly #elements: number
   readonly #storedElements: number
   /** (channels, height, width); flat samples have one channel of one row */
   readonly #shape: readonly [number, number, number]
   readonly #storedShape: readonly [number, number, number]
 
-  constructor(manifest: DatasetManifest) {
+  constructor(manifest: PreparedForm) {
     this.#manifest = manifest
     this.#elements = elementsOf(manifest)
     this.#storedElements = storedElementsOf(manifest)

@@ -1,6 +1,6 @@
 // The seam between training and arithmetic: something that can run a model forward and backward.
 // Implemented on WebGPU (gpu/) and in plain TypeScript (cpu/); both run volunteer/testing/executor-suite.ts.
-import type { AdapterDescription, GradientEncoding, Precision } from '@starling-grid/protocol'
+import type { AdapterDescription, GradientEncoding, Precision, Tally } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
 
 export type { AdapterDescription }
@@ -36,6 +36,8 @@ export interface BatchSums {
   readonly targets: number
   /** cross_entropy: targets that are the arg-max; bce_with_logits: outputs on the right side of ½; mse: 0 */
   readonly correct: number
+  /** of `evaluate`: what metrics follow from, where the model has any */
+  readonly tally?: Tally
 }
 
 /** Pieces of a gradient that the caller wants as soon as each is final. */

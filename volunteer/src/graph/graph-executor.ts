@@ -7,6 +7,7 @@ import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from
 import { afterGood, afterOverflow, FIRST_SCALE, type LossScale } from './loss-scale.ts'
 import { lossRule } from './losses.ts'
 import type { GraphRunner, RunRequest } from './runner.ts'
+import { tallyKind, tallyOf } from './tally.ts'
 
 const TRAIN: readonly GraphPart[] = ['forward', 'loss', 'backward']
 const EVALUATE: readonly GraphPart[] = ['evaluation', 'loss']
@@ -35,9 +36,7 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
     },
     async evaluate(batch) {
       checkBatch(graph, batch)
-      return queue.run(() =>
-        sumOver(runner, batch, microBatches(batch.samples, runner.capacity), () => ({ parts: EVALUATE })),
-      )
+      return queue.run(() => evaluate(runner, batch))
     },
     async predict(x, samples) {
       checkInput(graph, x, samples)
@@ -45,6 +44,18 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
     },
     destroy: () => runner.destroy(),
   }
+}
+
+/** Sums with what metrics need. */
+async function evaluate(runner: GraphRunner, batch: Batch): Promise<BatchSums> {
+  const { graph } = runner
+  const kind = tallyKind(graph.spec, graph.output.shape)
+  const pieces = microBatches(batch.samples, runner.capacity)
+  const size = kind === undefined || kind === 'tokens' ? 0 : graph.output.size
+  const outputs = new Float32Array(batch.samples * size)
+  const options = () => ({ parts: EVALUATE })
+  const sums = await sumOver(runner, batch, pieces, size === 0 ? { options } : { options, outputs })
+  return kind === undefined ? sums : { ...sums, tally: tallyOf(kind, outputs, batch.y, batch.samples) }
 }
 
 interface GradientOptions {
@@ -58,12 +69,13 @@ function gradientOf(
   batch: Batch,
   { into, lossScale, early }: GradientOptions,
 ): Promise<BatchSums> {
-  return sumOver(runner, batch, piecesOf(runner.graph, batch, runner.capacity), (first, last) => ({
+  const options: RunOptions = (first, last) => ({
     parts: TRAIN,
     clearGradient: first,
     lossScale,
     ...(last ? { gradientInto: into, ...(early ? { early } : {}) } : {}),
-  }))
+  })
+  return sumOver(runner, batch, piecesOf(runner.graph, batch, runner.capacity), { options })
 }
 
 /**
@@ -96,10 +108,21 @@ function divide(gradient: Float32Array, scale: number, { parameters }: Graph): v
 
 type RunOptions = (first: boolean, last: boolean) => Omit<RunRequest, 'samples' | 'write' | 'read'>
 
+interface SumRequest {
+  readonly options: RunOptions
+  /** (samples, …output): gets the model's outputs */
+  readonly outputs?: Float32Array
+}
+
 type Pieces = ReturnType<typeof microBatches>
 
 /** Issues every micro-batch without waiting for the one before; the runner limits how many are under way. */
-async function sumOver(runner: GraphRunner, batch: Batch, pieces: Pieces, options: RunOptions): Promise<BatchSums> {
+async function sumOver(
+  runner: GraphRunner,
+  batch: Batch,
+  pieces: Pieces,
+  { options, outputs }: SumRequest,
+): Promise<BatchSums> {
   const { graph } = runner
   if (!graph.lossTensors) throw new Error('internal: the graph has no loss')
   const { target, loss, correct } = graph.lossTensors
@@ -110,11 +133,16 @@ async function sumOver(runner: GraphRunner, batch: Batch, pieces: Pieces, option
       [target, slice(batch.y, start, count, target.size)] as const,
       ...(graph.keys && keys ? [[graph.keys, keys.subarray(start, start + count)] as const] : []),
     ]
-    return runner.run({
+    const running = runner.run({
       samples: count,
       write,
-      read: [loss, correct],
+      read: outputs === undefined ? [loss, correct] : [loss, correct, graph.output],
       ...options(index === 0, index === pieces.length - 1),
+    })
+    if (outputs === undefined) return running
+    return running.then((read) => {
+      if (read[2] !== undefined) outputs.set(read[2], start * graph.output.size)
+      return read
     })
   })
   return addUp(await Promise.all(runs), graph, batch)

@@ -35,6 +35,7 @@ const RGBA = 4
 /** Luma of red, green and blue: ITU-R BT.601. */
 const LUMA = [0.299, 0.587, 0.114] as const
 const CURE = 'Correct or remove the file.'
+const SCALE_CURE = 'All images of a dataset have the size of the first; use --size, to which all are scaled.'
 
 export class ImageReader implements SampleReader {
   readonly format = 'images'
@@ -88,13 +89,14 @@ export class ImageReader implements SampleReader {
 
   async *read(part: SplitPart, from: ReadPlace): AsyncIterable<SampleRun> {
     const files = this.#files[part]
+    const form = { shape: this.inputs.shape, isScaled: this.#isScaled, cure: SCALE_CURE }
     const elements = this.inputs.shape.reduce((product, size) => product * size, 1)
     const perRun = Math.max(1, Math.floor(RUN_IMAGE_BYTES / elements))
     for (let at = from.offset; at < files.length; at += perRun) {
       const run = files.slice(at, at + perRun)
       const x = new Uint8Array(run.length * elements)
       for (const [i, file] of run.entries())
-        this.#copy(await pictureOf(file.path), file.path, x.subarray(i * elements, (i + 1) * elements))
+        await copyImage(file.path, form, x.subarray(i * elements, (i + 1) * elements))
       yield {
         count: run.length,
         x,
@@ -105,25 +107,39 @@ export class ImageReader implements SampleReader {
       }
     }
   }
+}
 
-  /** (height, width, RGBA) → (channels, height, width), each pixel the mean of those that it covers. */
-  #copy(picture: Picture, path: string, x: Uint8Array): void {
-    const [channels = 0, height = 0, width = 0] = this.inputs.shape
-    const isWhole = picture.width === width && picture.height === height
-    if (!isWhole && !this.#isScaled)
-      throw datasetUnreadable(
-        path,
-        `expected ${width} × ${height} pixels as in the first image, got ${picture.width} × ${picture.height}`,
-        'Use --size, to which all images are scaled.',
-      )
-    const colour = [0, 0, 0]
-    for (let row = 0, at = 0; row < height; row++)
-      for (let column = 0; column < width; column++, at++) {
-        meanOf(picture, { row, column, height, width }, colour)
-        if (channels === 1) x[at] = Math.round(LUMA.reduce((sum, part, c) => sum + part * (colour[c] ?? 0), 0))
-        else for (let c = 0; c < 3; c++) x[c * height * width + at] = Math.round(colour[c] ?? 0)
-      }
-  }
+/** What images are made into. */
+export interface ImageForm {
+  /** (channels, height, width): one channel or three */
+  readonly shape: readonly number[]
+  /** images of other sizes are scaled */
+  readonly isScaled: boolean
+  /** what to do about another size */
+  readonly cure: string
+}
+
+/**
+ * (height, width, RGBA) → x (channels, height, width), each pixel the mean of those that it covers.
+ * @throws GridError 'dataset-unreadable' naming the file
+ */
+export async function copyImage(path: string, form: ImageForm, x: Uint8Array): Promise<void> {
+  const picture = await pictureOf(path)
+  const [channels = 0, height = 0, width = 0] = form.shape
+  const isWhole = picture.width === width && picture.height === height
+  if (!isWhole && !form.isScaled)
+    throw datasetUnreadable(
+      path,
+      `expected ${width} × ${height} pixels, got ${picture.width} × ${picture.height}`,
+      form.cure,
+    )
+  const colour = [0, 0, 0]
+  for (let row = 0, at = 0; row < height; row++)
+    for (let column = 0; column < width; column++, at++) {
+      meanOf(picture, { row, column, height, width }, colour)
+      if (channels === 1) x[at] = Math.round(LUMA.reduce((sum, part, c) => sum + part * (colour[c] ?? 0), 0))
+      else for (let c = 0; c < 3; c++) x[c * height * width + at] = Math.round(colour[c] ?? 0)
+    }
 }
 
 interface PixelPlace {

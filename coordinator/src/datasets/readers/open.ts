@@ -2,13 +2,16 @@
 import { extname } from 'node:path'
 import { GridError } from '@starling-grid/protocol'
 import type { SourceMark } from '../sources.ts'
+import { ArraysSource } from './arrays.ts'
 import { CsvSource } from './csv.ts'
 import { type ImageOptions, ImageReader } from './images.ts'
 import { JsonLinesSource } from './json-lines.ts'
+import { ParquetSource } from './parquet.ts'
 import type { SplitPart, SampleReader } from './reader.ts'
 import { type TableSource, type TableChoice, TableReader } from './table.ts'
+import { TfRecordSource } from './tfrecord.ts'
 
-export const FORMATS = ['csv', 'jsonl', 'images', 'text'] as const
+export const FORMATS = ['csv', 'jsonl', 'npy', 'npz', 'parquet', 'tfrecord', 'images', 'text'] as const
 export type DatasetFormat = (typeof FORMATS)[number]
 
 export interface ImportOptions {
@@ -17,6 +20,8 @@ export interface ImportOptions {
   readonly csv: { readonly header: boolean; readonly delimiter?: string }
   readonly table: Pick<TableChoice, 'inputs' | 'classes' | 'missing'> & { readonly target?: TableChoice['target'] }
   readonly images: ImageOptions
+  /** of images in arrays: where their channels are; absent: found out by the sizes */
+  readonly channels?: 'first' | 'last'
   /** of a text: what a token is; a path is one of a tokenizer.json */
   readonly tokens: string
 }
@@ -29,11 +34,17 @@ export interface ReaderParts {
   readonly state: unknown
 }
 
-const ENDINGS: Readonly<Record<string, DatasetFormat>> = {
+/** ending of a file → its format */
+export const ENDINGS: Readonly<Record<string, DatasetFormat>> = {
   '.csv': 'csv',
   '.tsv': 'csv',
   '.jsonl': 'jsonl',
   '.ndjson': 'jsonl',
+  '.npy': 'npy',
+  '.npz': 'npz',
+  '.parquet': 'parquet',
+  '.tfrecord': 'tfrecord',
+  '.tfrecords': 'tfrecord',
   '.png': 'images',
   '.jpg': 'images',
   '.jpeg': 'images',
@@ -68,6 +79,16 @@ export async function openReader(parts: ReaderParts): Promise<SampleReader> {
       return table(await CsvSource.open(pathsOf(marks), bytes, options.csv), parts)
     case 'jsonl':
       return table(await JsonLinesSource.open(pathsOf(marks), bytes), parts)
+    case 'npy':
+    case 'npz':
+      return table(
+        await ArraysSource.open(pathsOf(marks), bytes, { ...wantedOf(options), ...channelsOf(options) }),
+        parts,
+      )
+    case 'parquet':
+      return table(await ParquetSource.open(pathsOf(marks), bytes, wantedOf(options).wanted), parts)
+    case 'tfrecord':
+      return table(await TfRecordSource.open(pathsOf(marks), bytes), parts)
     case 'images':
       return ImageReader.open(marks, bytes, { options: options.images, seed: parts.seed })
     case 'text':
@@ -86,6 +107,15 @@ function table(source: TableSource, { options, state }: ReaderParts): Promise<Sa
     `expected --class COLUMN, --values COLUMNS or --labels COLUMNS, got none; ` +
       `the columns are ${source.columns.slice(0, 30).join(', ')}`,
   )
+}
+
+/** The columns that a table is read for; all where a job does not say which are inputs. */
+function wantedOf({ table: { inputs, target } }: ImportOptions): { readonly wanted?: readonly string[] } {
+  return inputs === undefined ? {} : { wanted: [...inputs, ...(target?.columns ?? [])] }
+}
+
+function channelsOf({ channels }: ImportOptions): Pick<ImportOptions, 'channels'> {
+  return channels === undefined ? {} : { channels }
 }
 
 function pathsOf(marks: ReaderParts['marks']): Readonly<Record<SplitPart, readonly string[]>> {

@@ -23,6 +23,8 @@ export interface TableSource {
   readonly format: string
   /** of the cells of a row, in their order */
   readonly columns: readonly string[]
+  /** What these columns make together where that is no flat row of numbers, such as an image. */
+  form?(columns: readonly string[]): SampleForm | undefined
   read(part: SplitPart, from: ReadPlace): AsyncIterable<TableRun>
   readonly bytes: Readonly<Record<SplitPart, number>>
 }
@@ -48,6 +50,9 @@ export class TableReader implements SampleReader {
   readonly #inputs: readonly number[]
   readonly #targets: readonly number[]
   readonly #classes: ClassNames
+  /** of each target column: numbers of its cell */
+  readonly #targetWidths: readonly number[]
+  readonly #targetSize: number
   /** values of one sample */
   readonly #elements: number
   readonly inputs: SampleForm
@@ -70,16 +75,24 @@ export class TableReader implements SampleReader {
     this.#inputs = choice.inputs?.map((name) => indexOf(source, name)) ?? others
     if (this.#inputs.length === 0)
       throw new GridError('usage', 'expected columns beside the target as inputs, got none; name them with --inputs')
+    const isClass = choice.target.kind === 'classes'
+    this.#targetWidths = this.#targets.map((i) => (isClass ? 1 : widthOf(first[i])))
+    this.#targetSize = this.#targetWidths.reduce((sum, width) => sum + width, 0)
     const widths = this.#inputs.map((i) => widthOf(first[i]))
     this.#elements = widths.reduce((sum, width) => sum + width, 0)
-    if (this.#elements > MAX_COLUMNS)
+    if (this.#elements + this.#targetSize > MAX_COLUMNS)
       throw new GridError(
         'dataset-unreadable',
-        `expected at most ${MAX_COLUMNS} numbers in a row, got ${this.#elements}`,
+        `expected at most ${MAX_COLUMNS} numbers in a row, got ${this.#elements + this.#targetSize}`,
       )
     const names = this.#inputs.map((i) => source.columns[i] ?? '')
     const isFlat = widths.every((width) => width === 1)
-    this.inputs = { shape: [this.#elements], inputType: 'F32', inputScale: 1, ...(isFlat ? { inputNames: names } : {}) }
+    this.inputs = source.form?.(names) ?? {
+      shape: [this.#elements],
+      inputType: 'F32',
+      inputScale: 1,
+      ...(isFlat ? { inputNames: names } : {}),
+    }
   }
 
   get format(): string {
@@ -92,7 +105,8 @@ export class TableReader implements SampleReader {
 
   targets(): TargetForm {
     const { kind, columns } = this.#choice.target
-    const names = kind === 'classes' ? this.#classes.names : columns
+    const names =
+      kind === 'classes' ? this.#classes.names : columns.flatMap((name, i) => partsOf(name, this.#targetWidths[i] ?? 1))
     return { kind, size: names.length, names }
   }
 
@@ -109,20 +123,21 @@ export class TableReader implements SampleReader {
   }
 
   #samplesOf(run: TableRun): SampleRun {
-    const { kind, columns } = this.#choice.target
-    const x = new Float32Array(run.rows.length * this.#elements)
-    const y = targetsOf(kind, run.rows.length * columns.length)
+    const { kind } = this.#choice.target
+    const values = run.rows.length * this.#elements
+    const x = this.inputs.inputType === 'U8' ? new Uint8Array(values) : new Float32Array(values)
+    const y = targetsOf(kind, run.rows.length * this.#targetSize)
     let count = 0
     for (let i = 0; i < run.rows.length; i++) {
       const row = run.rows[i] ?? []
       const where = (): string => run.where(i)
       const isWhole = this.#copyInputs(row, x, count * this.#elements, where)
-      if (isWhole && this.#copyTargets(row, y, count * columns.length, where)) count++
+      if (isWhole && this.#copyTargets(row, y, count * this.#targetSize, where)) count++
     }
     return {
       count,
       x: x.subarray(0, count * this.#elements),
-      y: y.subarray(0, count * columns.length),
+      y: y.subarray(0, count * this.#targetSize),
       next: run.next,
       dropped: run.rows.length - count,
       bytes: run.bytes,
@@ -130,12 +145,15 @@ export class TableReader implements SampleReader {
   }
 
   /** false: the row is left out */
-  #copyInputs(row: TableRow, x: Float32Array, at: number, where: () => string): boolean {
+  #copyInputs(row: TableRow, x: SampleRun['x'], at: number, where: () => string): boolean {
     let place = at
     for (const column of this.#inputs) {
       const cell = row[column]
       if (typeof cell === 'object' && cell !== null) {
-        place = this.#copyList(cell, x, place, where)
+        const list = this.#numbersOf(cell, column, { room: at + this.#elements - place, where })
+        if (list === undefined) return false
+        x.set(list, place)
+        place += list.length
         continue
       }
       const value = numberOf(cell)
@@ -145,24 +163,26 @@ export class TableReader implements SampleReader {
         x[place++] = other
       } else x[place++] = value
     }
-    if (place !== at + this.#elements)
-      throw datasetUnreadable(
-        where(),
-        `expected ${this.#elements} numbers as in the first row, got ${place - at}`,
-        CURE,
-      )
-    return true
+    if (place === at + this.#elements) return true
+    throw datasetUnreadable(where(), `expected ${this.#elements} numbers as in the first row, got ${place - at}`, CURE)
   }
 
-  #copyList(cell: object, x: Float32Array, at: number, where: () => string): number {
+  /** The numbers of a list; undefined: one is missing, the row is left out. */
+  #numbersOf(cell: object, column: number, { room, where }: ListPlace): ArrayLike<number> | undefined {
     const values = flatten(cell)
-    const bad = values.findIndex((value) => typeof value !== 'number' || !Number.isFinite(value))
-    if (bad >= 0) throw datasetUnreadable(where(), `expected numbers in a list, got ${shown(values[bad])}`, CURE)
-    const room = x.length - at
     if (values.length > room)
       throw datasetUnreadable(where(), `expected a list of at most ${room} numbers, got ${values.length}`, CURE)
-    x.set(values as number[], at)
-    return at + values.length
+    if (values instanceof Uint8Array) return values
+    let whole: ArrayLike<unknown> = values
+    for (let i = 0; i < values.length; i++) {
+      const value = values[i]
+      if (typeof value === 'number' && value - value === 0) continue
+      const other = this.#instead(value, column, where)
+      if (other === undefined) return undefined
+      if (whole === values) whole = Array.from(values as ArrayLike<number>)
+      ;(whole as unknown[])[i] = other
+    }
+    return whole as ArrayLike<number>
   }
 
   /** What stands for a cell that is no number; undefined: nothing, the row is left out. */
@@ -179,36 +199,57 @@ export class TableReader implements SampleReader {
   }
 
   #copyTargets(row: TableRow, y: SampleRun['y'], at: number, where: () => string): boolean {
-    const { kind } = this.#choice.target
-    for (let i = 0; i < this.#targets.length; i++) {
-      const column = this.#targets[i] ?? 0
+    if (this.#choice.target.kind === 'classes') return this.#copyClass(row, y, at, where)
+    let place = at
+    for (const [i, column] of this.#targets.entries()) {
+      const wanted = this.#targetWidths[i] ?? 1
       const cell = row[column]
-      if (kind === 'classes') {
-        const name = typeof cell === 'string' ? cell : String(cell ?? '')
-        if (name === '') {
-          if (this.#choice.missing === 'drop') return false
-          throw datasetUnreadable(
-            where(),
-            `expected a class in column ${this.#source.columns[column]}, got nothing`,
-            CURE,
-          )
-        }
-        y[at] = this.#classes.numberOf(name, where)
-        continue
-      }
-      const value = kind === 'labels' ? labelOf(cell) : numberOf(cell)
-      const kept = value === value ? value : this.#instead(cell, column, where)
-      if (kept === undefined) return false
-      if (kind === 'labels' && kept !== 0 && kept !== 1)
+      const cells: ArrayLike<TableCell> = typeof cell === 'object' && cell !== null ? flatten(cell) : [cell]
+      if (cells.length !== wanted)
         throw datasetUnreadable(
           where(),
-          `expected 0 or 1 in column ${this.#source.columns[column]}, got ${shown(cell)}`,
+          `expected ${wanted} numbers in column ${this.#source.columns[column]} as in the first row, got ${cells.length}`,
           CURE,
         )
-      y[at + i] = kept
+      for (let k = 0; k < wanted; k++) {
+        const value = this.#target(cells[k], column, where)
+        if (value === undefined) return false
+        y[place++] = value
+      }
     }
     return true
   }
+
+  #copyClass(row: TableRow, y: SampleRun['y'], at: number, where: () => string): boolean {
+    const column = this.#targets[0] ?? 0
+    const cell = row[column]
+    const name = typeof cell === 'string' ? cell : String(cell ?? '')
+    if (name !== '') {
+      y[at] = this.#classes.numberOf(name, where)
+      return true
+    }
+    if (this.#choice.missing === 'drop') return false
+    throw datasetUnreadable(where(), `expected a class in column ${this.#source.columns[column]}, got nothing`, CURE)
+  }
+
+  /** A value or label; undefined: the row is left out. */
+  #target(cell: TableCell, column: number, where: () => string): number | undefined {
+    const isLabel = this.#choice.target.kind === 'labels'
+    const value = isLabel ? labelOf(cell) : numberOf(cell)
+    const kept = value === value ? value : this.#instead(cell, column, where)
+    if (kept === undefined || !isLabel || kept === 0 || kept === 1) return kept
+    throw datasetUnreadable(
+      where(),
+      `expected 0 or 1 in column ${this.#source.columns[column]}, got ${shown(cell)}`,
+      CURE,
+    )
+  }
+}
+
+interface ListPlace {
+  /** numbers that it may have */
+  readonly room: number
+  readonly where: () => string
 }
 
 /** How a missing value is written, beside nothing. */
@@ -249,10 +290,15 @@ function labelOf(cell: TableCell): number {
   return numberOf(cell)
 }
 
-function flatten(cell: object): unknown[] {
-  if (ArrayBuffer.isView(cell) && !(cell instanceof DataView)) return Array.from(cell as Float32Array)
+function flatten(cell: object): ArrayLike<unknown> {
+  if (ArrayBuffer.isView(cell) && !(cell instanceof DataView)) return cell as Float32Array
   if (!Array.isArray(cell)) return [cell]
   return cell.flat(8).map((value: unknown) => (typeof value === 'bigint' ? Number(value) : value))
+}
+
+/** Names of the numbers of a target column. */
+function partsOf(name: string, width: number): string[] {
+  return width === 1 ? [name] : Array.from({ length: width }, (_, i) => `${name}[${i}]`)
 }
 
 function widthOf(cell: TableCell): number {
@@ -260,5 +306,6 @@ function widthOf(cell: TableCell): number {
 }
 
 function shown(cell: TableCell): string {
+  if (typeof cell === 'number') return String(cell)
   return (JSON.stringify(typeof cell === 'bigint' ? Number(cell) : cell) ?? 'nothing').slice(0, 60)
 }

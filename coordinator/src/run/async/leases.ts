@@ -11,7 +11,7 @@ import type { Member, RunInput, RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
-import { weighed } from './push-norms.ts'
+import { weighed, WITNESSES } from './push-norms.ts'
 
 /** Refused pushes in a row after which a member gets no work for a while, and after which its session ends. */
 const REFUSED_FOR_A_REST = 3
@@ -90,12 +90,14 @@ function grantTraining(transition: Transition): string | undefined {
   const { state } = transition
   if (state.phase.type !== 'async') return undefined
   if (trainingIsOver(state)) return state.phaseReason
-  const awaitingLease = [...state.members.values()]
-    .filter((member) => member.awaitingLease && member.noWorkUntil <= transition.now)
-    .sort((a, b) => a.missedLeases - b.missedLeases)
+  const awaitingLease: Member[] = []
+  for (const member of state.members.values())
+    if (member.awaitingLease && member.noWorkUntil <= transition.now) awaitingLease.push(member)
+  awaitingLease.sort((a, b) => a.missedLeases - b.missedLeases)
+  const free = freeFor(state, awaitingLease.length)
   for (const member of awaitingLease) {
     if (!mayRunAhead(state, stalenessBound(state))) return 'parameter server: members wait for the slowest'
-    const blocks = nextLease(state, member.id, transition.now)
+    const blocks = nextLease(transition, member.id, free)
     if (blocks.length === 0) continue
     member.awaitingLease = false
     const leases = lease(transition, member.id, blocks, state.leases)
@@ -119,16 +121,26 @@ function stalenessBound({ config }: RunState): number {
   return config.async.maxStaleness ?? config.timing.stalenessBound
 }
 
+/** What so many members can be given, in order: found once for all of them. */
+function freeFor(state: RunState, members: number): BlockId[] {
+  if (members === 0) return []
+  const most = members * blocksPerLease(state) + state.aside.failures.size
+  return available(state, (block) => isTaken(state, block), most)
+}
+
 /**
  * A block that was in a failed push is leased alone, so that only the culprit is set aside. It goes to another member,
- * where there is one that brings leases back, or to the same member after a while.
+ * where there is one that brings leases back, or to the same member after a while. What is returned leaves `free`.
  */
-function nextLease(state: RunState, member: MemberId, now: number): BlockId[] {
+function nextLease({ state, now }: Transition, member: MemberId, free: BlockId[]): BlockId[] {
+  const { failures } = state.aside
+  const first = free.findIndex((block) => mayTry(state, block, member, now))
+  if (failures.has(free[first] ?? ('' as BlockId))) return free.splice(first, 1)
   const most = blocksPerLease(state)
-  const free = available(state, (block) => isTaken(state, block), most + state.aside.failures.size)
-  const [first] = free.filter((block) => mayTry(state, block, member, now))
-  if (first !== undefined && state.aside.failures.has(first)) return [first]
-  return free.filter((block) => !state.aside.failures.has(block)).slice(0, most)
+  if (failures.size === 0) return free.splice(0, most)
+  const sound = free.filter((block) => !failures.has(block)).slice(0, most)
+  for (const block of sound) free.splice(free.indexOf(block), 1)
+  return sound
 }
 
 function mayTry(state: RunState, block: BlockId, member: MemberId, now: number): boolean {
@@ -206,11 +218,14 @@ function noWork(transition: Transition, push: Push): void {
  */
 function weigh(transition: Transition, id: MemberId, norms: PushNorms): PushWeights | undefined {
   const { members, leases, workers } = transition.state
-  const holders = new Set([...leases.values()].map(({ holder }) => holder))
-  const active = [...members.values()].filter(
-    (member) => member.id === id || (member.missedLeases === 0 && (workers.has(member.id) || holders.has(member.id))),
-  )
-  return weighed(transition, id, norms, active.length)
+  const isActive = (member: Member | undefined): boolean => member?.missedLeases === 0
+  const active = new Set([id])
+  // No more are looked at than weighing asks for: thousands may push in a second.
+  for (const one of workers) if (active.size < WITNESSES && isActive(members.get(one))) active.add(one)
+  for (const { holder } of leases.values())
+    if (active.size >= WITNESSES) break
+    else if (isActive(members.get(holder))) active.add(holder)
+  return weighed(transition, id, norms, active.size)
 }
 
 /** A2: mode epoch, lease epoch and holder match, nothing counted twice, the base on the chain and fresh enough. */

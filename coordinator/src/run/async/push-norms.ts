@@ -12,17 +12,95 @@ declare module '../state.ts' {
   }
 }
 
-export const pushNorms = { initial: () => ({ pushNorms: new Map() }) } satisfies Aspect
+export const pushNorms = {
+  initial: () => ({ pushNorms: new KnownNorms() }),
+  memberLost: ({ state }, { id }) => own(state, 'pushNorms').delete(id),
+} satisfies Aspect
 
 /** Times the usual norm that a push may have: honest batches of one model stay within 2–3. */
 export const PUSH_BOUND = 4
 /** Norms remembered of each member: some minutes of pushes, so that the bound follows the training. */
 const REMEMBERED = 33
 /** Members whose norms must be known, where as many push: with one alone, a liar would be compared with itself. */
-const WITNESSES = 2
+export const WITNESSES = 2
 
-/** member → norms of its pushes, the newest last; what was clipped counts as its bound */
-export type KnownNorms = Map<MemberId, PushNorms[]>
+interface Member {
+  /** of its pushes, the newest last; what was clipped counts as its bound */
+  readonly norms: readonly PushNorms[]
+  readonly usual: PushNorms
+}
+
+/**
+ * What pushes of each member were like, and what members think is usual. A push costs little whatever the number of
+ * members: thousands may push in a second.
+ */
+export class KnownNorms {
+  readonly #members = new Map<MemberId, Member>()
+  /** what is usual for each member, ascending: many pushes of one are still one opinion. Zeros say nothing. */
+  readonly #opinions: Readonly<Record<keyof PushNorms, number[]>> = { gradient: [], statistics: [] }
+
+  has(id: MemberId): boolean {
+    return this.#members.has(id)
+  }
+
+  of(id: MemberId): readonly PushNorms[] {
+    return this.#members.get(id)?.norms ?? []
+  }
+
+  set(id: MemberId, norms: readonly PushNorms[]): void {
+    this.delete(id)
+    const usual = { gradient: usualOf(norms, 'gradient'), statistics: usualOf(norms, 'statistics') }
+    this.#members.set(id, { norms, usual })
+    for (const part of PARTS)
+      if (usual[part] > 0) this.#opinions[part].splice(placeOf(this.#opinions[part], usual[part]), 0, usual[part])
+  }
+
+  delete(id: MemberId): void {
+    const known = this.#members.get(id)
+    if (known === undefined) return
+    this.#members.delete(id)
+    for (const part of PARTS)
+      if (known.usual[part] > 0) this.#opinions[part].splice(placeOf(this.#opinions[part], known.usual[part]), 1)
+  }
+
+  clear(): void {
+    this.#members.clear()
+    for (const part of PARTS) this.#opinions[part].length = 0
+  }
+
+  /** Members but this one whose gradients are known. */
+  othersThan(id: MemberId): number {
+    return this.#opinions.gradient.length - Number((this.#members.get(id)?.usual.gradient ?? 0) > 0)
+  }
+
+  /** The lower median over members, PUSH_BOUND times. */
+  bound(part: keyof PushNorms): number {
+    return PUSH_BOUND * (lowerMedian(this.#opinions[part]) ?? Number.POSITIVE_INFINITY)
+  }
+}
+
+const PARTS = ['gradient', 'statistics'] as const
+
+/** Its lower median, zeros left out; 0: none yet. */
+function usualOf(norms: readonly PushNorms[], part: keyof PushNorms): number {
+  const known = norms.map((one) => one[part]).filter((norm) => norm > 0)
+  return lowerMedian(known.sort((a, b) => a - b)) ?? 0
+}
+
+function lowerMedian(ascending: readonly number[]): number | undefined {
+  return ascending[(ascending.length - 1) >> 1]
+}
+
+/** Of the first number that is not below this one. */
+function placeOf(ascending: readonly number[], value: number): number {
+  let [from, to] = [0, ascending.length]
+  while (from < to) {
+    const middle = (from + to) >> 1
+    if ((ascending[middle] ?? 0) < value) from = middle + 1
+    else to = middle
+  }
+  return from
+}
 
 /** As weighPush, with what this run knows; `pushing`: members that push now. */
 export function weighed(
@@ -31,9 +109,7 @@ export function weighed(
   norms: PushNorms,
   pushing: number,
 ): PushWeights | undefined {
-  const known = own(state, 'pushNorms')
-  for (const id of known.keys()) if (!state.members.has(id)) known.delete(id)
-  return weighPush(known, author, norms, pushing)
+  return weighPush(own(state, 'pushNorms'), author, norms, pushing)
 }
 
 /**
@@ -46,11 +122,10 @@ export function weighPush(
   norms: PushNorms,
   pushing: number,
 ): PushWeights | undefined {
-  const others = [...known].filter(([id, all]) => id !== author && usual(all, 'gradient') > 0).length
-  const witnesses = others + 1
-  const before = known.get(author) ?? []
-  const withThis = new Map(known).set(author, [...before, norms])
-  const bounds = { gradient: boundOf(withThis, 'gradient'), statistics: boundOf(withThis, 'statistics') }
+  const witnesses = known.othersThan(author) + 1
+  const before = known.of(author)
+  known.set(author, [...before, norms])
+  const bounds = { gradient: known.bound('gradient'), statistics: known.bound('statistics') }
   const kept = {
     gradient: Math.min(norms.gradient, bounds.gradient),
     statistics: Math.min(norms.statistics, bounds.statistics),
@@ -61,26 +136,4 @@ export function weighPush(
     gradient: clipFactor(norms.gradient, bounds.gradient),
     statistics: clipFactor(norms.statistics, bounds.statistics),
   }
-}
-
-/**
- * The lower median over members of what is usual for each: many pushes of one are still one opinion. Zeros say
- * nothing.
- */
-function boundOf(known: KnownNorms, part: keyof PushNorms): number {
-  const opinions = [...known.values()]
-    .map((norms) => usual(norms, part))
-    .filter((norm) => norm > 0)
-    .sort((a, b) => a - b)
-  const median = opinions[(opinions.length - 1) >> 1]
-  return median === undefined ? Number.POSITIVE_INFINITY : PUSH_BOUND * median
-}
-
-/** Its lower median, zeros left out; 0: none yet. */
-function usual(norms: readonly PushNorms[], part: keyof PushNorms): number {
-  const sorted = norms
-    .map((one) => one[part])
-    .filter((norm) => norm > 0)
-    .sort((a, b) => a - b)
-  return sorted[(sorted.length - 1) >> 1] ?? 0
 }

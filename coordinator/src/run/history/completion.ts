@@ -1,6 +1,6 @@
 // The end of a run: its last version is durable, and all hear of it.
 import { newestCheckpoint } from '../journal-replay.ts'
-import { currentEpoch, isIdle, trainingIsOver } from '../queue/scheduler.ts'
+import { currentEpoch, isIdle, whyOver } from '../queue/scheduler.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { askForHead } from './checkpoints.ts'
 
@@ -10,11 +10,10 @@ export const completion = { on: { 'end-with-epoch': endWithEpoch }, holds: finis
 function finish(transition: Transition): string | undefined {
   const { state } = transition
   const { head } = state.chain
-  if (!isIdle(state) || !trainingIsOver(state)) return undefined
+  const reason = isIdle(state) ? whyOver(state) : undefined
+  if (reason === undefined) return undefined
   askForHead(transition)
   if (newestCheckpoint(state).version.id !== head.id) return `trained; writing version ${head.v}`
-  const reason =
-    state.config.maxSteps === head.v ? `${head.v} steps are trained` : `all ${state.config.epochs} epochs are trained`
   transition.journal({ type: 'finished', reason })
   state.phase = { type: 'finished' }
   transition.note('run', reason)

@@ -20,6 +20,8 @@ export function writtenRun(state: Recording): WrittenRun {
     quarantined: [...state.quarantined],
     restorations,
     validated: [...state.validated].map(([id, results]) => ({ id, results: [...results] })),
+    ...(state.evaluations.length > 0 ? { evaluations: state.evaluations } : {}),
+    ...(state.trainedMs > 0 ? { trainedMs: state.trainedMs } : {}),
     epochs: state.config.epochs,
     finished: state.finished ?? null,
     ...(state.paused ? { paused: true } : {}),
@@ -60,6 +62,8 @@ export function readRun(state: Recorded, value: unknown): void {
   state.config = { ...state.config, epochs }
   state.finished = finished ?? undefined
   state.paused = written.paused ?? false
+  state.evaluations = written.evaluations ?? []
+  state.trainedMs = written.trainedMs ?? 0
   state.lostGenerations = lostGenerations ?? undefined
   state.checkpoints.splice(0, state.checkpoints.length, ...written.checkpoints.map(checkpointOf))
   refill(state.quarantined, written.quarantined)

@@ -1,6 +1,6 @@
 // What members measured of one validation block, and when it counts: two members that a block was leased to separately
 // say the same numbers. Where they differ a third is asked. Decides from what was said alone.
-import type { MemberId } from '@starling-grid/protocol'
+import { type MemberId, numbersOf } from '@starling-grid/protocol'
 import type { ValidationResult } from '../state.ts'
 
 export type Measured = Omit<ValidationResult, 'confirmed'>
@@ -37,8 +37,18 @@ export function agree(a: Measured, b: Measured): boolean {
     a.samples === b.samples &&
     a.targets === b.targets &&
     Math.abs(a.correct - b.correct) <= 1 + CORRECT_TOLERANCE * a.targets &&
-    Math.abs(a.lossSum - b.lossSum) <= loss
+    Math.abs(a.lossSum - b.lossSum) <= loss &&
+    agreeOnTally(a, b)
   )
+}
+
+/** Those of older volunteers lack. */
+function agreeOnTally(a: Measured, b: Measured): boolean {
+  if (a.tally === undefined || b.tally === undefined) return true
+  const [mine, theirs] = [numbersOf(a.tally), numbersOf(b.tally)]
+  const isNear = (x: number, y: number): boolean =>
+    Math.abs(x - y) <= 1 + CORRECT_TOLERANCE * (a.targets + Math.max(Math.abs(x), Math.abs(y)))
+  return a.tally.of === b.tally.of && mine.length === theirs.length && mine.every((x, i) => isNear(x, theirs[i] ?? 0))
 }
 
 /**

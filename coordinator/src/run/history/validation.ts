@@ -3,14 +3,19 @@
 import {
   type BlockId,
   type MemberId,
+  isImpossible,
   type MessageFrom,
+  type NamedMetric,
+  metricsOf,
+  pooled,
+  type Tally,
   validationBlock,
   type VersionRef,
 } from '@starling-grid/protocol'
 import { newestCheckpoint, resultsOf } from '../journal-replay.ts'
 import { lease, leaseMs, takeBack } from '../queue/lease-table.ts'
 import { currentEpoch, isIdle, trainingIsOver } from '../queue/scheduler.ts'
-import { type Lease, own, type RunState } from '../state.ts'
+import { type Lease, own, type RunState, type ValidationResult } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { askForHead } from './checkpoints.ts'
 import { ENOUGH_VOICES, MOST_VOICES, verdictOf, type Voice } from './validation-voices.ts'
@@ -45,6 +50,7 @@ export const validation = {
   initial: () => ({ validation: { now: undefined } }),
   hear: { validated: onValidated, 'gave-back': onGaveBack },
   holds: validate,
+  plan: { window: windowOf },
   memberLost: ({ state }, { id }) => void own(state, 'validation').now?.leases.delete(id),
   frozen: ({ state }) => own(state, 'validation').now?.leases.clear(),
 } satisfies Aspect
@@ -53,7 +59,9 @@ export const validation = {
 function validate(transition: Transition): string | undefined {
   const { state } = transition
   const { phase } = state
-  if (!isIdle(state) || !validationDue(state)) return undefined
+  if (!isIdle(state)) return drainingReason(state)
+  concludeValidation(transition)
+  if (!validationDue(state)) return undefined
   if (phase.type !== 'ring') return grantValidation(transition, [...state.members.keys()])
   askForHead(transition)
   // Members of the ring have the version at hand; others get it from its checkpoint.
@@ -61,15 +69,35 @@ function validate(transition: Transition): string | undefined {
   return grantValidation(transition, phase.members, isSaved ? [...state.members.keys()] : [])
 }
 
-/** Every n-th epoch's end, and always the end of the run. */
+/** In async mode no lease is granted until those that are out came back; a ring plans no step beyond. */
+function drainingReason(state: RunState): string | undefined {
+  if (state.phase.type !== 'async' || !validationDue(state)) return undefined
+  return `parameter server: ${state.leases.size} leased blocks come back before the version is validated`
+}
+
+/** A multiple of `everySteps` was reached since the last evaluation. */
+function isPastMark({ chain, evaluations }: RunState, everySteps: number): boolean {
+  const last = evaluations.at(-1)?.version.v ?? 0
+  return Math.floor(chain.head.v / everySteps) > Math.floor(last / everySteps)
+}
+
+/** The ring rests at the next multiple of `everySteps`. */
+function windowOf({ config, chain }: RunState, window: number): number {
+  const { everySteps } = config.evaluate
+  return everySteps === undefined ? window : Math.min(window, everySteps - (chain.head.v % everySteps))
+}
+
+/** After every so many steps, or at every n-th epoch's end, and always at the end of the run. */
 export function validationDue(state: RunState): boolean {
   const { config, chain } = state
   if (validationBlocks(state) === 0 || chain.head.v === 0) return false
   if (resultsOf(state, chain.head.id).size >= validationBlocks(state)) return false
   if (trainingIsOver(state)) return true
+  const { everySteps, everyEpochs = 1 } = config.evaluate
+  if (everySteps !== undefined) return isPastMark(state, everySteps)
   const last = chain.records.at(-1)?.blocks[0]
   const ended = last !== undefined && currentEpoch(state) > Number(last.slice(0, last.indexOf(':')))
-  return ended && currentEpoch(state) % config.validateEvery === 0
+  return ended && currentEpoch(state) % everyEpochs === 0
 }
 
 /** Without those that are set aside. */
@@ -231,15 +259,33 @@ function settleBlocks(transition: Transition, run: ValidationRun, { able, soon }
     })
     for (const member of verdict.few) outvoted(transition, run, member, block)
   }
-  const { size } = resultsOf(state, run.version.id)
-  if (size > before && size >= validationBlocks(state)) noteSummary(transition, run.version)
+  if (resultsOf(state, run.version.id).size > before) concludeValidation(transition)
 }
 
-function noteSummary(transition: Transition, { v, id }: VersionRef): void {
-  const { accuracy, confirmed } = summary(transition.state, id)
+/** All blocks of the head are validated: what its evaluation says may end the run. */
+function concludeValidation(transition: Transition): void {
+  const { state } = transition
+  const { head } = state.chain
+  const { size } = resultsOf(state, head.id)
+  if (size === 0 || size < validationBlocks(state) || state.evaluations.at(-1)?.version.id === head.id) return
+  const { loss, accuracy, confirmed } = summary(state, head.id)
+  transition.journal({ type: 'evaluated', version: head, loss, accuracy, confirmed })
   const doubt = confirmed ? '' : ', unconfirmed: no second member measured the same'
-  transition.note('validation', `version ${v}: accuracy ${(100 * accuracy).toFixed(2)} %${doubt}`)
+  const judged = confirmed || !isJudged(state) ? '' : '; it does not count for the end of the run'
+  transition.note('validation', `version ${head.v}: ${evaluationText(state, { loss, accuracy })}${doubt}${judged}`)
   transition.enqueue({ type: 'advance' })
+}
+
+function isJudged({ config }: RunState): boolean {
+  return config.stop.target !== undefined || config.stop.patience !== undefined
+}
+
+/** The run's metric, or the accuracy. */
+function evaluationText(
+  { config }: RunState,
+  { loss, accuracy }: { readonly loss: number; readonly accuracy: number },
+): string {
+  return config.stop.metric === 'loss' ? `loss ${loss.toFixed(4)}` : `accuracy ${(100 * accuracy).toFixed(2)} %`
 }
 
 /** Times excludeMs that a member which is outvoted again and again measures nothing. */
@@ -264,21 +310,36 @@ function outvoted(transition: Transition, run: ValidationRun, id: MemberId, bloc
 
 function onValidated(transition: Transition, member: MemberId, message: MessageFrom<'validated'>): void {
   const { state } = transition
-  const { version, lease: token, samples, targets, correct, lossSum } = message
+  const { version, lease: token } = message
   const { now } = own(state, 'validation')
   const run = now?.version.id === version.id ? now : undefined
   const leases = run?.leases.get(member)
   if (run === undefined || leases?.get(token.block)?.leaseEpoch !== token.leaseEpoch)
     return transition.refuse(member, 'lease-stale', `validation block ${token.block} is not yours`)
-  if (correct > targets) return transition.refuse(member, 'message-malformed', `${correct} of ${targets} targets right`)
+  const measured = measuredIn(message)
+  if (typeof measured === 'string') return transition.refuse(member, 'message-malformed', measured)
   leases.delete(token.block)
   if (leases.size === 0) run.leases.delete(member)
   run.late.delete(member)
   if (state.phase.type === 'ring') state.phase.progressAt = transition.now
   const { network } = state.members.get(member) ?? {}
-  const voice = { member, network, measured: { samples, targets, correct, lossSum } }
+  const voice = { member, network, measured }
   run.voices.set(token.block, [...(run.voices.get(token.block) ?? []), voice])
   transition.enqueue({ type: 'advance' })
+}
+
+/** Or why no member can have measured it. */
+function measuredIn({
+  samples,
+  targets,
+  correct,
+  lossSum,
+  tally,
+}: MessageFrom<'validated'>): Voice['measured'] | string {
+  if (correct > targets) return `${correct} of ${targets} targets right`
+  const measured = { samples, targets, correct, lossSum }
+  if (tally === undefined) return measured
+  return isImpossible(tally, measured) ? `sums of ${tally.of} that no ${targets} targets have` : { ...measured, tally }
 }
 
 /** ms before a member that gave blocks back is asked again: at first, and at most; twice as long each time */
@@ -315,22 +376,37 @@ function rest({ now }: Transition, { resting }: ValidationRun, member: MemberId)
   resting.set(member, { times, until: now + Math.min(LONGEST_REST_MS, REST_MS * 2 ** (times - 1)) })
 }
 
-/** Accuracy and mean loss of a version over the targets of the blocks that were validated. */
-export function summary(
-  state: RunState,
-  id: string,
-): { readonly samples: number; readonly accuracy: number; readonly loss: number; readonly confirmed: boolean } {
-  let samples = 0
-  let targets = 0
-  let correct = 0
-  let lossSum = 0
-  let confirmed = true
-  for (const result of resultsOf(state, id).values()) {
-    samples += result.samples
-    targets += result.targets
-    correct += result.correct
-    lossSum += result.lossSum
-    confirmed &&= result.confirmed
+export interface ValidationSummary {
+  readonly samples: number
+  readonly accuracy: number
+  readonly loss: number
+  /** absent where a block has no sums for them */
+  readonly metrics?: readonly NamedMetric[]
+  readonly confirmed: boolean
+}
+
+/** Accuracy, mean loss and metrics of a version over the targets of the blocks that were validated. */
+export function summary(state: RunState, id: string): ValidationSummary {
+  const sums = { samples: 0, targets: 0, correct: 0, lossSum: 0 }
+  const results = [...resultsOf(state, id).values()]
+  for (const result of results) {
+    sums.samples += result.samples
+    sums.targets += result.targets
+    sums.correct += result.correct
+    sums.lossSum += result.lossSum
   }
-  return { samples, accuracy: correct / Math.max(1, targets), loss: lossSum / Math.max(1, targets), confirmed }
+  const tally = tallyOfAll(results)
+  return {
+    samples: sums.samples,
+    accuracy: sums.correct / Math.max(1, sums.targets),
+    loss: sums.lossSum / Math.max(1, sums.targets),
+    ...(tally === undefined ? {} : { metrics: metricsOf(tally, sums) }),
+    confirmed: results.every(({ confirmed }) => confirmed),
+  }
+}
+
+function tallyOfAll([first, ...others]: readonly ValidationResult[]): Tally | undefined {
+  let all = first?.tally
+  for (const { tally } of others) all = all === undefined || tally === undefined ? undefined : pooled(all, tally)
+  return all
 }

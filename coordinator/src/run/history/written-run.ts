@@ -6,12 +6,14 @@ import {
   type MemberId,
   Sha256Schema,
   StepRecordSchema,
+  TallySchema,
   strict,
   VersionIdSchema,
   VersionRefSchema,
 } from '@starling-grid/protocol'
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
+import { MOST_EVALUATIONS } from './ending.ts'
 import { KEPT_CHECKPOINTS, RINGS_KEPT, VALIDATED_KEPT } from './kept.ts'
 
 /** Raised when older programs would misread a snapshot. */
@@ -38,7 +40,16 @@ const ResultSchema = strict({
   targets: Count,
   correct: Count,
   lossSum: FiniteNumber,
+  tally: Type.Optional(TallySchema),
   confirmed: Type.Boolean(),
+})
+
+const EvaluationSchema = strict({
+  version: VersionRefSchema,
+  loss: FiniteNumber,
+  accuracy: FiniteNumber,
+  confirmed: Type.Boolean(),
+  count: Count,
 })
 
 export const WrittenRunSchema = strict({
@@ -62,6 +73,10 @@ export const WrittenRunSchema = strict({
     strict({ id: VersionIdSchema, results: Type.Array(Type.Tuple([BlockIdSchema, ResultSchema])) }),
     { maxItems: VALIDATED_KEPT },
   ),
+  /** absent: none yet */
+  evaluations: Type.Optional(Type.Array(EvaluationSchema, { maxItems: MOST_EVALUATIONS })),
+  /** ms; absent: the job counts no time */
+  trainedMs: Type.Optional(FiniteNumber),
   epochs: Count,
   finished: Type.Union([Text, Type.Null()]),
   /** by its owner; absent: not */

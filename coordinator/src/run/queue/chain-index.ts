@@ -111,6 +111,11 @@ export class ChainIndex {
     return this.#done.has(block)
   }
 
+  /** As isDone(), for who looks at many. */
+  isDoneAt(epoch: number, index: number): boolean {
+    return this.#done.hasAt(epoch, index)
+  }
+
   /** How many blocks of the epoch are DONE. */
   doneIn(epoch: number): number {
     return this.#done.count(epoch)

@@ -24,7 +24,11 @@ export class DoneBlocks {
   }
 
   has(block: BlockId): boolean {
-    const [epoch, index] = [epochOf(block), blockIndex(block)]
+    return this.hasAt(epochOf(block), blockIndex(block))
+  }
+
+  /** As has(), for who looks at many. */
+  hasAt(epoch: number, index: number): boolean {
     if (this.#whole.has(epoch)) return index < this.#blocks
     return isSet(this.#open.get(epoch), index)
   }

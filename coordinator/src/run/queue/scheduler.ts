@@ -1,6 +1,7 @@
 // Which blocks come next: the plan of a running generation (R12, R13) and the next lease of async mode. Pure functions
 // of the chain, the seed and what is already given out.
 import { type BlockId, epochOf, epochOrder, PLAN_WINDOW, type PlanStep, trainingBlock } from '@starling-grid/protocol'
+import { endOf } from '../history/ending.ts'
 import type { RunState } from '../state.ts'
 
 /** The epoch that training is in: the one of the last record, or the next of which something is left. */
@@ -34,10 +35,22 @@ export function isIdle({ phase, chain, leases }: RunState): boolean {
   return phase.type === 'ring' ? phase.plannedTo === chain.head.v : leases.size === 0
 }
 
-/** No step may follow: the last epoch is on the chain, or maxSteps is reached. */
+/** No step may follow. */
 export function trainingIsOver(state: RunState): boolean {
-  const { epochs, maxSteps } = state.config
-  return state.chain.head.v >= (maxSteps ?? Number.POSITIVE_INFINITY) || currentEpoch(state) >= epochs
+  return whyOver(state) !== undefined
+}
+
+/** The reason; undefined: it goes on. */
+export function whyOver(state: RunState): string | undefined {
+  const { config, chain, evaluations, trainedMs } = state
+  const epoch = currentEpoch(state)
+  return endOf(config.stop, {
+    steps: chain.head.v,
+    epochs: epoch + (epoch < config.epochs ? chain.doneIn(epoch) / config.blocks : 0),
+    endedWith: epoch >= config.epochs ? config.epochs : undefined,
+    trainedMs,
+    evaluations,
+  })
 }
 
 /**
@@ -57,16 +70,25 @@ function freeIn(
     most,
   }: { readonly epoch: number; readonly taken: (block: BlockId) => boolean; readonly most: number },
 ): BlockId[] {
+  const { chain, quarantined } = state
   const front = frontOf(state, epoch)
-  const over = (block: BlockId): boolean => state.chain.isDone(block) || state.quarantined.has(block)
   const { order } = front
-  while (front.index < order.length && over(trainingBlock(epoch, order[front.index] ?? 0))) front.index++
+  const isOver = (place: number): boolean =>
+    chain.isDoneAt(epoch, order[place] ?? 0) || (quarantined.size > 0 && quarantined.has(blockAt(front, place)))
+  for (; front.index < order.length && isOver(front.index); front.index++) front.names.delete(front.index)
   const free: BlockId[] = []
-  for (let i = front.index; i < order.length && free.length < most; i++) {
-    const block = trainingBlock(epoch, order[i] ?? 0)
-    if (!over(block) && !taken(block)) free.push(block)
-  }
+  for (let place = front.index; place < order.length && free.length < most; place++)
+    if (!isOver(place) && !taken(blockAt(front, place))) free.push(blockAt(front, place))
   return free
+}
+
+/** Thousands of blocks are under way between the first open one and the next free one: each is named once. */
+function blockAt({ epoch, order, names }: Front, place: number): BlockId {
+  const known = names.get(place)
+  if (known !== undefined) return known
+  const block = trainingBlock(epoch, order[place] ?? 0)
+  names.set(place, block)
+  return block
 }
 
 /**
@@ -104,10 +126,10 @@ export function planSteps(
     readonly batchBlocks?: number | undefined
   },
 ): PlanStep[] {
-  const { maxSteps } = state.config
+  const { steps: mostSteps } = state.config.stop
   if (trainingIsOver(state)) return []
   const given = new Set<BlockId>([...planned.values()].flat())
-  const last = Math.min(state.chain.head.v + window, maxSteps ?? Number.POSITIVE_INFINITY)
+  const last = Math.min(state.chain.head.v + window, mostSteps ?? Number.POSITIVE_INFINITY)
   const taken = (block: BlockId): boolean => given.has(block) || isTaken(block)
   const free = available(state, taken, Math.max(0, last - plannedTo) * batchBlocks)
   const steps: PlanStep[] = []
@@ -121,6 +143,9 @@ interface Front {
   readonly epoch: number
   readonly truncations: number
   readonly order: Uint32Array
+  /** of blocks that were looked at, by their places in the order */
+  readonly names: Map<number, BlockId>
+  /** place of the first block that is not over */
   index: number
 }
 
@@ -136,6 +161,7 @@ function frontOf(state: RunState, epoch: number): Front {
     epoch,
     truncations,
     order: known?.epoch === epoch ? known.order : epochOrder(seed, epoch, blocks),
+    names: new Map(),
     index: 0,
   }
   fronts.set(state, front)

@@ -63,5 +63,6 @@ export const COORDINATOR_FAULTS = {
 function anotherJob({ dice, scenario: { shape } }: World): World['scenario']['shape'] {
   const [epochs, blocks, batchBlocks] = dice.pick(SHAPES) ?? SHAPES[0]
   const batch = shape.mode === 'local' ? 1 : batchBlocks
-  return { ...shape, seed: dice.below(1000), epochs, blocks, batchBlocks: batch }
+  const volunteers = { ...shape.volunteers, ...(dice.chance(0.3) ? { max: dice.between(2, 3) } : {}) }
+  return { ...shape, volunteers, priority: dice.below(3), seed: dice.below(1000), epochs, blocks, batchBlocks: batch }
 }

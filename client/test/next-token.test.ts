@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { contextOf, draws, nextToken } from '../next-token.ts'
+import { contextOf, draws, nextToken } from '../src/next-token.ts'
 
 const LOGITS = Float32Array.of(Math.log(1), Math.log(2), Math.log(5), Math.log(2))
 const DRAWS = 20_000

@@ -1,0 +1,96 @@
+// Durable events of the journal: rows that wait together share one commit (R1), beside a commit for each.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { openStorage } from '@starling-grid/coordinator'
+import type { JournalRow, StateStore } from '@starling-grid/coordinator/shell'
+import { type BlockId, jobId, sha256Name, type StepRecord } from '@starling-grid/protocol'
+import { type BenchRow, type Contender, race } from './row.ts'
+import type { SuiteOptions } from './suite.ts'
+
+/** rows that arrive while the disk writes those before them */
+const GROUP = 64
+const GROUPED = 64 * GROUP
+/** fewer, since each waits for the disk */
+const SINGLE = 256
+const WANTED = 5000
+
+export async function journalRows({ rounds, log }: SuiteOptions): Promise<BenchRow[]> {
+  const { STARLING_STATE: url } = process.env
+  if (url === undefined) log('without PostgreSQL: name a database in STARLING_STATE to measure it')
+  const places = [undefined, ...(url === undefined ? [] : [url])]
+  const rows: BenchRow[] = []
+  for (const state of places) rows.push(await journalRow(state, rounds))
+  return rows
+}
+
+async function journalRow(state: string | undefined, rounds: number): Promise<BenchRow> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'starling-journal-'))
+  const { store } = await openStorage({ dataDir, ...(state === undefined ? {} : { state }) })
+  try {
+    const journal = await Journal.open(store)
+    return await race(
+      {
+        name: `journal in ${state === undefined ? 'SQLite' : 'PostgreSQL'}, durable events (${WANTED} wanted)`,
+        adapter: 'this disk',
+        unit: 'events/s',
+      },
+      journal.appending(GROUPED, GROUP),
+      { 'a commit each': journal.appending(SINGLE, 1) },
+      rounds,
+    )
+  } finally {
+    await store.close()
+    await rm(dataDir, { recursive: true, force: true })
+  }
+}
+
+class Journal {
+  readonly #store: StateStore
+  readonly #job = jobId(`bench-${crypto.randomUUID()}`)
+  #fence = 0
+  #v = 0
+
+  static async open(store: StateStore): Promise<Journal> {
+    const journal = new Journal(store)
+    await store.createJob({ id: journal.#job, description: '{}' })
+    journal.#fence = await store.takeOver(journal.#job, 0, (rows) => rows.length)
+    return journal
+  }
+
+  private constructor(store: StateStore) {
+    this.#store = store
+  }
+
+  /** Events a second. */
+  appending(events: number, group: number): Contender {
+    return async () => {
+      const began = performance.now()
+      for (let done = 0; done < events; done += group)
+        await this.#store.append(
+          this.#job,
+          this.#fence,
+          Array.from({ length: group }, () => this.#commit()),
+        )
+      return (1000 * events) / (performance.now() - began)
+    }
+  }
+
+  /** A step of eight blocks, as runs commit it. */
+  #commit(): JournalRow {
+    const v = ++this.#v
+    const record: StepRecord = {
+      v,
+      generation: 1,
+      modeEpoch: 1,
+      kind: 'ring',
+      blocks: Array.from({ length: 8 }, (_, i) => `0:${8 * v + i}` as BlockId),
+      samples: 64,
+      targets: 64,
+      lossSum: 64 / v,
+      correct: 32,
+      gradDigest: sha256Name(v.toString(16).padStart(64, '0')),
+    }
+    return { at: v, entry: { type: 'commit', records: [record] } }
+  }
+}

@@ -1,0 +1,145 @@
+// Where NumPy arrays lie, and reading their rows in order: .npy files as they are, .npz files unpacked as they come.
+import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { basename } from 'node:path'
+import { describeError } from '@starling-grid/protocol'
+import { type ByteReader, byteReader } from '../byte-reader.ts'
+import { datasetUnreadable } from '../samples.ts'
+import { type NpyHeader, readNpyHeader, valuesIn } from './npy-header.ts'
+import { npyValues, type NpyValues } from './npy-values.ts'
+import { NpzFile } from './npz.ts'
+
+/** Where an array lies. */
+export interface ArrayPlace {
+  /** of its column */
+  readonly name: string
+  /** for messages */
+  readonly where: string
+  /** with the header, unpacked */
+  readonly bytes: number
+  chunks(): AsyncIterable<Uint8Array>
+}
+
+/** Arrays of the same rows. */
+export interface ArrayGroup {
+  readonly path: string
+  /** of its files */
+  readonly bytes: number
+  readonly arrays: readonly ArrayPlace[]
+  close(): void
+}
+
+/** Opens a group when it is to be read. */
+export type OpenGroup = () => Promise<ArrayGroup>
+
+const CURE = 'Save it again, or copy it again: it may not be whole.'
+/** Bytes of one row: larger samples do not fit a shard. */
+const MAX_ROW_BYTES = 64 * 2 ** 20
+const SKIP_BYTES = 2 ** 20
+
+/** An .npz file is a group; all .npy files are one, whose columns are named as the files are. */
+export function groupsOf(paths: readonly string[], isZip: boolean, names: readonly string[] = paths): OpenGroup[] {
+  if (isZip) return paths.map((path) => () => zipGroup(path))
+  return paths.length === 0 ? [] : [() => fileGroup(paths, names)]
+}
+
+async function zipGroup(path: string): Promise<ArrayGroup> {
+  const file = await NpzFile.open(path)
+  const arrays = file.names.map((name) => ({
+    name,
+    where: `${path}, array ${name}`,
+    bytes: file.bytesOf(name) ?? 0,
+    chunks: () => file.chunks(name),
+  }))
+  return { path, bytes: (await stat(path)).size, arrays, close: () => file.close() }
+}
+
+async function fileGroup(paths: readonly string[], names: readonly string[]): Promise<ArrayGroup> {
+  const arrays = await Promise.all(
+    paths.map(async (path, i) => ({
+      name: basename(names[i] ?? path).replace(/\.npy$/i, ''),
+      where: path,
+      bytes: (await stat(path)).size,
+      chunks: () => fileChunks(path),
+    })),
+  )
+  const bytes = arrays.reduce((sum, array) => sum + array.bytes, 0)
+  return { path: paths.join(', '), bytes, arrays, close: () => undefined }
+}
+
+async function* fileChunks(path: string): AsyncIterable<Uint8Array> {
+  try {
+    yield* createReadStream(path) as AsyncIterable<Buffer>
+  } catch (cause) {
+    throw datasetUnreadable(path, `cannot be read (${describeError(cause)})`, 'Name a file that can be read.', cause)
+  }
+}
+
+/** An array that is being read from its first row to its last. */
+export class OpenArray {
+  readonly name: string
+  readonly header: NpyHeader
+  readonly rowBytes: number
+  readonly #where: string
+  readonly #reader: ByteReader
+  readonly #chunks: AsyncIterator<Uint8Array>
+
+  /** @throws GridError 'dataset-unreadable' when its bytes are not those of its shape */
+  static async open(place: ArrayPlace): Promise<OpenArray> {
+    const chunks = place.chunks()[Symbol.asyncIterator]()
+    const reader = byteReader({ [Symbol.asyncIterator]: () => chunks })
+    try {
+      const header = await readNpyHeader(reader, place.where)
+      requireBytes(header, place)
+      return new OpenArray(place, header, { reader, chunks })
+    } catch (error) {
+      await chunks.return?.()
+      throw error
+    }
+  }
+
+  private constructor(
+    { name, where }: ArrayPlace,
+    header: NpyHeader,
+    from: { readonly reader: ByteReader; readonly chunks: AsyncIterator<Uint8Array> },
+  ) {
+    this.name = name
+    this.header = header
+    this.rowBytes = valuesIn(header) * header.valueBytes
+    this.#where = where
+    this.#reader = from.reader
+    this.#chunks = from.chunks
+  }
+
+  async skip(rows: number): Promise<void> {
+    for (let left = rows * this.rowBytes; left > 0; left -= SKIP_BYTES)
+      await this.#reader.take(Math.min(left, SKIP_BYTES))
+  }
+
+  /** The next rows, of which `at` is the first. @throws GridError 'dataset-unreadable' when the file ends before */
+  async take(rows: number, at: number): Promise<NpyValues> {
+    const bytes = await this.#reader.take(rows * this.rowBytes)
+    if (bytes.byteLength < rows * this.rowBytes)
+      throw datasetUnreadable(`${this.#where}, row ${1 + at}`, 'ends before its last row', CURE)
+    return npyValues(this.header.type, bytes, rows * valuesIn(this.header))
+  }
+
+  /** After the last row: what comes from a ZIP is compared with its checksum here. */
+  async end(): Promise<void> {
+    if (!(await this.#reader.atEnd())) throw datasetUnreadable(this.#where, 'goes on behind its last row', CURE)
+  }
+
+  async close(): Promise<void> {
+    await this.#chunks.return?.()
+  }
+}
+
+function requireBytes(header: NpyHeader, { where, bytes }: ArrayPlace): void {
+  const { shape, valueBytes, headerBytes } = header
+  const wanted = headerBytes + (shape[0] ?? 0) * valuesIn(header) * valueBytes
+  if (wanted !== bytes)
+    throw datasetUnreadable(where, `expected ${wanted} bytes for its shape (${shape.join(', ')}), got ${bytes}`, CURE)
+  const row = valuesIn(header) * valueBytes
+  if (row === 0 || row > MAX_ROW_BYTES)
+    throw datasetUnreadable(where, `expected rows of 1 to ${MAX_ROW_BYTES} bytes, got ${row}`, CURE)
+}

@@ -1,0 +1,159 @@
+// Carries out who works for which job (schedule.ts): looks at jobs and volunteers, and asks volunteers to move. Decides
+// nothing. All coordinators share volunteers this way, also with one job.
+import type { CancelTimer, JobId, MemberId, WaitView } from '@starling-grid/protocol'
+import type { CoordinatorClock } from '../clock.ts'
+import { MeasuredSpeeds } from '../host/measured-speeds.ts'
+import type { RunHost } from '../host/run-host.ts'
+import { type Lender, type Move, schedule, type SharingJob } from './schedule.ts'
+
+/** ms between looks, beside those that a change asks for */
+const LOOK_MS = 1000
+/** ms after the start of a coordinator in which the volunteers of its jobs come back */
+const RETURN_MS = 60_000
+/** Other jobs that a job which waits is told of. */
+const MOST_ELSEWHERE = 4
+
+/** A volunteer with an open session. */
+export interface Seat extends Lender {
+  /** the run that it is still a member of while it moves to another */
+  readonly leaves: JobId | undefined
+  /** its invite names the one job that it may be given */
+  readonly isBound?: boolean
+}
+
+/** Sessions of volunteers, as far as jobs share them. */
+export interface Seats {
+  seats(): Iterable<Seat>
+  seat(volunteer: MemberId): Seat | undefined
+  /** It is offered this job: at once, or when its present run has ended its step without it. */
+  move(volunteer: MemberId, to: RunHost): void
+}
+
+export interface SharingParts {
+  readonly clock: CoordinatorClock
+  readonly seats: Seats
+  readonly runs: () => readonly RunHost[]
+}
+
+export class Sharing {
+  readonly #parts: SharingParts
+  readonly #speeds = new Map<JobId, MeasuredSpeeds>()
+  #startedAt = 0
+  #stopLooking: CancelTimer = () => undefined
+
+  constructor(parts: SharingParts) {
+    this.#parts = parts
+  }
+
+  start(): void {
+    this.#startedAt = this.#parts.clock.awake()
+    this.#stopLooking = this.#parts.clock.every(LOOK_MS, () => this.look())
+  }
+
+  stop(): void {
+    this.#stopLooking()
+  }
+
+  look(): void {
+    const open = this.#open()
+    this.#measure(open)
+    for (const { volunteer, from, to, reason } of this.#moves(open, this.#parts.seats.seats())) {
+      const run = open.get(to)
+      if (run === undefined) continue
+      if (from !== undefined) open.get(from)?.noteMove(volunteer, `goes to another job: ${reason}`)
+      this.#parts.seats.move(volunteer, run)
+    }
+  }
+
+  /** The job for a volunteer that said hello; others move at the next look. */
+  placeFor(volunteer: MemberId): RunHost | undefined {
+    const open = this.#open()
+    const seat = this.#parts.seats.seat(volunteer)
+    if (seat === undefined) return undefined
+    // All go to a job that is alone and takes all: a thousand that come at once are not compared with each other.
+    const isAlone = open.size === 1 && [...open.values()].every(({ job }) => job.spec.volunteers?.max === undefined)
+    const move = this.#moves(open, isAlone ? [seat] : this.#parts.seats.seats()).find(
+      ({ volunteer: id }) => id === volunteer,
+    )
+    const job = move?.to ?? seat.job
+    return job === undefined ? undefined : open.get(job)
+  }
+
+  /** Why this run waits for volunteers; null: it has what it needs. */
+  waitOf(run: RunHost): WaitView | null {
+    if (run.finished || run.paused) return null
+    const counts = countsOf(this.#parts.seats.seats())
+    const missing = run.job.config.minVolunteers - (counts.get(run.job.id) ?? 0)
+    if (missing <= 0) return null
+    const elsewhere = [...this.#open().values()]
+      .filter((other) => other !== run && (counts.get(other.job.id) ?? 0) > 0)
+      .map(({ job: { id, spec, ownedBy } }) => ({
+        job: spec.public === true || ownedBy === run.job.ownedBy ? spec.name : null,
+        priority: spec.priority ?? 0,
+        volunteers: counts.get(id) ?? 0,
+      }))
+      .sort((a, b) => b.volunteers - a.volunteers)
+    return { missing, elsewhere: elsewhere.slice(0, MOST_ELSEWHERE) }
+  }
+
+  #open(): Map<JobId, RunHost> {
+    const open = this.#parts.runs().filter((run) => !run.finished && !run.paused)
+    return new Map(open.map((run) => [run.job.id, run]))
+  }
+
+  #moves(open: ReadonlyMap<JobId, RunHost>, present: Iterable<Seat>): Move[] {
+    const now = this.#parts.clock.awake()
+    const parking = new Set(this.#parts.runs().flatMap((run) => (run.isParking ? [run.job.id] : [])))
+    const seats = [...present].filter(({ job }) => job === undefined || !parking.has(job))
+    const leaving = new Set(seats.flatMap(({ leaves }) => leaves ?? []))
+    const counts = countsOf(seats)
+    const jobs = [...open.values()].map((run) => this.#sharingJob(run, { counts, leaving, now }))
+    return schedule(
+      jobs,
+      seats.map((seat) => this.#lender(seat)),
+      now,
+    )
+  }
+
+  /** A choice holds as long as its job: later the volunteer takes any, unless its invite names that job. */
+  #lender(seat: Seat): Lender {
+    const isOver = this.#parts.runs().some(({ finished, job: { id } }) => finished && id === seat.chosen)
+    return isOver && seat.isBound !== true ? { ...seat, chosen: undefined } : seat
+  }
+
+  #sharingJob(
+    run: RunHost,
+    { counts, leaving, now }: { counts: ReadonlyMap<JobId, number>; leaving: ReadonlySet<JobId>; now: number },
+  ): SharingJob {
+    const { id, spec, config, submittedAt } = run.job
+    // After a restart its members come back one by one.
+    const comesBack = run.state.chain.head.v > 0 && now - this.#startedAt < RETURN_MS
+    return {
+      id,
+      priority: spec.priority ?? 0,
+      min: config.minVolunteers,
+      max: spec.volunteers?.max ?? Number.POSITIVE_INFINITY,
+      realGpu: spec.requires?.realGpu ?? false,
+      submittedAt,
+      isRunning: (counts.get(id) ?? 0) > 0 && (run.state.phase.type !== 'waiting' || comesBack),
+      isReforming: leaving.has(id) || run.isReforming,
+      speeds: this.#speeds.get(id)?.byMembers ?? new Map(),
+    }
+  }
+
+  #measure(open: ReadonlyMap<JobId, RunHost>): void {
+    const now = this.#parts.clock.awake()
+    for (const id of this.#speeds.keys()) if (!open.has(id)) this.#speeds.delete(id)
+    for (const [id, { history, state, isReforming }] of open) {
+      const speeds = this.#speeds.get(id) ?? new MeasuredSpeeds()
+      this.#speeds.set(id, speeds)
+      speeds.note({ members: isReforming ? 0 : state.members.size, steps: history.steps, now })
+    }
+  }
+}
+
+function countsOf(seats: Iterable<Seat>): Map<JobId, number> {
+  const counts = new Map<JobId, number>()
+  for (const { job } of seats) if (job !== undefined) counts.set(job, (counts.get(job) ?? 0) + 1)
+  return counts
+}

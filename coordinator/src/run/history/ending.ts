@@ -1,0 +1,124 @@
+// When a run ends, and why. Decides from what is recorded alone: how far the training is, and what validations found.
+// Only confirmed validations count, so that no single member ends a run (R19).
+import { type Metric, MOST_EPOCHS, type StopRule, type VersionRef } from '@starling-grid/protocol'
+
+/** A validated version. */
+export interface Evaluation {
+  readonly version: VersionRef
+  /** mean over the targets */
+  readonly loss: number
+  /** part of the targets that were right */
+  readonly accuracy: number
+  /** of each block two members measured the same */
+  readonly confirmed: boolean
+  /** confirmed evaluations up to this one: its own number where it is confirmed */
+  readonly count: number
+}
+
+/** How far a run is. */
+export interface Progress {
+  readonly steps: number
+  /** begun ones count in part */
+  readonly epochs: number
+  /** epochs after which none follows; undefined: not reached */
+  readonly endedWith: number | undefined
+  /** ms of training (training-time.ts) */
+  readonly trainedMs: number
+  /** by version */
+  readonly evaluations: readonly Evaluation[]
+}
+
+const MINUTE_MS = 60_000
+/** Decimals of a metric in a sentence. */
+const DIGITS = 4
+
+/** Of the confirmed ones; of equals the first. */
+export function bestOf(evaluations: readonly Evaluation[], metric: Metric = 'loss'): Evaluation | undefined {
+  let best: Evaluation | undefined
+  for (const one of evaluations)
+    if (
+      one.confirmed &&
+      Number.isFinite(one[metric]) &&
+      (best === undefined || isBetter(metric, one[metric], best[metric]))
+    )
+      best = one
+  return best
+}
+
+/** Loss falls, accuracy rises. */
+function isBetter(metric: Metric, value: number, than: number): boolean {
+  return metric === 'loss' ? value < than : value > than
+}
+
+/** "ended after 3.2 epochs: accuracy 0.971 reached the target 0.97"; undefined: the run goes on. */
+export function endOf(rule: StopRule, progress: Progress): string | undefined {
+  const why = targetReached(rule, progress) ?? boundReached(rule, progress) ?? patienceOver(rule, progress)
+  return why === undefined ? undefined : `ended after ${epochText(progress.epochs)}: ${why}`
+}
+
+function boundReached({ steps, minutes }: StopRule, progress: Progress): string | undefined {
+  if (steps !== undefined && progress.steps >= steps) return `${plural(steps, 'step')} ${isOrAre(steps)} trained`
+  if (progress.endedWith !== undefined) return allTrained(progress.endedWith)
+  if (minutes !== undefined && progress.trainedMs >= minutes * MINUTE_MS)
+    return `${plural(minutes, 'minute')} of training ${isOrAre(minutes)} over`
+  return undefined
+}
+
+function targetReached({ metric = 'loss', target }: StopRule, { evaluations }: Progress): string | undefined {
+  if (target === undefined) return undefined
+  const best = bestOf(evaluations, metric)
+  if (best === undefined || isBetter(metric, target, best[metric])) return undefined
+  return `${metric} ${shown(best[metric])} reached the target ${target}`
+}
+
+function patienceOver({ metric = 'loss', patience }: StopRule, { evaluations }: Progress): string | undefined {
+  if (patience === undefined) return undefined
+  const best = bestOf(evaluations, metric)
+  const since = (evaluations.at(-1)?.count ?? 0) - (best?.count ?? 0)
+  if (best === undefined || since < patience) return undefined
+  return `no better ${metric} than ${shown(best[metric])} of version ${best.version.v} in ${plural(since, 'validation')}`
+}
+
+/** Evaluations beside the best one that are remembered: a rewind goes less far back. */
+const EVALUATIONS_KEPT = 64
+
+/** With the newest one; the oldest go, and never the best. */
+export function withEvaluation(
+  known: readonly Evaluation[],
+  newest: Omit<Evaluation, 'count'>,
+  metric: Metric | undefined,
+): Evaluation[] {
+  const count = (known.at(-1)?.count ?? 0) + (newest.confirmed ? 1 : 0)
+  const all = [...known.filter(({ version }) => version.v < newest.version.v), { ...newest, count }]
+  const best = bestOf(all, metric)
+  return all.filter((one, i) => one === best || all.length - i <= EVALUATIONS_KEPT)
+}
+
+/** Most evaluations that withEvaluation keeps. */
+export const MOST_EVALUATIONS = EVALUATIONS_KEPT + 1
+
+function epochText(epochs: number): string {
+  const rounded = Number(epochs.toFixed(epochs < 1 ? 3 : 1))
+  return plural(rounded, 'epoch')
+}
+
+function plural(count: number, word: string): string {
+  return `${count} ${word}${count === 1 ? '' : 's'}`
+}
+
+function allTrained(epochs: number): string {
+  return epochs === 1 ? 'its epoch is trained' : `all ${epochs} epochs are trained`
+}
+
+function isOrAre(count: number): string {
+  return count === 1 ? 'is' : 'are'
+}
+
+function shown(value: number): number {
+  return Number(value.toPrecision(DIGITS))
+}
+
+/** Whether epochs end the run, so that people can be told of how many. */
+export function areEpochsBounded(epochs: number): boolean {
+  return epochs < MOST_EPOCHS
+}

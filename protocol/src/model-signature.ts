@@ -1,0 +1,52 @@
+// What a model takes and answers, in the words of its dataset: stands in the metadata of an exported model, so that the
+// file alone is enough to predict with.
+import * as Type from 'typebox'
+import type { Static } from 'typebox'
+import { type DatasetManifest, DatasetManifestSchema, MAX_CLASS_NAMES, MAX_NORMALIZED } from './dataset.ts'
+import { MAX_NAME_LENGTH } from './limits.ts'
+import { strict } from './schema.ts'
+
+const { inputShape, storedShape, inputType, inputScale, normalize, augment, classes, target, classNames, tokens } =
+  DatasetManifestSchema.properties
+
+const Names = (most: number) =>
+  Type.Optional(Type.Array(Type.String({ maxLength: MAX_NAME_LENGTH }), { maxItems: most }))
+
+export const ModelSignatureSchema = strict({
+  inputShape,
+  storedShape,
+  inputType,
+  inputScale,
+  normalize,
+  /** a crop alone: images are cut to their middle */
+  augment,
+  classes,
+  target,
+  classNames,
+  tokens,
+  /** columns of a flat sample */
+  inputNames: Names(MAX_NORMALIZED),
+  /** columns of values and labels */
+  targetNames: Names(MAX_CLASS_NAMES),
+})
+export type ModelSignature = Static<typeof ModelSignatureSchema>
+
+/** Names of columns, which volunteers need not have. */
+export type ColumnNames = Pick<ModelSignature, 'inputNames' | 'targetNames'>
+
+/** The signature of models that were trained on a dataset. Chance of augmentation is left out: it is for training. */
+export function signatureOf(manifest: DatasetManifest, names: ColumnNames = {}): ModelSignature {
+  const { crop } = manifest.augment ?? {}
+  const optional = {
+    storedShape: manifest.storedShape,
+    inputType: manifest.inputType,
+    normalize: manifest.normalize,
+    augment: crop === undefined ? undefined : { crop },
+    target: manifest.target,
+    classNames: manifest.classNames,
+    tokens: manifest.tokens,
+    ...names,
+  }
+  const known = Object.fromEntries(Object.entries(optional).filter(([, value]) => value !== undefined))
+  return { inputShape: manifest.inputShape, inputScale: manifest.inputScale, classes: manifest.classes, ...known }
+}
