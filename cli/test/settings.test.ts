@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { ADAPTER_CHOICE } from '@starling-grid/client-node'
 import { isGridError } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
 import { parse } from 'yaml'
@@ -164,4 +165,7 @@ test('starling start and starling volunteer read a file, print what is in force,
   const lent = await print(['volunteer'], { STARLING_URL: 'https://grid.example.org', STARLING_MAX_MEMORY: '2GB' })
   assert.match(lent, /^url: "https:\/\/grid\.example\.org" +# STARLING_URL$/m)
   assert.match(lent, /^maxMemory: 2000000000 +# STARLING_MAX_MEMORY$/m)
+  // The test runner chose a driver, as a command does for its volunteers; no owner asked for an adapter.
+  assert.ok(process.env[ADAPTER_CHOICE])
+  assert.match(lent, /^# adapter: not set/m)
 })

@@ -5,7 +5,7 @@ import { stat } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { extname, join, normalize } from 'node:path'
-import type { WatchMessage } from '@starling-grid/protocol'
+import { type JobList, ROUTES, type WatchMessage } from '@starling-grid/protocol'
 import { type WebSocket, WebSocketServer } from 'ws'
 
 export const CSP = [
@@ -92,8 +92,13 @@ export async function startFixtureServer(folder: string, first: WatchMessage, po
 
 const PAGES: Readonly<Record<string, string>> = { '/': 'index.html', '/dashboard': 'dashboard.html' }
 
+/** No owner publishes a job: the page offers no choice. */
+const NO_JOBS: JobList = { jobs: [] }
+
 async function serve(folder: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { pathname } = new URL(request.url ?? '/', 'http://fixture')
+  if (pathname === ROUTES.jobs)
+    return void response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(NO_JOBS))
   const file = join(folder, PAGES[pathname] ?? normalize(pathname))
   const found = await stat(file).catch(() => undefined)
   if (found === undefined || !found.isFile()) return void response.writeHead(404).end('not found')

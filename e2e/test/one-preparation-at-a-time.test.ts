@@ -13,7 +13,7 @@ async function state(isThere: () => boolean): Promise<void> {
 }
 
 test(
-  'a newer job cancels the preparation of the older one, and no member joins the older',
+  'a job of higher priority cancels the preparation of another one, which no member joins',
   { timeout: 120_000 },
   async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'starling-'))
@@ -28,9 +28,9 @@ test(
     const firstAsked = new Promise<void>((resolve) => {
       asked = resolve
     })
-    const submit = async (seed: number) =>
-      coordinator.runs.submit(smallJob({ stop: { steps: 10 }, minVolunteers: 9, seed }))
-    const older = await submit(1)
+    const submit = async (priority: number) =>
+      coordinator.runs.submit({ ...smallJob({ stop: { steps: 10 }, minVolunteers: 9 }), priority })
+    const older = await submit(0)
     const life = live(coordinator.url, (host) => ({
       createExecutor: async (...spec) => {
         const number = deeds.filter((deed) => deed.startsWith('make')).length + 1
@@ -49,7 +49,7 @@ test(
     }))
     try {
       await firstAsked
-      const newer = await submit(2) // the same model: only the name of the job tells them apart
+      const newer = await submit(1) // the same model: only the name of the job tells them apart
       await state(() => life.statuses.some(({ job, phase }) => job !== null && phase === 'preparing'))
       open()
       await state(() => newer.state.members.size > 0)
@@ -67,7 +67,7 @@ test(
 )
 
 test(
-  'a job that arrives in the middle of a step costs the step and not the volunteer',
+  'a job that its owner pauses in the middle of a step costs the step and not the volunteer',
   { timeout: 120_000 },
   async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'starling-'))
@@ -104,6 +104,7 @@ test(
     try {
       await state(() => older.state.chain.head.v >= 2)
       const newer = await submit(2)
+      coordinator.runs.pause(older)
       await state(() => newer.state.chain.head.v >= 2)
       assert.ok(failed > 0, 'a step was under way')
       assert.equal(await Promise.race([life.ended, 'lives on']), 'lives on')

@@ -13,7 +13,7 @@ import { driversNamedByUser, installedDrivers } from './system-vulkan.ts'
 type Env = NodeJS.ProcessEnv
 
 /** Set by the process that prepared the environment: it names the choice and stops a child from choosing again. */
-export const ADAPTER_CHOICE = 'STARLING_ADAPTER'
+export const ADAPTER_CHOICE = 'STARLING_ADAPTER_CHOICE'
 
 const PROBE = fileURLToPath(new URL('./probe-adapter.mjs', import.meta.url))
 /** A first start of a GPU driver compiles caches; a probe that takes longer hangs. */
