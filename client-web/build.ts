@@ -27,8 +27,8 @@ const KEEP_OLD_BUILDS_MS = 24 * 60 * 60 * 1000
 const HASH_LENGTH = 16
 
 /**
- * The folder of the built pages: `index.html`, `dashboard.html`, `api.html` and their assets. Builds them first when their sources
- * changed.
+ * The folder of the built pages: `index.html`, `dashboard.html`, `api.html` and their assets. Builds them first when
+ * their sources changed.
  * @example
  * const folder = await ensureWebPage((line) => console.error(line))
  */

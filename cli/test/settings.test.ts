@@ -96,7 +96,7 @@ test('every mistake of a file is told at once, with its line, what was expected,
   assert.match(await refusal(['--config', join(folder, 'nowhere.yaml')]), /expected a file with settings, got/)
 })
 
-test('a wrong variable is named with what was expected, and one that is almost a setting causes a warning', async () => {
+test('a wrong variable is named with what was expected, and one that is almost a setting warns', async () => {
   assert.equal(
     await refusal([], { STARLING_PORT: 'x' }),
     'STARLING_PORT: expected a whole number from 0 to 65535, got "x"; correct the variable',
@@ -125,7 +125,7 @@ test('two settings that exclude each other are refused wherever they stand', asy
   )
 })
 
-test('--print-config says where each setting comes from, hides secrets, and is a file that --config reads', async () => {
+test('--print-config says where each setting comes from, hides secrets, and is a file for --config', async () => {
   const file = await written('dataDir: kept\ntoken: a-token-of-an-owner\n')
   const { printed = '' } = await settings(['--config', file, '--port', '3', '--print-config'], { STARLING_LAN: '1' })
   const lines = printed.replaceAll(/ {2,}/g, '  ').split('\n')

@@ -17,7 +17,7 @@ export function tlsTrust(): Trust {
   return trust
 }
 
-/** Options of every socket to it. The types of `ws` do not know what `node:tls` expects of this check. */
+/** Options of every socket to it. `ws` passes them to `node:tls`; its types want an answer of this check that TLS ignores. */
 export function socketTrust(): ClientOptions {
   return trust as unknown as ClientOptions
 }

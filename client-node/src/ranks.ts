@@ -1,5 +1,5 @@
-// Groups of processes: starts those of this machine, gives each its Communicator, and introduces those of a group that is
-// all on this machine. The links are the same WebRTC links as between volunteers.
+// Groups of processes: starts those of this machine, gives each its Communicator, and introduces those of a group that
+// is all on this machine. The links are the same WebRTC links as between volunteers.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'

@@ -83,7 +83,9 @@ function tokenizerOf(json: string): Tokenizer {
   }
 }
 
-/** Pieces may hold parts of characters, and begin differently at the beginning of a text: earlier ones are kept for it. */
+/**
+ * Pieces may hold parts of characters, and begin differently at the beginning of a text: earlier ones are kept for it.
+ */
 function piecewise(decode: (ids: number[]) => string): (token: number) => string {
   let kept: number[] = []
   let told = 0

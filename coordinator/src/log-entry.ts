@@ -1,5 +1,5 @@
-// A line of a coordinator's log. It names jobs, requests and members where they are known; tokens, addresses of people and
-// bodies of requests never get here.
+// A line of a coordinator's log. It names jobs, requests and members where they are known; tokens, addresses of people
+// and bodies of requests never get here.
 import type { JobId } from '@starling-grid/protocol'
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error'

@@ -50,9 +50,10 @@ export interface CopyCounts {
 }
 
 /**
- * Every job, blob and small value, such as tokens, of one storage into another; blobs that are there already stay as they are. A coordinator may go
- * on with the first. So blobs come before the jobs and once more behind them: what a job names was copied before its
- * owner could drop it. @throws GridError 'duplicate' when the other has one of the jobs, 'disk-failed'
+ * Every job, blob and small value, such as tokens, of one storage into another; blobs that are there already stay as
+ * they are. A coordinator may go on with the first. So blobs come before the jobs and once more behind them: what a job
+ * names was copied before its owner could drop it. @throws GridError 'duplicate' when the other has one of the jobs,
+ * 'disk-failed'
  */
 export async function copyStorage(
   from: OpenStorage,

@@ -68,7 +68,7 @@ test('labels hold no member, and no address that a stranger made up', async () =
   assert.equal(valueOf(samples, 'starling_refusals_total', { code: 'message-malformed' }), 1)
 })
 
-test('threat 48: a private job has a name that tells nothing, except for its owner and for the metrics token', async () => {
+test('threat 48: a private job has a name that tells nothing, but for its owner and the metrics token', async () => {
   const token = 'a-token-for-prometheus'
   const { url } = await startCoordinator({ metrics: { token } })
   const { id: hidden } = await submit(url, smallJob({ name: 'Top secret', volunteers: { min: 5 } }))

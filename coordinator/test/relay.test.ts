@@ -254,7 +254,7 @@ test('what one end sends faster than the other reads waits at its sender, and ar
     before = server.forwarded
     await new Promise((resolve) => setTimeout(resolve, 300))
   }
-  assert.ok(server.forwarded < 20_000_000, `${server.forwarded} bytes left the sender while nobody read`)
+  assert.ok(server.forwarded < 20_000_000, `${server.forwarded} bytes left the sender while the receiver read none`)
   b.socket.resume()
   await waitFor(() => b.messages.length === frames, 'all frames')
   assert.ok(b.messages.every((message, i) => message.readUInt32LE(12) === i && message.byteLength === bytes + 36))

@@ -250,7 +250,7 @@ test('a long epoch is planned a window ahead and topped up', () => {
     }
   }
   const plan = (): unknown => desk.sent('plan').map(({ steps }) => [steps.at(0)?.step, steps.at(-1)?.step])
-  assert.deepEqual([desk.planned(16).length, desk.planned(17).length], [1, 0], 'nobody knows yet how long a step takes')
+  assert.deepEqual([desk.planned(16).length, desk.planned(17).length], [1, 0], 'no step was measured yet')
   commit(2)
   assert.deepEqual(plan(), [[17, 66]])
   commit(34)

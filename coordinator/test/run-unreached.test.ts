@@ -1,4 +1,5 @@
-// A version that only members hold from whom no other can fetch it: the run goes on with them alone, or without it (R17).
+// A version that only members hold from whom no other can fetch it: the run goes on with them alone, or without it
+// (R17).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DEFAULT_TIMING } from '@starling-grid/coordinator/run'

@@ -148,7 +148,7 @@ test(
   },
 )
 
-test('a job of a higher priority gets a volunteer of a running job between two steps, and no step is lost', async () => {
+test('a job of a higher priority gets a volunteer of a running job between steps, and no step is lost', async () => {
   const { url } = await startCoordinator()
   const older = await submit(url, smallJob({ stop: { epochs: 20 }, volunteers: { min: 1 } }))
   const fakes = [volunteer(url, { stepMs: 20 }), volunteer(url, { stepMs: 20 })]

@@ -211,7 +211,7 @@ const NUMPY_FILE =
   'FpOMu0cAAACDAAAACAAAAAAAAAAAAAAAgAEeAgAAZmxhZy5ucHlQSwECLQMtAAAACAAAACEAbkWaoFsAAACwAAAACAAAAAAAAAAAAAAAgAGfAgAA' +
   'a2luZC5ucHlQSwECLQMtAAAACAAAACEAj8x3QkoAAACGAAAABwAAAAAAAAAAAAAAgAE0AwAAcmF3Lm5weVBLBQYAAAAABwAHAHIBAAC3AwAAAAA='
 
-test('what NumPy itself wrote is read: doubles, halves, big-endian and long numbers, booleans, texts and bytes', async () => {
+test('what NumPy itself wrote is read: doubles, halves, big-endian and long numbers, booleans, texts, bytes', async () => {
   const paths = await written(new Map([['numpy.npz', Buffer.from(NUMPY_FILE, 'base64')]]))
   const take = async (target: Target) => {
     const catalog = catalogOf()

@@ -57,7 +57,7 @@ test('a token is told once, kept as a hash, survives a restart, and shows when i
   assert.equal(await looks(again.url, token), 200)
 })
 
-test('a revoked token is good for nothing at once, also after a restart, and ends what its holder watches', async () => {
+test('a revoked token is good for nothing at once, also after a restart, and ends what its holder sees', async () => {
   const dataDir = await temporaryFolder()
   const first = await startCoordinator({ dataDir })
   const { token, view } = await scoped(first.url, ['admin'])

@@ -199,7 +199,8 @@ export const HTTP_API = {
     path: ROUTES.pause,
     caller: 'jobs:write',
     about:
-      'the run ends its step, writes a checkpoint and stands still, also over restarts; its volunteers go to other jobs',
+      'the run ends its step, writes a checkpoint and stands still, also over restarts; its volunteers go to other ' +
+      'jobs',
     status: 202,
     answer: PausedSchema,
     refusals: OF_A_JOB,
@@ -219,7 +220,8 @@ export const HTTP_API = {
     caller: 'reader',
     about:
       'what happened, the oldest first: the last 500 events, or those of them since a moment in ms. With ' +
-      '`accept: text/event-stream` as server-sent events, those to come too; Last-Event-ID resumes, 204: nothing more comes',
+      '`accept: text/event-stream` as server-sent events, those to come too; Last-Event-ID resumes, 204: nothing more ' +
+      'comes',
     query: Type.Object({ since: Type.Optional(Moment) }),
     status: 200,
     answer: EventListSchema,
@@ -230,8 +232,8 @@ export const HTTP_API = {
     path: ROUTES.records,
     caller: 'reader',
     about:
-      'at most `limit` records of the committed chain, from the one of version `from` on; `next`: where the next page ' +
-      'begins, or null. Pages with different `rewinds` do not belong together: begin anew',
+      'at most `limit` records of the committed chain, from the one of version `from` on; `next`: where the next ' +
+      'page begins, or null. Pages with different `rewinds` do not belong together: begin anew',
     query: Type.Object({
       from: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })),
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_RECORDS })),

@@ -160,7 +160,8 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
   },
   stop: {
     about:
-      'When the run ends: with the first of these that is reached, at the end of a step; see [the end](#the-end-of-a-run).',
+      'When the run ends: with the first of these that is reached, at the end of a step; see ' +
+      '[the end](#the-end-of-a-run).',
     example: { epochs: 8 },
   },
   'stop.steps': {

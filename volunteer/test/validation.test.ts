@@ -57,7 +57,7 @@ test('parameters that cannot be pulled cost the leases, which go back, and not t
     assert.deepEqual(await validate(() => undefined, failing(code)), [`gave back v:0 v:1 v:2: ${code}`])
 })
 
-test('blocks of an order that a newer one replaced are not measured: a slow volunteer would only answer late', async () => {
+test('blocks of an order that a newer one replaced are not measured: their answer would only come late', async () => {
   let left = 2
   assert.deepEqual(
     await validate(

@@ -1,17 +1,14 @@
 // `invite`: which volunteers a coordinator that was started with --participation invited lets in.
 import type { InviteView } from '@starling-grid/protocol'
 import { Command } from 'commander'
-import { connect, type ConnectionFlags, withConnection } from '../api/connection.ts'
+import { connect } from '../api/connection.ts'
 import { jobNamed } from '../api/job-named.ts'
+import { type AnswerFlags, subcommand, tell } from '../api/subcommand.ts'
 import { wholeNumber } from '../arguments.ts'
 import { durationIn, momentText } from '../moments.ts'
 import { table } from '../terminal/table.ts'
 
-interface InviteFlags extends ConnectionFlags {
-  readonly json?: boolean
-}
-
-interface CreateInviteFlags extends InviteFlags {
+interface CreateFlags extends AnswerFlags {
   readonly uses?: number
   /** ms */
   readonly expires?: number
@@ -32,19 +29,12 @@ export async function invite(argv: string[]): Promise<number> {
   return 0
 }
 
-function subcommand(program: Command, usage: string, text: string): Command {
-  return withConnection(program.command(usage).description(text)).option(
-    '--json',
-    'print one JSON value on the last line of stdout',
-  )
-}
-
 function addCreate(program: Command): void {
   subcommand(program, 'create', 'Makes an invite, and prints its link this once.')
     .option('--uses <n>', 'volunteers that it lets in; one that comes back counts once (any number)', wholeNumber(1))
     .option('--expires <duration>', 'after which it lets in no newcomer, such as 90m, 12h or 30d', durationIn)
     .option('--job <id>', 'the only job that its volunteers are given')
-    .action(async ({ uses, expires, job, ...flags }: CreateInviteFlags) => {
+    .action(async ({ uses, expires, job, ...flags }: CreateFlags) => {
       const api = await connect(flags)
       const made = await api.createInvite({
         ...(uses === undefined ? {} : { uses }),
@@ -52,15 +42,14 @@ function addCreate(program: Command): void {
         ...(job === undefined ? {} : { job: await jobNamed(api, job) }),
       })
       process.stderr.write(`invite ${made.view.id}; its link is shown this once\n`)
-      process.stdout.write(flags.json === true ? `${JSON.stringify(made)}\n` : `${made.link}\n`)
+      tell(flags, made, [made.link])
     })
 }
 
 function addList(program: Command): void {
-  subcommand(program, 'list', 'The invites, and how often each was used.').action(async (flags: InviteFlags) => {
+  subcommand(program, 'list', 'The invites, and how often each was used.').action(async (flags: AnswerFlags) => {
     const invites = await (await connect(flags)).invites()
-    if (flags.json === true) process.stdout.write(`${JSON.stringify({ invites })}\n`)
-    else for (const line of table([HEAD, ...invites.map(row)])) process.stdout.write(`${line}\n`)
+    tell(flags, { invites }, table([HEAD, ...invites.map(row)]))
   })
 }
 
@@ -80,8 +69,8 @@ function row({ id, used, uses, createdAt, expiresAt, job }: InviteView): string[
 function addRevoke(program: Command): void {
   subcommand(program, 'revoke', 'Ends an invite at once; volunteers that came by it leave.')
     .argument('<id>', 'as `starling invite list` shows it')
-    .action(async (id: string, flags: InviteFlags) => {
+    .action(async (id: string, flags: AnswerFlags) => {
       const revoked = await (await connect(flags)).revokeInvite(id)
-      process.stdout.write(flags.json === true ? `${JSON.stringify({ revoked })}\n` : `${revoked} is revoked\n`)
+      tell(flags, { revoked }, [`${revoked} is revoked`])
     })
 }

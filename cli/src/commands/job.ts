@@ -4,20 +4,17 @@ import { basename, dirname, resolve } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { GridError, isLoopbackUrl, MistakesError, plainText, type RunView } from '@starling-grid/protocol'
 import { Command } from 'commander'
-import { connect, type ConnectionFlags, withConnection } from '../api/connection.ts'
+import { connect } from '../api/connection.ts'
 import { type CoordinatorApi, saveBody } from '../api/coordinator-api.ts'
 import { jobNamed } from '../api/job-named.ts'
+import { type AnswerFlags, subcommand, tell } from '../api/subcommand.ts'
 import { locatedDataset, readJobFile } from '../job-file.ts'
 import { listLines, progressLine, runLines } from '../job/describe-run.ts'
 import { eventLine, followEvents } from '../job/event-log.ts'
 import { displayOn, watchJob } from '../job/watch-job.ts'
 
-interface JobFlags extends ConnectionFlags {
-  readonly json?: boolean
-}
-
 /** What one subcommand gets. */
-interface Called<Flags extends JobFlags> {
+interface Called<Flags extends AnswerFlags> {
   readonly api: CoordinatorApi
   readonly flags: Flags
 }
@@ -39,16 +36,8 @@ export async function job(argv: string[]): Promise<number> {
   return 0
 }
 
-/** A subcommand with the options that all have. */
-function subcommand(program: Command, usage: string, text: string): Command {
-  return withConnection(program.command(usage).description(text)).option(
-    '--json',
-    'print one JSON value on the last line of stdout',
-  )
-}
-
 /** Commander gives a handler its arguments, the options and the command. */
-function oneJob<Flags extends JobFlags>(
+function oneJob<Flags extends AnswerFlags>(
   act: (id: string, called: Called<Flags>) => Promise<void>,
 ): (name: string, flags: Flags) => Promise<void> {
   return async (name, flags) => {
@@ -61,7 +50,7 @@ function addSubmit(program: Command): void {
   subcommand(program, 'submit', 'Begins the job of a file.')
     .argument('<file>', 'YAML or JSON file with a job, such as examples/nanogpt-shakespeare-char.json')
     .option('--watch', 'follow it until it ends')
-    .action(async (file: string, flags: JobFlags & { watch?: boolean }) => {
+    .action(async (file: string, flags: AnswerFlags & { watch?: boolean }) => {
       const api = await connect(flags)
       const { job: written, located } = await readJobFile(file)
       // The coordinator of this machine reads the files that the job names: paths are relative to the job's file.
@@ -78,7 +67,7 @@ function addSubmit(program: Command): void {
 }
 
 function addLooks(program: Command): void {
-  subcommand(program, 'list', 'All jobs, the newest first.').action(async (flags: JobFlags) => {
+  subcommand(program, 'list', 'All jobs, the newest first.').action(async (flags: AnswerFlags) => {
     const list = await (await connect(flags)).jobs()
     tell(flags, list, listLines(list))
   })
@@ -99,12 +88,12 @@ function addLooks(program: Command): void {
     .action(oneJob(logs))
 }
 
-async function follow(id: string, { api, flags }: Called<JobFlags>): Promise<void> {
+async function follow(id: string, { api, flags }: Called<AnswerFlags>): Promise<void> {
   const finished = await watchJob(api, id, displayOn(flags.json === true ? process.stderr : process.stdout))
   tell(flags, finished, [`${id} is finished: ${plainText(finished.reason)}`])
 }
 
-async function logs(id: string, { api, flags }: Called<JobFlags & { readonly follow?: boolean }>): Promise<void> {
+async function logs(id: string, { api, flags }: Called<AnswerFlags & { readonly follow?: boolean }>): Promise<void> {
   if (flags.follow !== true) {
     const events = await api.events(id)
     return tell(flags, { events }, events.map(eventLine))
@@ -139,7 +128,7 @@ function addDelete(program: Command): void {
     .argument('<id>')
     .option('--yes', 'without asking')
     .action(
-      oneJob(async (id, { api, flags }: Called<JobFlags & { readonly yes?: boolean }>) => {
+      oneJob(async (id, { api, flags }: Called<AnswerFlags & { readonly yes?: boolean }>) => {
         if (flags.yes !== true && !(await isSure(`Delete ${id} with all its versions? They cannot be brought back.`)))
           return tell(flags, { deleted: null }, [`${id} stays`])
         await api.delete(id)
@@ -163,13 +152,13 @@ async function isSure(question: string): Promise<boolean> {
 function addPauses(program: Command): void {
   subcommand(program, 'pause', 'Lets a job rest: it ends its step, writes a checkpoint and waits, also over restarts.')
     .argument('<id>')
-    .action(oneJob((id, called: Called<JobFlags>) => setPaused(id, true, called)))
+    .action(oneJob((id, called: Called<AnswerFlags>) => setPaused(id, true, called)))
   subcommand(program, 'resume', 'Lets a paused job go on.')
     .argument('<id>')
-    .action(oneJob((id, called: Called<JobFlags>) => setPaused(id, false, called)))
+    .action(oneJob((id, called: Called<AnswerFlags>) => setPaused(id, false, called)))
 }
 
-async function setPaused(id: string, wanted: boolean, { api, flags }: Called<JobFlags>): Promise<void> {
+async function setPaused(id: string, wanted: boolean, { api, flags }: Called<AnswerFlags>): Promise<void> {
   const paused = await api.setPaused(id, wanted)
   const now = paused ? 'is paused; its volunteers go to other jobs' : 'goes on when it has volunteers'
   tell(flags, { job: id, paused }, [paused === wanted ? `${id} ${now}` : `${id} is finished already`])
@@ -185,7 +174,7 @@ function addExport(program: Command): void {
     .argument('<id>')
     .option('--out <file>', "where it is written (the job's id and version)")
     .action(
-      oneJob(async (id, { api, flags }: Called<JobFlags & { readonly out?: string }>) => {
+      oneJob(async (id, { api, flags }: Called<AnswerFlags & { readonly out?: string }>) => {
         const response = await api.export(id)
         const file = resolve(flags.out ?? fileNameOf(response, `${id}.safetensors`))
         const bytes = await saveWhole(response, file)
@@ -210,10 +199,4 @@ async function saveWhole(response: Response, file: string): Promise<number> {
   } finally {
     await rm(unfinished, { force: true })
   }
-}
-
-/** For programs one JSON value, for people lines. */
-function tell({ json }: JobFlags, value: object, lines: readonly string[]): void {
-  const text = json === true ? [JSON.stringify(value)] : lines
-  for (const line of text) process.stdout.write(`${line}\n`)
 }

@@ -1,5 +1,5 @@
-// `starling launch -n 4 program.ts`: a program in several processes that are one group, as `mpirun` and `horovodrun` do.
-// The processes of one machine meet at their launcher, those of several at a coordinator.
+// `starling launch -n 4 program.ts`: a program in several processes that are one group, as `mpirun` and `horovodrun`
+// do. The processes of one machine meet at their launcher, those of several at a coordinator.
 import { spawn, type ChildProcess } from 'node:child_process'
 import { access } from 'node:fs/promises'
 import { resolve } from 'node:path'

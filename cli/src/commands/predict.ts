@@ -60,8 +60,8 @@ export async function predict(argv: string[]): Promise<number> {
 function parse(argv: string[]): { readonly words: readonly string[]; readonly flags: PredictFlags } {
   const program = new Command('starling predict')
     .description(
-      'Answers with a trained model: images (PNG, JPEG), CSV or JSON lines, rows such as 5.1,3.5,1.4,0.2, whole folders, ' +
-        'or the beginning of a text to go on with. One input gets a table, folders and files of rows get CSV on stdout.',
+      'Answers with a trained model: images (PNG, JPEG), CSV or JSON lines, rows such as 5.1,3.5,1.4,0.2, folders, ' +
+        'or the beginning of a text to go on with. One input gets a table; folders and files of rows get CSV on stdout',
     )
     .argument('<words...>', 'a model file (none with --job), and the inputs')
     .option('--job <id>', 'the newest model of a job of a coordinator, in place of a model file')

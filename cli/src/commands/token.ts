@@ -2,15 +2,12 @@
 import { writeFile } from 'node:fs/promises'
 import { describeError, GridError, plainText, type Scope, SCOPES, type TokenView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
-import { connect, type ConnectionFlags, withConnection } from '../api/connection.ts'
+import { connect } from '../api/connection.ts'
+import { type AnswerFlags, subcommand, tell } from '../api/subcommand.ts'
 import { durationIn, momentText } from '../moments.ts'
 import { table } from '../terminal/table.ts'
 
-interface TokenFlags extends ConnectionFlags {
-  readonly json?: boolean
-}
-
-interface CreateFlags extends TokenFlags {
+interface CreateFlags extends AnswerFlags {
   readonly scope: readonly Scope[]
   readonly name?: string
   /** ms */
@@ -24,8 +21,8 @@ const OWN_FILE = 0o600
 export async function token(argv: string[]): Promise<number> {
   const program = new Command('starling token')
     .description(
-      'Makes, lists and revokes tokens of a coordinator. A token sees and controls the jobs that it submitted; one of ' +
-        'scope admin sees and controls all. The token that the coordinator made at its first start is an admin.',
+      'Makes, lists and revokes tokens of a coordinator. A token sees and controls the jobs that it submitted; one ' +
+        'of scope admin sees and controls all. The token that the coordinator made at its first start is an admin.',
     )
     .exitOverride()
   addCreate(program)
@@ -33,13 +30,6 @@ export async function token(argv: string[]): Promise<number> {
   addRevoke(program)
   await program.parseAsync(argv, { from: 'user' })
   return 0
-}
-
-function subcommand(program: Command, usage: string, text: string): Command {
-  return withConnection(program.command(usage).description(text)).option(
-    '--json',
-    'print one JSON value on the last line of stdout',
-  )
 }
 
 function addCreate(program: Command): void {
@@ -56,9 +46,8 @@ function addCreate(program: Command): void {
       process.stderr.write(
         `${described(made.view)}; ${out === undefined ? 'it is shown this once' : `it is in ${out}`}\n`,
       )
-      if (flags.json === true)
-        process.stdout.write(`${JSON.stringify(out === undefined ? made : { view: made.view, file: out })}\n`)
-      else if (out === undefined) process.stdout.write(`${made.token}\n`)
+      if (out === undefined) tell(flags, made, [made.token])
+      else tell(flags, { view: made.view, file: out }, [])
     })
 }
 
@@ -74,14 +63,14 @@ async function writeSecret(file: string, secret: string): Promise<void> {
 }
 
 function described({ id, scopes, expiresAt }: TokenView): string {
-  return `token ${id} of scope ${scopes.join(', ')}, ${expiresAt === null ? 'until it is revoked' : `until ${momentText(expiresAt, '')} UTC`}`
+  const until = expiresAt === null ? 'it is revoked' : `${momentText(expiresAt, '')} UTC`
+  return `token ${id} of scope ${scopes.join(', ')}, until ${until}`
 }
 
 function addList(program: Command): void {
-  subcommand(program, 'list', 'The tokens beside the first one.').action(async (flags: TokenFlags) => {
+  subcommand(program, 'list', 'The tokens beside the first one.').action(async (flags: AnswerFlags) => {
     const tokens = await (await connect(flags)).tokens()
-    if (flags.json === true) process.stdout.write(`${JSON.stringify({ tokens })}\n`)
-    else for (const line of table([HEAD, ...tokens.map(row)])) process.stdout.write(`${line}\n`)
+    tell(flags, { tokens }, table([HEAD, ...tokens.map(row)]))
   })
 }
 
@@ -95,8 +84,8 @@ function row({ id, scopes, createdAt, expiresAt, lastUsedAt, name }: TokenView):
 function addRevoke(program: Command): void {
   subcommand(program, 'revoke', 'Ends a token at once, and what its holder has open.')
     .argument('<id>', 'as `starling token list` shows it')
-    .action(async (id: string, flags: TokenFlags) => {
+    .action(async (id: string, flags: AnswerFlags) => {
       const revoked = await (await connect(flags)).revokeToken(id)
-      process.stdout.write(flags.json === true ? `${JSON.stringify({ revoked })}\n` : `${revoked} is revoked\n`)
+      tell(flags, { revoked }, [`${revoked} is revoked`])
     })
 }

@@ -113,7 +113,8 @@ export function runLines(run: RunView): string[] {
 
 function validationText({ loss, accuracy, metrics, v, confirmed }: NonNullable<RunView['lastValidation']>): string {
   const all = metrics ?? [{ name: 'accuracy', value: accuracy } as const]
-  return `${[`loss ${loss.toFixed(4)}`, ...all.map(metricText)].join(', ')} at step ${v}${confirmed ? '' : ', unconfirmed'}`
+  const values = [`loss ${loss.toFixed(4)}`, ...all.map(metricText)].join(', ')
+  return `${values} at step ${v}${confirmed ? '' : ', unconfirmed'}`
 }
 
 /** The most telling metric: accuracy where there is no other. */

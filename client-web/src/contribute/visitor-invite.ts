@@ -1,5 +1,5 @@
-// The code of an invite comes behind the # of its link, which no server sees. It leaves the address at once and stays in
-// this browser, so that a visitor who comes back needs no link.
+// The code of an invite comes behind the # of its link, which no server sees. It leaves the address at once and stays
+// in this browser, so that a visitor who comes back needs no link.
 const KEY = 'starling-invite'
 
 /** where the browser keeps nothing, it is good for this visit */

@@ -62,7 +62,9 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
   )
 }
 
-/** Whether the reader proved that it may see names of private jobs. @throws GridError 'token-required', 'rate-exceeded' */
+/**
+ * Whether the reader proved that it may see names of private jobs. @throws GridError 'token-required', 'rate-exceeded'
+ */
 function mayRead(request: FastifyRequest, { readers = 'local', token, access, isLocal }: MetricsParts): boolean {
   const given = bearer(request)
   if (token !== undefined && equal(given, token)) return true

@@ -6,7 +6,9 @@ import type { FastifyRequest } from 'fastify'
 const WHOLE_NUMBER = /^(0|[1-9]\d{0,15})$/
 const LONGEST_SHOWN = 20
 
-/** @throws GridError 'message-malformed' for a parameter that the route does not have, or another value than it takes */
+/**
+ * @throws GridError 'message-malformed' for a parameter that the route does not have, or another value than it takes
+ */
 export function queryOf<R extends ApiRoute>({ query: schema }: R, { query }: FastifyRequest): QueryOf<R> {
   const fields: Readonly<Record<string, { readonly type?: string }>> = schema?.properties ?? {}
   const given = Object.entries(query as Readonly<Record<string, unknown>>)

@@ -270,7 +270,9 @@ export class RunHost {
     await this.#server.unload()
   }
 
-  /** Its owner paused it, and it writes a checkpoint for a bounded time before its volunteers go: onParked says when. */
+  /**
+   * Its owner paused it, and it writes a checkpoint for a bounded time before its volunteers go: onParked says when.
+   */
   get isParking(): boolean {
     return this.state.parking.asked !== undefined
   }

@@ -88,7 +88,8 @@ export class Runs {
   }
 
   /**
-   * `ownedBy`: id of the token that submits it; absent: the first token. Durable when it resolves; volunteers hear of it.
+   * `ownedBy`: id of the token that submits it; absent: the first token. Durable when it resolves; volunteers hear of
+   * it.
    * @throws GridError what is wrong with the job, or with the disk
    */
   async submit(spec: JobSpec, ownedBy?: string): Promise<RunHost> {
@@ -117,7 +118,7 @@ export class Runs {
     return this.#sharing.placeFor(volunteer)
   }
 
-  /** A member of a run may talk to those whom that run introduced. */
+  /** Whether a run introduced these two members to each other. */
   mayTalk(a: MemberId, b: MemberId): boolean {
     return this.#hosts.some((host) => host.mayTalk(a, b))
   }
@@ -162,8 +163,8 @@ export class Runs {
   }
 
   /**
-   * This process is about to end: each run that takes steps ends its step and writes a checkpoint, for `limitMs` at most.
-   * No other run gets its volunteers meanwhile. Resolves with whether all did.
+   * This process is about to end: each run that takes steps ends its step and writes a checkpoint, for `limitMs` at
+   * most. No other run gets its volunteers meanwhile. Resolves with whether all did.
    */
   async drain(reason: string, limitMs: number): Promise<boolean> {
     const working = this.#hosts.filter(({ state: { phase } }) => phase.type === 'ring' || phase.type === 'async')

@@ -26,14 +26,17 @@ export interface StateStore {
   /** Oldest first, without those that are being deleted. */
   jobs(): Promise<readonly StoredJob[]>
   /**
-   * Marks a job as deleted: from then on it is listed by `deleted` instead of `jobs`, and takes no rows. `fence`: of its
-   * owner; absent where no coordinator could open it. Durable when it resolves; a second time it changes nothing.
+   * Marks a job as deleted: from then on it is listed by `deleted` instead of `jobs`, and takes no rows. `fence`: of
+   * its owner; absent where no coordinator could open it. Durable when it resolves; a second time it changes nothing.
    * @throws GridError 'lease-stale' when another coordinator took the job over, 'disk-failed'
    */
   beginDelete(job: JobId, fence?: number): Promise<void>
   /** Jobs that are marked: their rows are there until `endDelete`. */
   deleted(): Promise<readonly StoredJob[]>
-  /** Removes a marked job with all its rows. Durable when it resolves; none there: no error. @throws GridError 'disk-failed' */
+  /**
+   * Removes a marked job with all its rows. Durable when it resolves; none there: no error. @throws GridError 'disk-
+   * failed'
+   */
   endDelete(job: JobId): Promise<void>
   /**
    * R2: raises the fence of a job by an `owner` row and gives the whole journal, that row included, to `read`. It is

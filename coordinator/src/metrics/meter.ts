@@ -1,5 +1,5 @@
-// Counters and histograms of one coordinator, in Prometheus' types. Labels are of bounded tables: modes, codes, types of
-// journal rows, patterns of routes; never members, addresses or texts that came from outside.
+// Counters and histograms of one coordinator, in Prometheus' types. Labels are of bounded tables: modes, codes, types
+// of journal rows, patterns of routes; never members, addresses or texts that came from outside.
 import type { ErrorCode } from '@starling-grid/protocol'
 import { Counter, Histogram, Registry } from 'prom-client'
 import type { RunMeter } from '../host/run-meter.ts'

@@ -349,7 +349,8 @@ export class Sessions implements RunObserver, SessionHost, Seats {
     if (run !== undefined && session.mayTake(run.job.id)) return session.offer(run.job.terms, welcome)
     session.send(welcome(null))
     const last = this.#parts.lastRun()
-    if (cameBack && last?.end !== undefined && session.mayTake(last.job.id)) session.send(last.end) // it was away when its run ended
+    // it was away when its run ended
+    if (cameBack && last?.end !== undefined && session.mayTake(last.job.id)) session.send(last.end)
   }
 
   #check(): void {

@@ -1,5 +1,5 @@
-// NumPy arrays as columns of a table: the arrays of an .npz file, several .npy files beside each other, or the columns of
-// a single .npy file. Row i of each array belongs to sample i.
+// NumPy arrays as columns of a table: the arrays of an .npz file, several .npy files beside each other, or the columns
+// of a single .npy file. Row i of each array belongs to sample i.
 import { extname } from 'node:path'
 import { GridError } from '@starling-grid/protocol'
 import type { SampleForm } from '../catalog.ts'
@@ -171,7 +171,8 @@ function requireSameRows(arrays: readonly OpenArray[], path: string): number {
   if (other === undefined || first === undefined) return rows
   throw datasetUnreadable(
     path,
-    `expected arrays of the same number of rows, got ${rows} in ${first.name} and ${other.header.shape[0]} in ${other.name}`,
+    `expected arrays of the same number of rows, got ${rows} in ${first.name} and ${other.header.shape[0]} in ` +
+      other.name,
     'Choose the arrays with --inputs and the target.',
   )
 }

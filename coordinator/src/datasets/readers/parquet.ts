@@ -119,10 +119,11 @@ export class ParquetSource implements TableSource {
 
   #requireColumns(file: ParquetFile): void {
     const lacking = this.#wanted.find((name) => !file.columns.includes(name))
+    const found = file.columns.slice(0, 30).join(', ')
     if (lacking !== undefined)
       throw new GridError(
         'dataset-unreadable',
-        `expected the column ${lacking} of the first file in ${file.path}, got ${file.columns.slice(0, 30).join(', ')}; ` +
+        `expected the column ${lacking} of the first file in ${file.path}, got ${found}; ` +
           'give all files the same columns',
       )
   }

@@ -208,7 +208,8 @@ export class TableReader implements SampleReader {
       if (cells.length !== wanted)
         throw datasetUnreadable(
           where(),
-          `expected ${wanted} numbers in column ${this.#source.columns[column]} as in the first row, got ${cells.length}`,
+          `expected ${wanted} numbers in column ${this.#source.columns[column]} as in the first row, ` +
+            `got ${cells.length}`,
           CURE,
         )
       for (let k = 0; k < wanted; k++) {

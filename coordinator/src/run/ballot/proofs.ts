@@ -60,7 +60,9 @@ export function nextSalt(state: RunState): Sha256 {
   return digest(new TextEncoder().encode(`starling salt\n${salts.secret}\n${++salts.drawn}`))
 }
 
-/** A member's lot in this ballot: 256 bits that depend on a secret of this process, so that no member can choose them. */
+/**
+ * A member's lot in this ballot: 256 bits that depend on a secret of this process, so that no member can choose them.
+ */
 export function lot({ salts, generation }: RunState, member: MemberId): Sha256 {
   return digest(new TextEncoder().encode(`starling lot\n${salts.secret}\n${generation}\n${member}`))
 }

@@ -76,7 +76,8 @@ function patienceOver({ metric = 'loss', patience }: StopRule, { evaluations }: 
   const best = bestOf(evaluations, metric)
   const since = (evaluations.at(-1)?.count ?? 0) - (best?.count ?? 0)
   if (best === undefined || since < patience) return undefined
-  return `no better ${metric} than ${shown(best[metric])} of version ${best.version.v} in ${plural(since, 'validation')}`
+  const { v } = best.version
+  return `no better ${metric} than ${shown(best[metric])} of version ${v} in ${plural(since, 'validation')}`
 }
 
 /** Evaluations beside the best one that are remembered: a rewind goes less far back. */

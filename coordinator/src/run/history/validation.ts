@@ -40,7 +40,10 @@ export interface ValidationRun {
   readonly voices: Map<BlockId, readonly Voice[]>
   /** let a lease of this version run out: others are asked first */
   readonly late: Set<MemberId>
-  /** how many leases of this version a member let run out: its next one is longer, or a slow member would measure nothing */
+  /**
+   * how many leases of this version a member let run out: its next one is longer, or a slow member would measure
+   * nothing
+   */
   readonly missed: Map<MemberId, number>
   /** gave blocks back: how often, and when it is asked again */
   readonly resting: Map<MemberId, { readonly times: number; readonly until: number }>
