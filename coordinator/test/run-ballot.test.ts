@@ -327,7 +327,15 @@ test('when all members vanish the run waits, and the first that returns gets the
 
 test('when no member comes back in time the run goes back to its checkpoint, with a new ballot', () => {
   const desk = runningDesk()
+  for (let turn = 0; turn < 2; turn++) {
+    desk.lose('b')
+    desk.run('a')
+    desk.join('b')
+    desk.admit()
+    desk.run('a', 'b')
+  }
   const { generation } = desk.state
+  assert.ok(generation > 3, 'R16: a rewind that counted ballots anew would be seen')
   desk.lose('a')
   desk.lose('b')
   desk.wait(60_000)

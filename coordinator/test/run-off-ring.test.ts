@@ -213,6 +213,22 @@ test('its sum is given to one member, who is told to take it when all know of it
   )
 })
 
+test('what is on its way into a step is leased to no other off-ring member', () => {
+  const { desk, blocks } = given()
+  desk.join('second')
+  const member = desk.state.members.get(memberId('second')) ?? assert.fail()
+  member.excludedUntil = desk.now + 600_000
+  desk.wait(200)
+  for (const name of ['off-ring', 'second']) desk.say(name, { type: 'lease-request', modeEpoch: modeEpoch(desk) })
+  desk.wait(200)
+  const lent = desk.sent('grant').flatMap(({ leases }) => leases.map(({ block }) => block))
+  assert.ok(lent.length > 0)
+  assert.deepEqual(
+    lent.filter((block) => blocks.includes(block)),
+    [],
+  )
+})
+
 test('a step that holds its blocks behind the planned ones is committed, and the sum is let go', () => {
   const { desk, blocks } = given()
   const record = desk.record(4, [...desk.planned(4), ...blocks])
