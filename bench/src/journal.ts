@@ -28,7 +28,7 @@ async function journalRow(state: string | undefined, rounds: number): Promise<Be
   const dataDir = await mkdtemp(join(tmpdir(), 'starling-journal-'))
   const { store } = await openStorage({ dataDir, ...(state === undefined ? {} : { state }) })
   try {
-    const journal = await Journal.open(store)
+    const journal = await BenchJournal.open(store)
     return await race(
       {
         name: `journal in ${state === undefined ? 'SQLite' : 'PostgreSQL'}, durable events (${WANTED} wanted)`,
@@ -45,14 +45,14 @@ async function journalRow(state: string | undefined, rounds: number): Promise<Be
   }
 }
 
-class Journal {
+class BenchJournal {
   readonly #store: StateStore
   readonly #job = jobId(`bench-${crypto.randomUUID()}`)
   #fence = 0
   #v = 0
 
-  static async open(store: StateStore): Promise<Journal> {
-    const journal = new Journal(store)
+  static async open(store: StateStore): Promise<BenchJournal> {
+    const journal = new BenchJournal(store)
     await store.createJob({ id: journal.#job, description: '{}' })
     journal.#fence = await store.takeOver(journal.#job, 0, (rows) => rows.length)
     return journal

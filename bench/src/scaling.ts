@@ -1,7 +1,7 @@
 // What the model of scale predicts (e2e/src/scaling): the production decisions on virtual time, links and machines as
 // formulas. `peers.calm` is the same grid without churn, so its ratio is the goodput; `peers.ring` the same with churn,
 // around the ring alone.
-import { predict, type Prediction, type Setting } from '@starling-grid/e2e/scaling'
+import { predict, type ScalePrediction, type Setting } from '@starling-grid/e2e/scaling'
 import { HOMES, LAB, MIXED, SOFTWARE } from '@starling-grid/e2e/scaling/profiles'
 import type { BenchRow } from './row.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
@@ -78,7 +78,7 @@ function asText({
   ballotsPerMinute,
   coordinatorCores,
   coordinatorBytesPerSecond,
-}: Prediction): string {
+}: ScalePrediction): string {
   return (
     `${Math.round(samplesPerSecond)} samples/s in a ring of ${ringSize.toFixed(0)}, ` +
     `${(100 * directShare).toFixed(0)} % of the time as a direct exchange, ` +

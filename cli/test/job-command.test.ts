@@ -215,7 +215,7 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
     await chmod(tokenFile, 0o600)
     const without = await begin(['submit', join(folder, 'digits.json'), '--data-dir', folder], url).ended
     assert.equal(without.status, 1)
-    assert.match(without.stderr, /expected the owner token.*\(token-required\)\n$/)
+    assert.match(without.stderr, /expected the token of an owner.*\(token-required\)\n$/)
     const { host } = new URL(grid.direct)
     const inside = await begin(['list', '--url', `http://owner:secret@${host}`]).ended
     assert.equal(inside.status, 2)

@@ -129,7 +129,7 @@ test('an image gets the probabilities of its classes with bars, the best first',
 
 test('a folder of images is answered as CSV or JSON lines, each under its file', async () => {
   const [dark, light] = [await picture('many/a.png', [255, 0]), await picture('many/deep/b.png', [0, 255])]
-  await writeFile(join(folder, 'many/notes.md'), 'no image')
+  await writeFile(join(folder, 'many/notes.txt'), 'no image')
   const csv = await answers(side, join(folder, 'many'))
   assert.equal(csv, `input,class,probability\n${dark},left,0.880797\n${light},right,0.880797\n`)
   const lines = (await answers(side, join(folder, 'many'), '--json', '--top', '1')).trim().split('\n')

@@ -11,7 +11,7 @@ export interface ExecutorChoice {
   readonly adapter?: string
 }
 
-export interface OpenExecutor {
+export interface ExecutorHandle {
   readonly executor: Executor
   /** Releases the device; the executor is destroyed before. */
   close(): void
@@ -21,7 +21,7 @@ export interface OpenExecutor {
 export async function openExecutor(
   spec: ModelSpec,
   { executor = 'webgpu', adapter, maxMicroBatch }: ExecutorChoice & { readonly maxMicroBatch?: number },
-): Promise<OpenExecutor> {
+): Promise<ExecutorHandle> {
   if (executor === 'reference') return { executor: createReferenceExecutor(spec), close: () => undefined }
   await prepareProcess({ adapter })
   const gpu = await openGpu({ adapter })

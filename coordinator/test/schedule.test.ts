@@ -8,7 +8,7 @@ import {
   gainOfOneMore,
   inOrder,
   type Lender,
-  type Move,
+  type JobMove,
   schedule,
   type SharingJob,
   speedWith,
@@ -50,7 +50,7 @@ function lenders(count: number, of?: string, prefix = of ?? 'idle'): Lender[] {
   return Array.from({ length: count }, (_, i) => lender(`${prefix}-${String(i).padStart(3, '0')}`, of))
 }
 
-function moved(all: readonly Lender[], moves: readonly Move[], now = NOW): Lender[] {
+function moved(all: readonly Lender[], moves: readonly JobMove[], now = NOW): Lender[] {
   const to = new Map(moves.map((move) => [move.volunteer, move.to]))
   return all.map((one) => (to.has(one.id) ? { ...one, job: to.get(one.id), since: now } : one))
 }
@@ -329,7 +329,7 @@ const SEARCH = { numRuns: 1500 }
 /** Some moves wait for others, as a place that is still taken. */
 const MOST_LOOKS = 8
 
-function holds(promise: (setting: Setting, moves: readonly Move[]) => void): void {
+function holds(promise: (setting: Setting, moves: readonly JobMove[]) => void): void {
   fc.assert(
     fc.property(settings, (setting) => promise(setting, schedule(setting.jobs, setting.all, NOW))),
     SEARCH,
@@ -377,7 +377,7 @@ test('when nothing changes the moves come to an end, also where no volunteer has
 
 test('the order in which jobs and volunteers are named changes nothing', () => {
   holds(({ jobs, all }, moves) => {
-    const byId = (a: Move, b: Move): number => (a.volunteer < b.volunteer ? -1 : 1)
+    const byId = (a: JobMove, b: JobMove): number => (a.volunteer < b.volunteer ? -1 : 1)
     assert.deepEqual(schedule(jobs.toReversed(), all.toReversed(), NOW).sort(byId), [...moves].sort(byId))
   })
 })

@@ -148,6 +148,18 @@ test(
   },
 )
 
+test('a volunteer that comes back while its job is paused gets the job when that goes on', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ volunteers: { min: 1 } }))
+  await tell(url, ROUTES.pause, id)
+  const fake = volunteer(url, { obedient: false })
+  await once(fake.socket, 'open')
+  fake.hello({ job: id })
+  assert.equal((await fake.heard('welcome')).job, null)
+  await tell(url, ROUTES.resume, id)
+  assert.equal((await fake.heard('job')).job.id, id)
+})
+
 test('a job of a higher priority gets a volunteer of a running job between steps, and no step is lost', async () => {
   const { url } = await startCoordinator()
   const older = await submit(url, smallJob({ stop: { epochs: 20 }, volunteers: { min: 1 } }))

@@ -99,9 +99,10 @@ class Journal {
     if (dice < 95) return this.#evaluated()
     if (dice < 96) return this.#add({ type: 'trained', ms: 1000 * this.rows.length })
     if (dice < 97) return this.#add({ type: 'finished', reason: `${dice} of ${this.rows.length}` })
-    const counts = { samples: 4, targets: 4, correct: dice - 96, lossSum: 1.5 }
-    const validated = `v:${this.#below(2)}` as BlockId
-    this.#add({ type: 'validated', version: this.#head, block: validated, ...counts })
+    const tally = { of: 'classes', top: this.#below(5) } as const
+    const counts = { samples: 4, targets: 4, correct: dice - 96, lossSum: 1.5, ...(dice < 99 ? { tally } : {}) }
+    const blocks = (dice < 99 ? ['v:0', 'v:1'] : ['v:1']) as BlockId[]
+    for (const validated of blocks) this.#add({ type: 'validated', version: this.#head, block: validated, ...counts })
   }
 
   #evaluated(): void {
@@ -194,9 +195,11 @@ function snapshotted(rows: readonly JournalRow[], place: number): JournalRow[] {
 }
 
 test(`in ${SEEDS} random histories a snapshot and the rows after it restore what all rows restore`, () => {
+  let metrics = 0
   for (let seed = 1; seed <= SEEDS; seed++) {
     const { rows } = new Journal(seed, LENGTH)
     const [state, history] = [durable(replay(config, rows)), shown(historyOf(rows))]
+    metrics += history.validations.filter((point) => point.metrics !== undefined).length
     for (const place of [1, 50 + seed, 200 + seed, LENGTH - seed, LENGTH]) {
       const found = snapshotted(rows, place)
       assert.deepEqual(durable(replay(config, found)), state, `seed ${seed}, snapshot after ${place} rows`)
@@ -205,6 +208,7 @@ test(`in ${SEEDS} random histories a snapshot and the rows after it restore what
       assert.deepEqual(durable(replay(config, twice)), state, `seed ${seed}, a second snapshot`)
     }
   }
+  assert.ok(metrics > 0, 'curves of metrics were among them')
 })
 
 test('a field that a snapshot lacks is missed: none of them is there for nothing', () => {

@@ -43,6 +43,7 @@ const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
   'POST /api/v1/jobs/:id/stop': ['owner'],
   'POST /api/v1/jobs/:id/pause': ['owner'],
   'POST /api/v1/jobs/:id/resume': ['owner'],
+  'DELETE /api/v1/jobs/:id': ['owner'],
   'GET /api/v1/jobs/:id': ['member', 'owner'],
   'GET /api/v1/jobs/:id/events': ['member', 'owner'],
   'GET /api/v1/jobs/:id/records': ['member', 'owner'],
@@ -105,7 +106,9 @@ test('threat 6: every route of the server lets in exactly the roles that its row
   )
   assert.deepEqual(grid.coordinator.routes.filter(({ url: path }) => SOCKETS.includes(path)).length > 0, true)
   const versionId = run.checkpoint?.id ?? assert.fail()
-  for (const { method, url: pattern } of routes) {
+  // Nothing of the job is there after it is deleted.
+  const isLast = ({ method }: (typeof routes)[number]): number => Number(method === 'DELETE')
+  for (const { method, url: pattern } of routes.toSorted((a, b) => isLast(a) - isLast(b))) {
     const path = pattern
       .replace(':id', id)
       .replace(':versionId', versionId)

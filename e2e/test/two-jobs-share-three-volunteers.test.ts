@@ -10,7 +10,7 @@ import { promisify } from 'node:util'
 import { Grid } from '@starling-grid/cli'
 import type { JobSpec, RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
-import { PACED, QUICK, tinyJob } from './small-job.ts'
+import { PACED, QUICK, smallJob, tinyJob } from './small-job.ts'
 
 const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 /** enough to be seen by a command that takes seconds to begin on a busy machine */
@@ -69,7 +69,9 @@ test('three volunteers are divided between two jobs as the files say, and both e
     ...change,
   })
   try {
-    const low = await owner.submits(folder, job('low', STEPS, { volunteers: { min: 1 } }))
+    // Alone it has no frame to wait for: steps that take time keep it training while the owner looks.
+    const heavy = smallJob({ stop: { steps: STEPS } })
+    const low = await owner.submits(folder, { ...heavy, name: 'low', volunteers: { min: 1 } })
     for (let i = 0; i < 3; i++) grid.addVolunteer(PACED)
     await owner.sees('all three at the first job', /^low-(?!.* finished ).* 0 +3 of at least 1 /)
     const high = await owner.submits(

@@ -40,7 +40,6 @@ export {
   emptyStates,
   encodeVersionState,
   exportBytes,
-  type ExportedModel,
   type ExportHeader,
   exportModel,
   initialVersionState,

@@ -2,10 +2,10 @@
 import type { JobSpec, Mistake } from '@starling-grid/protocol'
 import type { Loss } from './spec.ts'
 
-type Job = Pick<JobSpec, 'stop' | 'evaluate' | 'optimizer'>
+type JobRules = Pick<JobSpec, 'stop' | 'evaluate' | 'optimizer'>
 
 /** Every mistake of a job whose fields are right one by one. `loss` undefined: the model cannot be read. */
-export function stopMistakes({ stop, evaluate, optimizer }: Job, loss: Loss | undefined): Mistake[] {
+export function stopMistakes({ stop, evaluate, optimizer }: JobRules, loss: Loss | undefined): Mistake[] {
   return [
     ...boundMistakes(stop),
     ...evaluateMistakes(evaluate),

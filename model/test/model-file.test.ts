@@ -1,14 +1,7 @@
 // Exported models as those read them who predict: whole, or refused with what is wrong.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import {
-  exportModel,
-  type ExportedModel,
-  initialParameters,
-  parameterLayout,
-  parseModelSpec,
-  readModelFile,
-} from '@starling-grid/model'
+import { exportModel, initialParameters, parameterLayout, parseModelSpec, readModelFile } from '@starling-grid/model'
 import { type ModelSignature, versionId, writeSafetensors } from '@starling-grid/protocol'
 
 const spec = parseModelSpec({
@@ -25,7 +18,7 @@ const signature: ModelSignature = {
   augment: { crop: [2, 2] },
   normalize: { mean: [0.5, 0.4, 0.3], deviation: [0.2, 0.2, 0.2] },
 }
-const exported = (made: Partial<ExportedModel>): Uint8Array =>
+const exported = (made: Partial<Parameters<typeof exportModel>[0]>): Uint8Array =>
   exportModel({
     spec,
     layout: parameterLayout(spec),

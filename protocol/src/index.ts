@@ -162,23 +162,14 @@ export {
 export { assignmentsAfter, assignmentsOfStep, epochOrder, isPartition, random32, splitBlocks } from './order.ts'
 export {
   type CheckpointList,
-  CheckpointListSchema,
-  DeletedSchema,
-  EventListSchema,
-  GroupOpenedSchema,
   GroupRanksSchema,
   type GroupSeats,
-  GroupSeatsSchema,
   GroupSizeSchema,
   InviteAskedSchema,
   type InviteView,
   type JobList,
-  JobListSchema,
-  PausedSchema,
-  type Scope,
+  type TokenScope,
   SCOPES,
-  StoppedSchema,
-  SubmittedSchema,
   TokenAskedSchema,
   type TokenView,
 } from './owner-api.ts'
@@ -208,9 +199,9 @@ export {
   type Phase,
   type RunEvent,
   type RunView,
-  RunViewSchema,
   type StepPoint,
   type ValidationPoint,
+  ValidationPointSchema,
   type WaitView,
   waitText,
 } from './run-view.ts'
@@ -219,11 +210,9 @@ export {
   MAX_TALLY_COLUMNS,
   type NamedMetric,
   metricsOf,
-  NamedMetricSchema,
   numbersOf,
   pooled,
   type Tally,
-  type TallyBase,
   TallySchema,
   TOP,
 } from './tally.ts'
@@ -251,6 +240,7 @@ export {
   Sha256Schema,
   strict,
   VersionIdSchema,
+  type ReadonlyOf,
 } from './schema.ts'
 export { SerialQueue } from './serial-queue.ts'
 export { SESSION_PROTOCOL, sessionProtocols, tokenIn, withoutToken } from './session-socket.ts'

@@ -65,7 +65,7 @@ export type GroupSeats = ReadonlyOf<typeof GroupSeatsSchema>
 
 /** What a token allows: looking at its own jobs; submitting and controlling them, too; everything. */
 export const SCOPES = ['jobs:read', 'jobs:write', 'admin'] as const
-export type Scope = (typeof SCOPES)[number]
+export type TokenScope = (typeof SCOPES)[number]
 const ScopesSchema = Type.Array(
   Type.Union([Type.Literal('jobs:read'), Type.Literal('jobs:write'), Type.Literal('admin')]),
   { minItems: 1, maxItems: SCOPES.length },

@@ -2,14 +2,13 @@
 // metrics that follow from sums over all blocks.
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
-import { Count, FiniteNumber, type ReadonlyOf } from './schema.ts'
+import { Count, FiniteNumber, type ReadonlyOf, strict } from './schema.ts'
 
 /** Columns of values whose sums a message has. */
 export const MAX_TALLY_COLUMNS = 256
 /** Guesses among which top-5 looks for the class. */
 export const TOP = 5
 
-const strict = <T extends Type.TProperties>(properties: T) => Type.Object(properties, { additionalProperties: false })
 const Columns = Type.Array(FiniteNumber, { minItems: 1, maxItems: MAX_TALLY_COLUMNS })
 
 export const TallySchema = Type.Union([

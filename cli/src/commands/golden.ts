@@ -5,16 +5,14 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { adapterLabel, openGpu } from '@starling-grid/client-node'
 import { describeError, GridError } from '@starling-grid/protocol'
+import { createGpuRunner, REFERENCE_ADAPTER, ReferenceRunner } from '@starling-grid/volunteer'
 import {
-  createGpuRunner,
   readGoldenCase,
-  REFERENCE_ADAPTER,
-  ReferenceRunner,
   runGoldenCase,
   type Comparison,
   type GoldenBackend,
   type GoldenResult,
-} from '@starling-grid/volunteer'
+} from '@starling-grid/volunteer/golden'
 import { Command, Option } from 'commander'
 import type { GoldenPlace, GoldenPlaceOptions } from '../golden/place.ts'
 import { colorsFor } from '../terminal/colors.ts'

@@ -8,7 +8,7 @@ import { wholeNumber } from '../arguments.ts'
 import { durationIn, momentText } from '../moments.ts'
 import { table } from '../terminal/table.ts'
 
-interface CreateFlags extends AnswerFlags {
+interface InviteFlags extends AnswerFlags {
   readonly uses?: number
   /** ms */
   readonly expires?: number
@@ -34,7 +34,7 @@ function addCreate(program: Command): void {
     .option('--uses <n>', 'volunteers that it lets in; one that comes back counts once (any number)', wholeNumber(1))
     .option('--expires <duration>', 'after which it lets in no newcomer, such as 90m, 12h or 30d', durationIn)
     .option('--job <id>', 'the only job that its volunteers are given')
-    .action(async ({ uses, expires, job, ...flags }: CreateFlags) => {
+    .action(async ({ uses, expires, job, ...flags }: InviteFlags) => {
       const api = await connect(flags)
       const made = await api.createInvite({
         ...(uses === undefined ? {} : { uses }),

@@ -1,14 +1,14 @@
 // `token`: who else may use a coordinator as an owner, and how far.
 import { writeFile } from 'node:fs/promises'
-import { describeError, GridError, plainText, type Scope, SCOPES, type TokenView } from '@starling-grid/protocol'
+import { describeError, GridError, plainText, type TokenScope, SCOPES, type TokenView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
 import { connect } from '../api/connection.ts'
 import { type AnswerFlags, subcommand, tell } from '../api/subcommand.ts'
 import { durationIn, momentText } from '../moments.ts'
 import { table } from '../terminal/table.ts'
 
-interface CreateFlags extends AnswerFlags {
-  readonly scope: readonly Scope[]
+interface TokenFlags extends AnswerFlags {
+  readonly scope: readonly TokenScope[]
   readonly name?: string
   /** ms */
   readonly expires?: number
@@ -38,7 +38,7 @@ function addCreate(program: Command): void {
     .option('--name <name>', 'what it is for')
     .option('--expires <duration>', 'after which it is good for nothing, such as 90m, 12h or 30d', durationIn)
     .option('--out <file>', 'write it into a new file of mode 600 instead')
-    .action(async ({ scope, name, expires, out, ...flags }: CreateFlags) => {
+    .action(async ({ scope, name, expires, out, ...flags }: TokenFlags) => {
       const api = await connect(flags)
       const expiry = expires === undefined ? {} : { expiresAt: Date.now() + expires }
       const made = await api.createToken({ scopes: [...scope], ...expiry, ...(name === undefined ? {} : { name }) })

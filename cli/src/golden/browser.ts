@@ -1,6 +1,6 @@
 // Golden cases in a headless browser.
 import { type AdapterDescription, GridError } from '@starling-grid/protocol'
-import type { GoldenResult } from '@starling-grid/volunteer'
+import type { GoldenResult } from '@starling-grid/volunteer/golden'
 import { toBase64 } from '../browser/base64.ts'
 import { openPage } from '../browser/page.ts'
 import type { GoldenPlace, GoldenPlaceOptions } from './place.ts'

@@ -1,14 +1,8 @@
 // The page in which golden cases run: the volunteer's own code, built for the browser as the contribute page is.
 import { openDevice } from '@starling-grid/client-web/gpu'
 import { describeError } from '@starling-grid/protocol'
-import {
-  createGpuRunner,
-  type GoldenBackend,
-  REFERENCE_ADAPTER,
-  ReferenceRunner,
-  readGoldenCase,
-  runGoldenCase,
-} from '@starling-grid/volunteer'
+import { createGpuRunner, REFERENCE_ADAPTER, ReferenceRunner } from '@starling-grid/volunteer'
+import { type GoldenBackend, readGoldenCase, runGoldenCase } from '@starling-grid/volunteer/golden'
 import { fromBase64 } from '../browser/base64.ts'
 
 let backend: GoldenBackend | undefined

@@ -1,6 +1,6 @@
 // Where golden cases run: this process, or a page in a browser.
 import type { AdapterDescription } from '@starling-grid/protocol'
-import type { GoldenResult } from '@starling-grid/volunteer'
+import type { GoldenResult } from '@starling-grid/volunteer/golden'
 
 export interface GoldenPlace {
   readonly adapter: AdapterDescription

@@ -27,7 +27,7 @@ export interface Admission {
   readonly job?: JobId
 }
 
-export interface Newcomer {
+export interface Arrival {
   readonly volunteer: VolunteerId
   readonly code: string | undefined
   /** of its socket: an IPv4 address, or an IPv6 /64 */
@@ -65,7 +65,7 @@ export class InviteBook {
    * Lets a volunteer in, whose key is proven. A first use is durable when the promise resolves.
    * @throws GridError 'invite-required', 'rate-exceeded' after many wrong codes of this address, 'disk-failed'
    */
-  admit({ volunteer, code, address }: Newcomer): Admission | Promise<Admission> {
+  admit({ volunteer, code, address }: Arrival): Admission | Promise<Admission> {
     if (this.#parts.participation === 'open') return {}
     this.#guesses.requireLeisure(address)
     if (code === undefined) throw refusal('got none')

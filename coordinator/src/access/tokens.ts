@@ -1,6 +1,6 @@
 // Tokens of owners: who may do what with whose jobs. The first one, of the coordinator's file, may do everything; the
 // others are kept in the journal's store by their hash, and are good until they expire or are revoked.
-import { GridError, plainText, type Scope, type TokenView } from '@starling-grid/protocol'
+import { GridError, plainText, type TokenScope, type TokenView } from '@starling-grid/protocol'
 import type { CoordinatorClock } from '../clock.ts'
 import type { StateStore } from '../journal/state-store.ts'
 import { hashOf, idIn, matches, newSecret } from './secrets.ts'
@@ -16,7 +16,7 @@ const CHECK_MS = 1000
 export interface Holder {
   /** of its token; undefined: the first one's */
   readonly id: string | undefined
-  readonly scopes: readonly Scope[]
+  readonly scopes: readonly TokenScope[]
 }
 
 interface KeptToken {
@@ -32,7 +32,7 @@ export interface TokenBookParts {
 }
 
 /** Whether what this scope allows is allowed to the holder. */
-export function allows({ scopes }: Holder, scope: Scope): boolean {
+export function allows({ scopes }: Holder, scope: TokenScope): boolean {
   if (scopes.includes('admin') || scopes.includes(scope)) return true
   return scope === 'jobs:read' && scopes.includes('jobs:write')
 }
@@ -82,7 +82,7 @@ export class TokenBook {
   /** The token itself is in no later answer. Durable when it resolves. @throws GridError 'usage', 'disk-failed' */
   async create(asked: {
     readonly name?: string | undefined
-    readonly scopes: readonly Scope[]
+    readonly scopes: readonly TokenScope[]
     readonly expiresAt?: number | undefined
   }): Promise<{ readonly token: string; readonly view: TokenView }> {
     const at = this.#parts.clock.wallTime()

@@ -1,7 +1,7 @@
 // Who asks, and what of a job belongs to them. The holder of a token sees the jobs that it submitted, an admin all. A
 // volunteer's session sees what belongs to jobs that it was offered; every caller what belongs to a job that says
 // `public`. What does not exist and what belongs to others is answered alike.
-import { GridError, type JobId, type MemberId, type Scope, type Sha256 } from '@starling-grid/protocol'
+import { GridError, type JobId, type MemberId, type TokenScope, type Sha256 } from '@starling-grid/protocol'
 import type { FastifyRequest } from 'fastify'
 import { hashOf, matches } from '../access/secrets.ts'
 import { allows, type Holder, owns, type TokenBook } from '../access/tokens.ts'
@@ -47,7 +47,7 @@ export class Access {
    * The caller, who holds a token that allows so much.
    * @throws GridError 'token-required', 'scope-missing', 'rate-exceeded' after many wrong ones from this address
    */
-  requireOwner(request: FastifyRequest, scope: Scope = 'admin'): Holder {
+  requireOwner(request: FastifyRequest, scope: TokenScope = 'admin'): Holder {
     // A session's token is no guess at an owner's.
     const holder = this.#isMember(request) ? undefined : this.holder(bearer(request), addressOf(request))
     if (holder === undefined)
@@ -88,7 +88,7 @@ export class Access {
    * A run that belongs to the holder of a token with this scope.
    * @throws HttpRefusal 404 also for a run of another; GridError as requireOwner and requireRun
    */
-  requireOwnRun(request: FastifyRequest, job: string, scope: Scope): RunHost {
+  requireOwnRun(request: FastifyRequest, job: string, scope: TokenScope): RunHost {
     const holder = this.requireOwner(request, scope)
     if (allows(holder, 'admin')) return this.requireRun(job)
     const run = this.#parts.runs.find(job)
@@ -117,7 +117,7 @@ export class Access {
    * A job that belongs to the holder of a token with this scope; for an admin also one that cannot be opened.
    * @throws HttpRefusal 404 also for a job of another; GridError as requireOwner
    */
-  requireOwnJob(request: FastifyRequest, job: string, scope: Scope): JobId {
+  requireOwnJob(request: FastifyRequest, job: string, scope: TokenScope): JobId {
     const { runs } = this.#parts
     const holder = this.requireOwner(request, scope)
     const damaged = allows(holder, 'admin') ? runs.damaged().find(({ id }) => id === job) : undefined

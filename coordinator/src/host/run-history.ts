@@ -7,16 +7,17 @@ import {
   type MemberId,
   parse,
   plainText,
+  type ReadonlyOf,
   type RunEvent,
   type DepartureView,
   type StepPoint,
   type StepRecord,
   strict,
   type ValidationPoint,
+  ValidationPointSchema,
   type VersionRef,
 } from '@starling-grid/protocol'
 import * as Type from 'typebox'
-import type { Static } from 'typebox'
 import type { JournalRow } from '../journal/state-store.ts'
 import { derivedText } from '../run/ballot/derived-state.ts'
 import { createRunState } from '../run/create.ts'
@@ -44,21 +45,11 @@ const WrittenHistorySchema = strict({
   finishedAt: Type.Union([FiniteNumber, Type.Null()]),
   /** v, loss, accuracy, samples, place in MODES, at */
   steps: Type.Array(Type.Tuple([Count, FiniteNumber, FiniteNumber, Count, Count, FiniteNumber])),
-  validations: Type.Array(
-    strict({
-      v: Count,
-      epoch: Count,
-      accuracy: FiniteNumber,
-      loss: FiniteNumber,
-      samples: Count,
-      confirmed: Type.Boolean(),
-      at: FiniteNumber,
-    }),
-  ),
+  validations: Type.Array(strict(ValidationPointSchema.properties)),
   rewindCount: Count,
   events: Type.Array(strict({ at: FiniteNumber, kind: Type.String(), text: Type.String() })),
 })
-type WrittenHistory = Static<typeof WrittenHistorySchema>
+type WrittenHistory = ReadonlyOf<typeof WrittenHistorySchema>
 
 /** What pages draw of a run's past. */
 export interface Past {

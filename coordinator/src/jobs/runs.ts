@@ -19,7 +19,7 @@ import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
 import { blobsOfOthers, finishDeletion } from './deletion.ts'
 import { importJob, readJob } from './jobs.ts'
-import { type Seats, Sharing } from './sharing.ts'
+import { type VolunteerSeats, Sharing } from './sharing.ts'
 
 /** What the owner of all runs tells of them. */
 export interface RunsEvents {
@@ -38,7 +38,7 @@ export interface RunsParts extends RunsEvents {
   readonly catalog: Catalog
   /** folder that jobs may read files of */
   readonly dataRoot: string
-  readonly audience: RunObserver & Seats
+  readonly audience: RunObserver & VolunteerSeats
   readonly files: KeptFiles
   readonly shardProcesses: ShardProcesses
   readonly timing: Timing

@@ -41,7 +41,7 @@ export interface Lender {
   readonly realGpu: boolean | undefined
 }
 
-export interface Move {
+export interface JobMove {
   readonly volunteer: MemberId
   readonly from: JobId | undefined
   readonly to: JobId
@@ -60,7 +60,7 @@ const PAYS_WITHIN_MS = 600_000
  * The moves that make the present assignment the wanted one; none when it is. Deterministic. Every volunteer is in one
  * job at most; a running job is never brought below its minimum, and no job above its maximum.
  */
-export function schedule(jobs: readonly SharingJob[], lenders: readonly Lender[], now: number): Move[] {
+export function schedule(jobs: readonly SharingJob[], lenders: readonly Lender[], now: number): JobMove[] {
   const wanted = new WantedAssignment(jobs, lenders, now)
   wanted.seatChosen()
   wanted.fillMinimums()
@@ -75,7 +75,7 @@ export function inOrder(a: SharingJob, b: SharingJob): number {
 }
 
 /** Whether this volunteer may take part in this job. */
-export function fits(job: SharingJob, { chosen, declines, realGpu }: Lender): boolean {
+export function fits(job: Pick<SharingJob, 'id' | 'realGpu'>, { chosen, declines, realGpu }: Lender): boolean {
   if (chosen !== undefined && chosen !== job.id) return false
   return !declines.has(job.id) && !(job.realGpu && realGpu === false)
 }
@@ -278,7 +278,7 @@ class WantedAssignment {
   }
 
   /** A change that would meet another one half-way waits for the next look. */
-  moves(): Move[] {
+  moves(): JobMove[] {
     const counts = new Map<JobId, number>()
     for (const { job } of this.#lenders) if (job !== undefined) counts.set(job, (counts.get(job) ?? 0) + 1)
     const changed = this.#lenders.filter((lender) => this.#crewOf.get(lender)?.job.id !== lender.job)

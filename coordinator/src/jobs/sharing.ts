@@ -4,7 +4,7 @@ import type { CancelTimer, JobId, MemberId, WaitView } from '@starling-grid/prot
 import type { CoordinatorClock } from '../clock.ts'
 import { MeasuredSpeeds } from '../host/measured-speeds.ts'
 import type { RunHost } from '../host/run-host.ts'
-import { type Lender, type Move, schedule, type SharingJob } from './schedule.ts'
+import { fits, type JobMove, type Lender, schedule, type SharingJob } from './schedule.ts'
 
 /** ms between looks, beside those that a change asks for */
 const LOOK_MS = 1000
@@ -14,24 +14,26 @@ const RETURN_MS = 60_000
 const MOST_ELSEWHERE = 4
 
 /** A volunteer with an open session. */
-export interface Seat extends Lender {
+export interface VolunteerSeat extends Lender {
   /** the run that it is still a member of while it moves to another */
   readonly leaves: JobId | undefined
+  /** this session was offered a job: a volunteer that comes back to a paused one was not */
+  readonly isOffered: boolean
   /** its invite names the one job that it may be given */
   readonly isBound?: boolean
 }
 
 /** Sessions of volunteers, as far as jobs share them. */
-export interface Seats {
-  seats(): Iterable<Seat>
-  seat(volunteer: MemberId): Seat | undefined
+export interface VolunteerSeats {
+  seats(): Iterable<VolunteerSeat>
+  seat(volunteer: MemberId): VolunteerSeat | undefined
   /** It is offered this job: at once, or when its present run has ended its step without it. */
   move(volunteer: MemberId, to: RunHost): void
 }
 
 export interface SharingParts {
   readonly clock: CoordinatorClock
-  readonly seats: Seats
+  readonly seats: VolunteerSeats
   readonly runs: () => readonly RunHost[]
 }
 
@@ -57,12 +59,24 @@ export class Sharing {
   look(): void {
     const open = this.#open()
     this.#measure(open)
-    for (const { volunteer, from, to, reason } of this.#moves(open, this.#parts.seats.seats())) {
+    const seats = [...this.#parts.seats.seats()]
+    const moves = this.#moves(open, seats)
+    for (const { volunteer, from, to, reason } of moves) {
       const run = open.get(to)
       if (run === undefined) continue
       if (from !== undefined) open.get(from)?.noteMove(volunteer, `goes to another job: ${reason}`)
       this.#parts.seats.move(volunteer, run)
     }
+    const moved = new Set(moves.map(({ volunteer }) => volunteer))
+    for (const seat of seats) if (!seat.isOffered && !moved.has(seat.id)) this.#offerOwn(seat, open)
+  }
+
+  /** Its job was paused when it came back, and goes on now. */
+  #offerOwn(seat: VolunteerSeat, open: ReadonlyMap<JobId, RunHost>): void {
+    const run = seat.job === undefined ? undefined : open.get(seat.job)
+    if (run === undefined) return
+    const { id, spec } = run.job
+    if (fits({ id, realGpu: spec.requires?.realGpu ?? false }, seat)) this.#parts.seats.move(seat.id, run)
   }
 
   /** The job for a volunteer that said hello; others move at the next look. */
@@ -101,7 +115,7 @@ export class Sharing {
     return new Map(open.map((run) => [run.job.id, run]))
   }
 
-  #moves(open: ReadonlyMap<JobId, RunHost>, present: Iterable<Seat>): Move[] {
+  #moves(open: ReadonlyMap<JobId, RunHost>, present: Iterable<VolunteerSeat>): JobMove[] {
     const now = this.#parts.clock.awake()
     const parking = new Set(this.#parts.runs().flatMap((run) => (run.isParking ? [run.job.id] : [])))
     const seats = [...present].filter(({ job }) => job === undefined || !parking.has(job))
@@ -116,7 +130,7 @@ export class Sharing {
   }
 
   /** A choice holds as long as its job: later the volunteer takes any, unless its invite names that job. */
-  #lender(seat: Seat): Lender {
+  #lender(seat: VolunteerSeat): Lender {
     const isOver = this.#parts.runs().some(({ finished, job: { id } }) => finished && id === seat.chosen)
     return isOver && seat.isBound !== true ? { ...seat, chosen: undefined } : seat
   }
@@ -152,7 +166,7 @@ export class Sharing {
   }
 }
 
-function countsOf(seats: Iterable<Seat>): Map<JobId, number> {
+function countsOf(seats: Iterable<VolunteerSeat>): Map<JobId, number> {
   const counts = new Map<JobId, number>()
   for (const { job } of seats) if (job !== undefined) counts.set(job, (counts.get(job) ?? 0) + 1)
   return counts

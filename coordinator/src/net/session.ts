@@ -31,7 +31,7 @@ import type { CoordinatorClock } from '../clock.ts'
 import { requireHonestMessage } from '../host/honest-counts.ts'
 import type { RunHost } from '../host/run-host.ts'
 import type { Presence } from '../host/run-view.ts'
-import type { Seat } from '../jobs/sharing.ts'
+import type { VolunteerSeat } from '../jobs/sharing.ts'
 import { TokenBucket } from '../token-bucket.ts'
 import { requireProof } from './hello-proof.ts'
 
@@ -210,13 +210,14 @@ export class VolunteerSession {
   }
 
   /** How jobs share it; undefined before hello. */
-  get seat(): Seat | undefined {
+  get seat(): VolunteerSeat | undefined {
     if (this.#hello === undefined) return undefined
     const { incarnation: id, job, only = false, declines = [] } = this.#hello
     return {
       id,
       job: this.#next?.run.job.id ?? this.#placed.job,
       since: this.#next?.since ?? this.#placed.at,
+      isOffered: this.#offered !== undefined,
       isBound: this.#admission.job !== undefined,
       chosen: this.#admission.job ?? (only ? job : undefined),
       declines: new Set(declines),

@@ -17,12 +17,12 @@ import {
   volunteerIdOf,
 } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
-import type { Admission, Newcomer } from '../access/invites.ts'
+import type { Admission, Arrival } from '../access/invites.ts'
 import { subscriberOf } from '../api/addresses.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import type { RunObserver, RunHost } from '../host/run-host.ts'
 import type { Presence } from '../host/run-view.ts'
-import type { Seat, Seats } from '../jobs/sharing.ts'
+import type { VolunteerSeat, VolunteerSeats } from '../jobs/sharing.ts'
 import { type IceOptions, iceServersFor, renewalMs, withoutCredentials } from './ice-servers.ts'
 import { networkOf } from './network.ts'
 import { type Hello, type SessionHost, VolunteerSession } from './session.ts'
@@ -61,7 +61,7 @@ export interface SessionsParts {
   readonly onGone: (id: MemberId) => void
   readonly relayedLinks: () => number
   /** lets a volunteer in whose key is proven, or throws why not; absent: all of them */
-  readonly admit?: (newcomer: Newcomer) => Admission | Promise<Admission>
+  readonly admit?: (newcomer: Arrival) => Admission | Promise<Admission>
 }
 
 /** Hashes of a member's tokens. A WELCOME may be lost: until its token was used, the one before is good, too. */
@@ -78,7 +78,7 @@ interface Remembered {
   leftAt: number | undefined
 }
 
-export class Sessions implements RunObserver, SessionHost, Seats {
+export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
   readonly #parts: SessionsParts
   readonly #byId = new Map<MemberId, VolunteerSession>()
   readonly #strangers = new Set<VolunteerSession>()
@@ -272,11 +272,11 @@ export class Sessions implements RunObserver, SessionHost, Seats {
 
   // ---- for sharing jobs ----
 
-  *seats(): Iterable<Seat> {
+  *seats(): Iterable<VolunteerSeat> {
     for (const { seat } of this.#byId.values()) if (seat !== undefined) yield seat
   }
 
-  seat(volunteer: MemberId): Seat | undefined {
+  seat(volunteer: MemberId): VolunteerSeat | undefined {
     return this.#byId.get(volunteer)?.seat
   }
 

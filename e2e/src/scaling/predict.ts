@@ -3,10 +3,10 @@ import { type MemberId, random32 } from '@starling-grid/protocol'
 import { EventClock } from './clock.ts'
 import { ModelCoordinator } from './coordinator.ts'
 import { Rings } from './rings.ts'
-import type { Prediction, Setting } from './setting.ts'
+import type { ScalePrediction, Setting } from './setting.ts'
 import { type ScaleModel, ModelVolunteer } from './volunteers.ts'
 
-export type { Prediction, Setting } from './setting.ts'
+export type { ScalePrediction, Setting } from './setting.ts'
 
 const MINUTE_MS = 60_000
 /** ms between looks at the mode */
@@ -15,7 +15,7 @@ const SAMPLE_MS = 500
 const ARRIVAL_MS = 10_000
 
 /** @example predict({ ...LENET, volunteers: 200, churnPerMinute: 0.2 }) */
-export function predict(setting: Setting): Prediction {
+export function predict(setting: Setting): ScalePrediction {
   const clock = new EventClock()
   const words = random32(setting.seed)
   const random = (): number => words() / 2 ** 32
@@ -60,7 +60,7 @@ function churn(restless: Restless): void {
   })
 }
 
-function measure({ clock, coordinator, setting }: ScaleModel): Prediction {
+function measure({ clock, coordinator, setting }: ScaleModel): ScalePrediction {
   const { samples, cpuMs, bytes, ballots } = coordinator
   let looks = 0
   let ringLooks = 0

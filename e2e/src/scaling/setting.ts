@@ -22,7 +22,7 @@ export interface Setting {
   readonly seed: number
 }
 
-export interface Prediction {
+export interface ScalePrediction {
   readonly samplesPerSecond: number
   /** share of virtual time in ring mode */
   readonly ringShare: number

@@ -30,7 +30,7 @@ export interface ArrayGroup {
 }
 
 /** Opens a group when it is to be read. */
-export type OpenGroup = () => Promise<ArrayGroup>
+export type OpenArrayGroup = () => Promise<ArrayGroup>
 
 const CURE = 'Save it again, or copy it again: it may not be whole.'
 /** Bytes of one row: larger samples do not fit a shard. */
@@ -38,7 +38,7 @@ const MAX_ROW_BYTES = 64 * 2 ** 20
 const SKIP_BYTES = 2 ** 20
 
 /** An .npz file is a group; all .npy files are one, whose columns are named as the files are. */
-export function groupsOf(paths: readonly string[], isZip: boolean, names: readonly string[] = paths): OpenGroup[] {
+export function groupsOf(paths: readonly string[], isZip: boolean, names: readonly string[] = paths): OpenArrayGroup[] {
   if (isZip) return paths.map((path) => () => zipGroup(path))
   return paths.length === 0 ? [] : [() => fileGroup(paths, names)]
 }

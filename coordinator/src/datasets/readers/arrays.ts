@@ -4,11 +4,11 @@ import { extname } from 'node:path'
 import { GridError } from '@starling-grid/protocol'
 import type { SampleForm } from '../catalog.ts'
 import { datasetUnreadable, PIXEL_SCALE } from '../samples.ts'
-import { type ArrayGroup, groupsOf, OpenArray, type OpenGroup } from './array-files.ts'
+import { type ArrayGroup, groupsOf, OpenArray, type OpenArrayGroup } from './array-files.ts'
 import { channelsFirst, sampleLayout } from './array-layout.ts'
 import { type NpyHeader, valuesIn } from './npy-header.ts'
 import type { NpyValues } from './npy-values.ts'
-import { BEGINNING, type ReadPlace, RUN_BYTES, type SplitPart } from './reader.ts'
+import { BEGINNING, type ReadPlace, RUN_BYTES, type SplitPart, type PartFiles } from './reader.ts'
 import type { TableCell, TableRow, TableRun, TableSource } from './table.ts'
 
 export interface ArrayOptions {
@@ -18,15 +18,13 @@ export interface ArrayOptions {
   readonly channels?: 'first' | 'last'
 }
 
-type Files = Readonly<Record<SplitPart, readonly string[]>>
-
 const CURE = 'Save arrays whose first dimension is the number of samples.'
 
 export class ArraysSource implements TableSource {
   readonly format: string
   readonly columns: readonly string[]
   readonly bytes: TableSource['bytes']
-  readonly #groups: Readonly<Record<SplitPart, readonly OpenGroup[]>>
+  readonly #groups: Readonly<Record<SplitPart, readonly OpenArrayGroup[]>>
   readonly #options: ArrayOptions
   /** of the first group, by column */
   readonly #headers: ReadonlyMap<string, NpyHeader>
@@ -34,7 +32,7 @@ export class ArraysSource implements TableSource {
   readonly #isSpread: boolean
 
   /** @throws GridError 'dataset-unreadable' */
-  static async open(files: Files, bytes: TableSource['bytes'], options: ArrayOptions): Promise<ArraysSource> {
+  static async open(files: PartFiles, bytes: TableSource['bytes'], options: ArrayOptions): Promise<ArraysSource> {
     const isZip = files.train.some((path) => extname(path).toLowerCase() === '.npz')
     const groups = { train: groupsOf(files.train, isZip), validation: groupsOf(files.validation, isZip, files.train) }
     const headers = new Map<string, NpyHeader>()
@@ -54,7 +52,7 @@ export class ArraysSource implements TableSource {
 
   private constructor(
     parts: {
-      readonly groups: Readonly<Record<SplitPart, readonly OpenGroup[]>>
+      readonly groups: Readonly<Record<SplitPart, readonly OpenArrayGroup[]>>
       readonly bytes: TableSource['bytes']
       readonly options: ArrayOptions
       readonly headers: ReadonlyMap<string, NpyHeader>

@@ -3,7 +3,7 @@ import { GridError } from '@starling-grid/protocol'
 import Papa from 'papaparse'
 import { datasetUnreadable } from '../samples.ts'
 import { LineFile, utf8 } from './file-lines.ts'
-import type { SplitPart, ReadPlace } from './reader.ts'
+import type { SplitPart, ReadPlace, PartFiles } from './reader.ts'
 import type { TableRow, TableRun, TableSource } from './table.ts'
 
 export interface CsvOptions {
@@ -12,8 +12,6 @@ export interface CsvOptions {
   /** absent: found out */
   readonly delimiter?: string
 }
-
-type Files = Readonly<Record<SplitPart, readonly string[]>>
 
 /** Rows that are looked at to find the delimiter. */
 const PREVIEW_ROWS = 10
@@ -35,10 +33,10 @@ export class CsvSource implements TableSource {
   readonly format: string
   readonly columns: readonly string[]
   readonly bytes: Readonly<Record<SplitPart, number>>
-  readonly #files: Files
+  readonly #files: PartFiles
   readonly #options: CsvOptions & { readonly delimiter: string }
 
-  static async open(files: Files, bytes: TableSource['bytes'], options: CsvOptions): Promise<CsvSource> {
+  static async open(files: PartFiles, bytes: TableSource['bytes'], options: CsvOptions): Promise<CsvSource> {
     const [first = ''] = files.train
     const file = await LineFile.open(first)
     try {
@@ -63,7 +61,7 @@ export class CsvSource implements TableSource {
   }
 
   private constructor(
-    files: Files,
+    files: PartFiles,
     bytes: TableSource['bytes'],
     columns: readonly string[],
     options: CsvOptions & { readonly delimiter: string },

@@ -1,7 +1,7 @@
 // JSON lines: one object a line, its fields are the columns.
 import { datasetUnreadable } from '../samples.ts'
 import { LineFile, utf8 } from './file-lines.ts'
-import { BEGINNING, type ReadPlace, type SplitPart } from './reader.ts'
+import { BEGINNING, type ReadPlace, type SplitPart, type PartFiles } from './reader.ts'
 import type { TableRow, TableRun, TableSource } from './table.ts'
 
 const CURE = 'Correct the line: one JSON object on each.'
@@ -9,13 +9,10 @@ const CURE = 'Correct the line: one JSON object on each.'
 export class JsonLinesSource implements TableSource {
   readonly format = 'JSON lines'
   readonly bytes: TableSource['bytes']
-  readonly #files: Readonly<Record<SplitPart, readonly string[]>>
+  readonly #files: PartFiles
   #columns: readonly string[] = []
 
-  static async open(
-    files: Readonly<Record<SplitPart, readonly string[]>>,
-    bytes: TableSource['bytes'],
-  ): Promise<JsonLinesSource> {
+  static async open(files: PartFiles, bytes: TableSource['bytes']): Promise<JsonLinesSource> {
     const source = new JsonLinesSource(files, bytes)
     const file = await LineFile.open(files.train[0] ?? '')
     try {
@@ -27,7 +24,7 @@ export class JsonLinesSource implements TableSource {
     return source
   }
 
-  private constructor(files: Readonly<Record<SplitPart, readonly string[]>>, bytes: TableSource['bytes']) {
+  private constructor(files: PartFiles, bytes: TableSource['bytes']) {
     this.#files = files
     this.bytes = bytes
   }

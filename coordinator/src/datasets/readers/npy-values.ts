@@ -19,10 +19,10 @@ export function npyValues(type: string, bytes: Uint8Array, count: number): NpyVa
   return Float64Array.from({ length: count }, (_, i) => value(view, i * size, isLittle))
 }
 
-type ReadValue = (view: DataView, at: number, isLittle: boolean) => number
+type ReadNumber = (view: DataView, at: number, isLittle: boolean) => number
 
 /** Bytes and reader of each kind. */
-const READERS: Readonly<Record<string, readonly [number, ReadValue]>> = {
+const READERS: Readonly<Record<string, readonly [number, ReadNumber]>> = {
   i1: [1, (view, at) => view.getInt8(at)],
   i2: [2, (view, at, isLittle) => view.getInt16(at, isLittle)],
   u2: [2, (view, at, isLittle) => view.getUint16(at, isLittle)],
@@ -44,12 +44,12 @@ function half(bits: number): number {
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15)
 }
 
-interface TextRun {
+interface TextCells {
   readonly count: number
   readonly isLittle: boolean
 }
 
-function texts(kind: string, bytes: Uint8Array, { count, isLittle }: TextRun): string[] {
+function texts(kind: string, bytes: Uint8Array, { count, isLittle }: TextCells): string[] {
   const size = Number(kind.slice(1)) * (kind.startsWith('U') ? UTF32_BYTES : 1)
   const decode = kind.startsWith('U') ? (part: Uint8Array) => utf32(part, isLittle) : utf8
   return Array.from({ length: count }, (_, i) => decode(bytes.subarray(i * size, (i + 1) * size)))

@@ -7,7 +7,7 @@ import { CsvSource } from './csv.ts'
 import { type ImageOptions, ImageReader } from './images.ts'
 import { JsonLinesSource } from './json-lines.ts'
 import { ParquetSource } from './parquet.ts'
-import type { SplitPart, SampleReader } from './reader.ts'
+import type { PartFiles, SampleReader, SplitPart } from './reader.ts'
 import { type TableSource, type TableChoice, TableReader } from './table.ts'
 import { TfRecordSource } from './tfrecord.ts'
 
@@ -118,7 +118,7 @@ function channelsOf({ channels }: ImportOptions): Pick<ImportOptions, 'channels'
   return channels === undefined ? {} : { channels }
 }
 
-function pathsOf(marks: ReaderParts['marks']): Readonly<Record<SplitPart, readonly string[]>> {
+function pathsOf(marks: ReaderParts['marks']): PartFiles {
   const paths = (part: readonly SourceMark[]): string[] => part.flatMap(({ files }) => files.map(({ path }) => path))
   return { train: paths(marks.train), validation: paths(marks.validation) }
 }

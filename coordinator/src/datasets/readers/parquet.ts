@@ -3,10 +3,8 @@ import { GridError } from '@starling-grid/protocol'
 import type { RowGroup } from 'hyparquet'
 import { datasetUnreadable } from '../samples.ts'
 import { type ColumnValues, ParquetFile } from './parquet-file.ts'
-import { BEGINNING, type ReadPlace, RUN_BYTES, type SplitPart } from './reader.ts'
+import { BEGINNING, type ReadPlace, RUN_BYTES, type SplitPart, type PartFiles } from './reader.ts'
 import type { TableRow, TableRun, TableSource } from './table.ts'
-
-type Files = Readonly<Record<SplitPart, readonly string[]>>
 
 /** Rows that are unpacked at once of columns without lists: some pages. */
 const SPAN_ROWS = 65_536
@@ -15,7 +13,7 @@ const MAX_VALUES = 4_000_000
 const F32_BYTES = 4
 
 /** Rows of a group that are unpacked together. */
-interface Span {
+interface RowSpan {
   readonly group: RowGroup
   /** of the file's rows */
   readonly begin: number
@@ -28,18 +26,18 @@ export class ParquetSource implements TableSource {
   readonly format = 'Parquet'
   readonly columns: readonly string[]
   readonly bytes: TableSource['bytes']
-  readonly #files: Files
+  readonly #files: PartFiles
   readonly #wanted: readonly string[]
 
   /** @throws GridError 'dataset-unreadable' */
-  static async open(files: Files, bytes: TableSource['bytes'], wanted?: readonly string[]): Promise<ParquetSource> {
+  static async open(files: PartFiles, bytes: TableSource['bytes'], wanted?: readonly string[]): Promise<ParquetSource> {
     const file = await ParquetFile.open(files.train[0] ?? '')
     await file.close()
     return new ParquetSource(files, bytes, file.columns, wanted)
   }
 
   private constructor(
-    files: Files,
+    files: PartFiles,
     bytes: TableSource['bytes'],
     columns: readonly string[],
     wanted: readonly string[] | undefined,
@@ -82,7 +80,7 @@ export class ParquetSource implements TableSource {
     }
   }
 
-  *#spans(file: ParquetFile): Iterable<Span> {
+  *#spans(file: ParquetFile): Iterable<RowSpan> {
     let begin = 0
     for (const group of file.groups) {
       const rows = Number(group.num_rows)

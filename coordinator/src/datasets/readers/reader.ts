@@ -29,6 +29,8 @@ export interface SampleRun {
 }
 
 export type SplitPart = 'train' | 'validation'
+/** Paths of the files of each part. */
+export type PartFiles = Readonly<Record<SplitPart, readonly string[]>>
 
 /** One dataset that is being read. Holds a run at a time. */
 export interface SampleReader {

@@ -4,11 +4,9 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { describeError } from '@starling-grid/protocol'
 import { datasetUnreadable } from '../samples.ts'
 import { maskedCrc32c } from './crc32c.ts'
-import { BEGINNING, type ReadPlace, RUN_BYTES, type SplitPart } from './reader.ts'
+import { BEGINNING, type ReadPlace, RUN_BYTES, type SplitPart, type PartFiles } from './reader.ts'
 import type { TableCell, TableRow, TableRun, TableSource } from './table.ts'
 import { exampleOf } from './tf-example.ts'
-
-type Files = Readonly<Record<SplitPart, readonly string[]>>
 
 /** Length and its checksum before a record, the record's checksum behind it. */
 const HEAD_BYTES = 12
@@ -21,10 +19,10 @@ export class TfRecordSource implements TableSource {
   readonly format = 'TFRecord'
   readonly columns: readonly string[]
   readonly bytes: TableSource['bytes']
-  readonly #files: Files
+  readonly #files: PartFiles
 
   /** @throws GridError 'dataset-unreadable' */
-  static async open(files: Files, bytes: TableSource['bytes']): Promise<TfRecordSource> {
+  static async open(files: PartFiles, bytes: TableSource['bytes']): Promise<TfRecordSource> {
     const path = files.train[0] ?? ''
     for await (const [record] of recordsOf(path, BEGINNING)) {
       if (record === undefined) continue
@@ -34,7 +32,7 @@ export class TfRecordSource implements TableSource {
     throw datasetUnreadable(path, 'holds no record', 'Name a file with samples.')
   }
 
-  private constructor(files: Files, bytes: TableSource['bytes'], columns: readonly string[]) {
+  private constructor(files: PartFiles, bytes: TableSource['bytes'], columns: readonly string[]) {
     this.#files = files
     this.bytes = bytes
     this.columns = columns
@@ -101,7 +99,7 @@ async function bytesFrom(file: FileHandle, offset: number, count: number): Promi
   return buffer.subarray(0, bytesRead)
 }
 
-interface Cut {
+interface CutRecords {
   readonly records: readonly TfRecord[]
   /** bytes of them */
   readonly end: number
@@ -110,7 +108,7 @@ interface Cut {
 }
 
 /** The whole records that bytes begin with. */
-function cut(bytes: Buffer, where: (record: number) => string): Cut {
+function cut(bytes: Buffer, where: (record: number) => string): CutRecords {
   const records: TfRecord[] = []
   let at = 0
   while (at + HEAD_BYTES <= bytes.byteLength) {

@@ -24,7 +24,7 @@ const REMEMBERED = 33
 /** Members whose norms must be known, where as many push: with one alone, a liar would be compared with itself. */
 export const WITNESSES = 2
 
-interface Member {
+interface MemberNorms {
   /** of its pushes, the newest last; what was clipped counts as its bound */
   readonly norms: readonly PushNorms[]
   readonly usual: PushNorms
@@ -35,7 +35,7 @@ interface Member {
  * members: thousands may push in a second.
  */
 export class KnownNorms {
-  readonly #members = new Map<MemberId, Member>()
+  readonly #members = new Map<MemberId, MemberNorms>()
   /** what is usual for each member, ascending: many pushes of one are still one opinion. Zeros say nothing. */
   readonly #opinions: Readonly<Record<keyof PushNorms, number[]>> = { gradient: [], statistics: [] }
 
