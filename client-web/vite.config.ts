@@ -11,7 +11,13 @@ const here = (path: string): string => fileURLToPath(new URL(path, import.meta.u
  */
 const WITHOUT_SIDE_EFFECTS = /\/(protocol|shaders|model|volunteer)\/src\/|\/node_modules\/(typebox|@noble\/hashes)\//
 
-const treeshake = { moduleSideEffects: (id: string): boolean => !WITHOUT_SIDE_EFFECTS.test(id) }
+/** What makes schemas runs nothing else: those that no page uses are left out. */
+const PURE = ['Type', 'strict']
+
+const treeshake = {
+  moduleSideEffects: (id: string): boolean => !WITHOUT_SIDE_EFFECTS.test(id),
+  manualPureFunctions: PURE,
+}
 
 /**
  * Parts of every schema's engine that no schema of ours uses, 20 kB, with what they export. They check email addresses,

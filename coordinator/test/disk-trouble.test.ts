@@ -131,7 +131,7 @@ test('a coordinator that was taken over answers what waits, says why it is not r
   })
   const { url, runs } = await startCoordinator({
     storage: { store: { ...store, append }, blobs: memoryBlobs() },
-    log: ({ level, message }) => level === 'error' && lines.push(message),
+    log: ({ level, message }) => level === 'warn' && lines.push(message),
     onDeposed: told,
   })
   const { id } = await submit(url, smallJob({ stop: { epochs: 1000 }, volunteers: { min: 1 }, mode: 'async' }))

@@ -78,20 +78,22 @@ export {
   asJobSpec,
   type AsyncSettings,
   type EvaluateRule,
-  type GradientEncoding,
   jobMistakes,
   type JobSpec,
+  type Metric,
+  type StopRule,
+} from './job.ts'
+export {
+  type GradientEncoding,
   type JobTerms,
   JobTermsSchema,
   type LocalSettings,
-  type Metric,
   type Mode,
   MOST_EPOCHS,
   OptimizerSchema,
   type Precision,
   type Requirements,
-  type StopRule,
-} from './job.ts'
+} from './job-terms.ts'
 export {
   FETCH_CHUNK_BYTES,
   FRAME_PAYLOAD_BYTES,

@@ -1,86 +1,22 @@
-// What a job owner submits, and what a volunteer is told of it at join.
+// What a job owner submits.
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
-import { DatasetManifestSchema, JobDatasetSchema } from './dataset.ts'
+import { JobDatasetSchema } from './dataset.ts'
 import { ExchangeSchema } from './exchange.ts'
+import {
+  FRAGMENTS,
+  GradientEncodingSchema,
+  LOCAL,
+  ModeSchema,
+  MOST_EPOCHS,
+  OptimizerSchema,
+  Positive,
+  PrecisionSchema,
+  RequiresSchema,
+} from './job-terms.ts'
 import { type Mistake, mistakesOf, type Renamed } from './mistakes.ts'
-import { JobIdSchema, parse, Sha256Schema, strict } from './schema.ts'
+import { parse, strict } from './schema.ts'
 
-export const MODES = ['ring', 'local', 'async'] as const
-export type Mode = (typeof MODES)[number]
-export const ModeSchema = Type.Union([Type.Literal('ring'), Type.Literal('local'), Type.Literal('async')])
-
-/** How gradients travel in the ring: whole, in half precision, or in eight bits with a scale for each 256. */
-const GradientEncodingSchema = Type.Union([Type.Literal('f32'), Type.Literal('f16'), Type.Literal('int8')])
-export type GradientEncoding = Static<typeof GradientEncodingSchema>
-
-/**
- * How values between kernels are stored while a member computes: 'f16' takes half the memory. Arithmetic, sums,
- * parameters and gradients are f32 either way.
- */
-const PrecisionSchema = Type.Union([Type.Literal('f32'), Type.Literal('f16')])
-export type Precision = Static<typeof PrecisionSchema>
-
-const Positive = Type.Number({ exclusiveMinimum: 0, maximum: 1e6 })
-const Fraction = Type.Number({ minimum: 0, exclusiveMaximum: 1 })
-
-/**
- * Rises from 0 over `warmup` steps, then falls to lr × `to` until step `steps`: a straight line or half a cosine wave.
- * A submitted job may leave out `steps`: then it is the whole run.
- */
-const ScheduleSchema = strict({
-  type: Type.Union([Type.Literal('linear'), Type.Literal('cosine')]),
-  to: Type.Number({ minimum: 0, maximum: 1 }),
-  warmup: Type.Optional(Type.Integer({ minimum: 0, maximum: 100_000_000 })),
-  steps: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000_000 })),
-})
-
-/** What weight decay holds for: every parameter, or only matrices and filters. */
-const DecaySchema = Type.Union([Type.Literal('all'), Type.Literal('matrices')])
-
-/** PyTorch's names and semantics; the arithmetic is `@starling-grid/shaders` optimizers'. */
-export const OptimizerSchema = Type.Union([
-  strict({
-    type: Type.Literal('sgd'),
-    lr: Positive,
-    momentum: Type.Optional(Fraction),
-    nesterov: Type.Optional(Type.Boolean()),
-    weightDecay: Type.Optional(Fraction),
-    decay: Type.Optional(DecaySchema),
-    schedule: Type.Optional(ScheduleSchema),
-  }),
-  strict({
-    type: Type.Union([Type.Literal('adam'), Type.Literal('adamw')]),
-    lr: Positive,
-    betas: Type.Optional(Type.Tuple([Fraction, Fraction])),
-    eps: Type.Optional(Positive),
-    weightDecay: Type.Optional(Fraction),
-    decay: Type.Optional(DecaySchema),
-    schedule: Type.Optional(ScheduleSchema),
-  }),
-])
-
-/** More make pieces too small for the ring to be worth a turn. */
-const MAX_FRAGMENTS = 64
-
-/**
- * Local rounds (DiLoCo): every volunteer makes `innerSteps` with the job's optimizer, then the mean of their
- * differences one outer step.
- */
-const LOCAL = {
-  innerSteps: Type.Integer({ minimum: 1, maximum: 1000 }),
-  /** of the outer SGD with Nesterov's momentum */
-  outerLr: Positive,
-  outerMomentum: Fraction,
-} as const
-const FRAGMENTS = {
-  /**
-   * F: pieces of the model that are averaged one after the other within a round, at most one for each inner step;
-   * absent: 1
-   */
-  fragments: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_FRAGMENTS })),
-}
-const LocalSchema = strict({ ...LOCAL, ...FRAGMENTS })
 /** In a job file the coordinator has defaults. */
 const LocalFieldsSchema = strict({
   innerSteps: Type.Optional(LOCAL.innerSteps),
@@ -88,7 +24,6 @@ const LocalFieldsSchema = strict({
   outerMomentum: Type.Optional(LOCAL.outerMomentum),
   ...FRAGMENTS,
 })
-export type LocalSettings = Static<typeof LocalSchema>
 
 /**
  * Async mode (A2, A3): when the parameter server makes a version of what was pushed, and what becomes of late pushes.
@@ -112,15 +47,6 @@ const AsyncSchema = strict({
 })
 export type AsyncSettings = Static<typeof AsyncSchema>
 
-/** What a machine must have to take part; volunteers without it leave the job to others. */
-const RequiresSchema = strict({
-  /** GB (10⁹ bytes) that its owner allows one job */
-  memory: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 10_000 })),
-  /** an adapter with a GPU behind it, no software and no reference executor */
-  realGpu: Type.Optional(Type.Boolean()),
-})
-export type Requirements = Static<typeof RequiresSchema>
-
 /** More than any coordinator takes (limits.ts) is no mistake: other coordinators may take more. */
 const MAX_WANTED = 5000
 const Wanted = Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_WANTED }))
@@ -135,9 +61,6 @@ const VolunteersSchema = strict({
   /** absent: as many as there are */
   max: Wanted,
 })
-
-/** Epochs of a job that names none: other fields end it. */
-export const MOST_EPOCHS = 10_000
 
 /** What judges a version: the mean loss of its validation, or the part of its targets that were right. */
 export const MetricSchema = Type.Union([Type.Literal('loss'), Type.Literal('accuracy')])
@@ -246,31 +169,3 @@ export function jobMistakes(value: unknown): Mistake[] {
 export function asJobSpec(value: unknown): JobSpec {
   return parse(JobSpecSchema, value, 'the job', 'job-invalid')
 }
-
-/** What a volunteer needs to take part: the job without the folders of the coordinator's disk. */
-export const JobTermsSchema = strict({
-  id: JobIdSchema,
-  name: Type.String({ maxLength: 80 }),
-  owner: Type.String({ maxLength: 80 }),
-  purpose: Type.String({ maxLength: 400 }),
-  model: Type.Unknown(),
-  /** hash of the model as the coordinator reads it; a volunteer that computes another refuses */
-  modelHash: Sha256Schema,
-  dataset: DatasetManifestSchema,
-  optimizer: OptimizerSchema,
-  clipNorm: Type.Optional(Positive),
-  blockSamples: Type.Integer({ minimum: 1, maximum: 4096 }),
-  batchBlocks: Type.Integer({ minimum: 1, maximum: 256 }),
-  /** at most: the run may end sooner */
-  epochs: Type.Integer({ minimum: 1, maximum: MOST_EPOCHS }),
-  seed: Type.Integer({ minimum: 0, maximum: 0xffffffff }),
-  /** absent: f32 */
-  encoding: Type.Optional(GradientEncodingSchema),
-  /** absent: f32 */
-  precision: Type.Optional(PrecisionSchema),
-  /** the run may train in local rounds */
-  local: Type.Optional(LocalSchema),
-  /** a volunteer that lacks it leaves the job, and says why */
-  requires: Type.Optional(RequiresSchema),
-})
-export type JobTerms = Static<typeof JobTermsSchema>

@@ -5,7 +5,7 @@ import type { ErrorCode } from './errors.ts'
 import { ExchangeSchema } from './exchange.ts'
 import { NONCE_BYTES, PUBLIC_KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES } from './identity.ts'
 import type { BlockId, JobId } from './ids.ts'
-import { JobTermsSchema } from './job.ts'
+import { JobTermsSchema } from './job-terms.ts'
 import {
   FETCH_CHUNK_BYTES,
   MAX_DIRECT_MEMBERS,

@@ -1,7 +1,8 @@
 import * as Type from 'typebox'
 import type { Static, TSchema } from 'typebox'
 import { ExchangeSchema } from './exchange.ts'
-import { EvaluateSchema, MetricSchema, ModeSchema, StopSchema } from './job.ts'
+import { ModeSchema } from './job-terms.ts'
+import { EvaluateSchema, MetricSchema, StopSchema } from './job.ts'
 import { Count, FiniteNumber, JobIdSchema, MemberIdSchema, type ReadonlyOf, VersionIdSchema } from './schema.ts'
 // What people and programs see of a run: GET of a job, the list of jobs, and the dashboard's stream. Readers of another
 // version may meet fields that they do not know, so the objects are open.
