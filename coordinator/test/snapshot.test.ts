@@ -99,9 +99,14 @@ class Journal {
     if (dice < 95) return this.#evaluated()
     if (dice < 96) return this.#add({ type: 'trained', ms: 1000 * this.rows.length })
     if (dice < 97) return this.#add({ type: 'finished', reason: `${dice} of ${this.rows.length}` })
+    return this.#validated(dice < 99)
+  }
+
+  /** Of a version, or of one block of it. */
+  #validated(isWhole: boolean): void {
     const tally = { of: 'classes', top: this.#below(5) } as const
-    const counts = { samples: 4, targets: 4, correct: dice - 96, lossSum: 1.5, ...(dice < 99 ? { tally } : {}) }
-    const blocks = (dice < 99 ? ['v:0', 'v:1'] : ['v:1']) as BlockId[]
+    const counts = { samples: 4, targets: 4, correct: 1 + this.#below(3), lossSum: 1.5, ...(isWhole ? { tally } : {}) }
+    const blocks = (isWhole ? ['v:0', 'v:1'] : ['v:1']) as BlockId[]
     for (const validated of blocks) this.#add({ type: 'validated', version: this.#head, block: validated, ...counts })
   }
 
