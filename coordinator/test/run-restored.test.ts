@@ -97,10 +97,26 @@ test('one member alone is not believed about lost steps: they are repeated, and 
   for (const name of ['a', 'b']) promises(desk, name, seen)
   desk.answer('a', records, base)
   desk.answer('b', [], base)
-  assert.ok(desk.effects.some((effect) => effect.type === 'note' && /a alone holds version 4/.test(effect.text)))
+  assert.ok(
+    desk.effects.some(
+      (effect) => effect.type === 'note' && /a alone holds version 4, whose records the journal lost/.test(effect.text),
+    ),
+  )
   const { phase } = desk.state
   assert.deepEqual([phase.type, phase.type === 'form' && phase.target], ['form', base])
   assert.deepEqual(desk.refusals, [], 'it is no liar for that')
+})
+
+test('a member of a lost ring that comes back alone is not believed either', () => {
+  const { desk, seen, base, records, head } = restored()
+  desk.join('a')
+  promises(desk, 'a', seen)
+  desk.answer('a', records, base)
+  for (let second = 0; second < 60; second++) {
+    desk.wait(1000)
+    const { phase } = desk.state
+    assert.ok(phase.type !== 'form' || phase.target.v < head.v, `after ${second} s its word makes version ${head.v}`)
+  }
 })
 
 test('of two members one step apart the lower one is what both vouch for', () => {
