@@ -15,6 +15,7 @@ const COMMANDS = {
   train: forUsers('train the job of a file on this machine: train JOB'),
   job: forUsers('submit, follow and end jobs of a coordinator: job submit FILE | list | show ID | …'),
   predict: forUsers('answer with a trained model: predict MODEL IMAGE… | FILE.csv | ROW | FOLDER | TEXT'),
+  convert: forUsers('write a model file as ONNX or as a PyTorch program: convert MODEL --format onnx'),
   invite: forUsers('let volunteers in by links: invite create, list, revoke'),
   token: forUsers('who else may use a coordinator: token create, list, revoke'),
   dataset: forUsers('import, list, show and delete datasets: dataset import NAME PATH…'),

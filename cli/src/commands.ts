@@ -7,6 +7,7 @@ export const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
   train: async () => (await import('./commands/train.ts')).train,
   job: async () => (await import('./commands/job.ts')).job,
   predict: async () => (await import('./commands/predict.ts')).predict,
+  convert: async () => (await import('./commands/convert.ts')).convert,
   invite: async () => (await import('./commands/invite.ts')).invite,
   token: async () => (await import('./commands/token.ts')).token,
   dataset: async () => (await import('./commands/dataset.ts')).dataset,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { chmod, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -10,6 +10,7 @@ import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { mlp } from '@starling-grid/model'
 import { type JobList, type JobSpec, readSafetensors, type RunView } from '@starling-grid/protocol'
+import * as ort from 'onnxruntime-web'
 import { demoJob } from '../src/demo-job.ts'
 import { Grid } from '../src/grid/grid.ts'
 
@@ -127,7 +128,40 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
     assert.deepEqual(JSON.parse(exported.stdout), { job: id, file, bytes: bytes.byteLength })
     assert.equal(readSafetensors(bytes).metadata['v'], '40')
     assert.equal((await stat(file)).mode & 0o077, 0)
+    await exportsOldest(id)
+    await exportsOnnx(id)
     await answersDigits(id)
+  }
+
+  /** Of the versions that are kept, and refuses others. */
+  async function exportsOldest(id: string): Promise<void> {
+    const [{ v } = assert.fail()] = await grid.api.checkpoints(id)
+    const file = join(folder, 'oldest.safetensors')
+    const exported = await starling('export', id, '--version', String(v), '--out', file)
+    assert.equal(exported.status, 0, exported.stderr)
+    assert.equal(readSafetensors(await readFile(file)).metadata['v'], String(v))
+    const absent = await starling('export', id, '--version', '39999')
+    assert.equal(absent.status, 1)
+    assert.match(absent.stderr, /version 39999 is not kept; ask for one of (\d+, )*40/)
+  }
+
+  async function exportsOnnx(id: string): Promise<void> {
+    const file = join(folder, 'model.onnx')
+    const exported = await starling('export', id, '--version', 'latest', '--format', 'onnx', '--out', file, '--json')
+    assert.equal(exported.status, 0, exported.stderr)
+    const bytes = await readFile(file)
+    assert.deepEqual(JSON.parse(exported.stdout), { job: id, file, bytes: bytes.byteLength })
+    const session = await ort.InferenceSession.create(bytes, { executionProviders: ['wasm'] })
+    const pixels = (await pixelsOf(7, 20)).flatMap((row) => row.split(',').map((pixel) => Number(pixel) / 255))
+    const { output } = await session.run({ input: new ort.Tensor('float32', pixels, [20, 1, 28, 28]) })
+    const scores = [...((output?.data ?? []) as Float32Array)]
+    const best = Array.from({ length: 20 }, (_, i) => scores.slice(10 * i, 10 * i + 10))
+    assert.ok(best.filter((row) => row.indexOf(Math.max(...row)) === 7).length > 12)
+    await session.release()
+    assert.deepEqual(
+      (await readdir(folder)).filter((name) => name.endsWith('.part')),
+      [],
+    )
   }
 
   /** Twenty digits of each kind, as rows of pixels. */

@@ -246,7 +246,12 @@ export const HTTP_API = {
     method: 'GET',
     path: ROUTES.export,
     caller: 'reader',
-    about: "the model as safetensors, with PyTorch's names; `etag`, 304, `Range`",
+    about:
+      "the model as safetensors, with PyTorch's names; `etag`, 304, `Range`. `version`: of the checkpoint of that step, " +
+      'which must be kept; without it of the newest',
+    query: Type.Object({
+      version: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
+    }),
     status: 200,
     answer: OCTETS,
     refusals: READERS,

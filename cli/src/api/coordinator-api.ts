@@ -121,9 +121,10 @@ export class CoordinatorApi {
     return allRecords(id, async (path) => JSON.parse(await textOf(await this.#send('GET', path), path)))
   }
 
-  /** The model of the newest checkpoint, as it comes. */
-  export(id: string): Promise<Response> {
-    return this.#send('GET', pathTo(ROUTES.export, { id }), { limitMs: DOWNLOAD_MS })
+  /** The model of a kept checkpoint, by default of the newest, as it comes. */
+  export(id: string, version?: number): Promise<Response> {
+    const query = version === undefined ? '' : `?version=${version}`
+    return this.#send('GET', pathTo<string>(ROUTES.export, { id }) + query, { limitMs: DOWNLOAD_MS })
   }
 
   /** A new token; only this answer has it. */

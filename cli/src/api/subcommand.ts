@@ -14,7 +14,7 @@ export function subcommand(program: Command, usage: string, text: string): Comma
 }
 
 /** The value with --json, lines for people otherwise. */
-export function tell({ json }: AnswerFlags, value: object, lines: readonly string[]): void {
+export function tell({ json }: Pick<AnswerFlags, 'json'>, value: object, lines: readonly string[]): void {
   const text = json === true ? [JSON.stringify(value)] : lines
   for (const line of text) process.stdout.write(`${line}\n`)
 }

@@ -8,6 +8,16 @@ import { connect } from '../api/connection.ts'
 import { type CoordinatorApi, saveBody } from '../api/coordinator-api.ts'
 import { jobNamed } from '../api/job-named.ts'
 import { type AnswerFlags, subcommand, tell } from '../api/subcommand.ts'
+import { wholeNumber } from '../arguments.ts'
+import {
+  convertModel,
+  type ConvertOptions,
+  type ExportFormat,
+  formatOption,
+  withEnding,
+  type Written,
+  writtenLines,
+} from '../export-formats.ts'
 import { locatedDataset, readJobFile } from '../job-file.ts'
 import { listLines, progressLine, runLines } from '../job/describe-run.ts'
 import { eventLine, followEvents } from '../job/event-log.ts'
@@ -169,18 +179,31 @@ function stopText(run: RunView, epochs: number): string {
   return `${run.job.id} ends with epoch ${epochs}, and its model is kept\n${progressLine(run)}`
 }
 
+interface ExportFlags extends AnswerFlags {
+  readonly out?: string
+  readonly version?: 'latest' | number
+  readonly format: ExportFormat
+}
+
 function addExport(program: Command): void {
-  subcommand(program, 'export', 'Saves the model of a job: safetensors, with the names of PyTorch.')
+  subcommand(program, 'export', 'Saves the model of a job, for Starling and PyTorch or in the format of others.')
     .argument('<id>')
+    .option('--version <step>', 'the checkpoint of this step; latest: the newest', asVersion)
+    .addOption(formatOption(['safetensors', 'pytorch-script', 'onnx']))
     .option('--out <file>', "where it is written (the job's id and version)")
     .action(
-      oneJob(async (id, { api, flags }: Called<AnswerFlags & { readonly out?: string }>) => {
-        const response = await api.export(id)
-        const file = resolve(flags.out ?? fileNameOf(response, `${id}.safetensors`))
-        const bytes = await saveWhole(response, file)
-        tell(flags, { job: id, file, bytes }, [`${file}  ${bytes.toLocaleString('en-US')} bytes`])
+      oneJob(async (id, { api, flags }: Called<ExportFlags>) => {
+        const { format, version = 'latest' } = flags
+        const response = await api.export(id, version === 'latest' ? undefined : version)
+        const file = resolve(flags.out ?? withEnding(fileNameOf(response, `${id}.safetensors`), format))
+        const written = await saveAs(response, { file, format, name: `the model of ${id}` })
+        tell(flags, { job: id, ...written }, writtenLines(written))
       }),
     )
+}
+
+function asVersion(text: string): 'latest' | number {
+  return text === 'latest' ? text : wholeNumber(0)(text)
 }
 
 /** As the coordinator names it; the name leads into no other folder. */
@@ -189,13 +212,17 @@ function fileNameOf({ headers }: Response, otherwise: string): string {
   return /^[\w.-]+$/.test(name) ? basename(name) : otherwise
 }
 
-/** The file is there when it is whole. @throws GridError 'folder-unwritable', 'coordinator-lost' */
-async function saveWhole(response: Response, file: string): Promise<number> {
+/** A file is there when it is whole. @throws GridError 'folder-unwritable', 'coordinator-lost' */
+async function saveAs(
+  response: Response,
+  { file, format, name }: Omit<ConvertOptions, 'format'> & { readonly format: ExportFormat },
+): Promise<Written> {
   const unfinished = `${file}.part`
   try {
     const bytes = await saveBody(response, unfinished)
+    if (format !== 'safetensors') return await convertModel(unfinished, { file, format, name })
     await rename(unfinished, file)
-    return bytes
+    return { file, bytes }
   } finally {
     await rm(unfinished, { force: true })
   }

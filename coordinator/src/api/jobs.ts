@@ -132,6 +132,12 @@ async function recordsPage(
   return { records, next: last === undefined || records.length < limit ? null : last + 1, rewinds }
 }
 
+function noModel({ versions }: RunHost, version: number | undefined): string {
+  const steps = versions.exportable().map(({ v }) => v)
+  if (version === undefined || steps.length === 0) return 'this run has no checkpoint yet; ask again after its first'
+  return `version ${version} is not kept; ask for one of ${steps.join(', ')}`
+}
+
 function registerExport(app: FastifyInstance, access: Access): void {
   const seats = new Seats(MAX_EXPORTS, MAX_EXPORTS_PER_ADDRESS)
   app.route<OneJob>({
@@ -139,8 +145,9 @@ function registerExport(app: FastifyInstance, access: Access): void {
     url: ROUTES.export,
     handler: async (request, reply) => {
       const { run } = access.requireReader(request, request.params.id)
-      const model = run.versions.export()
-      if (model === undefined) throw notFound('this run has no checkpoint yet; ask again after its first')
+      const { version } = queryOf(HTTP_API.export, request)
+      const model = run.versions.export(version)
+      if (model === undefined) throw notFound(noModel(run, version))
       return sendStored(request, reply, {
         ...model,
         fileName: `${run.job.id}-v${model.version.v}.safetensors`,

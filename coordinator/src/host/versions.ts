@@ -19,7 +19,6 @@ import type { ParameterServer } from '../parameter-server/parameter-server.ts'
 import { decodePushMemory, type PushMemory } from '../parameter-server/push-memory.ts'
 import { KEPT_CHECKPOINTS } from '../run/history/kept.ts'
 import { summary, validationBlocks } from '../run/history/validation.ts'
-import { newestCheckpoint } from '../run/journal-replay.ts'
 import type { Checkpoint, DamagedCheckpoint, RunState } from '../run/state.ts'
 import { decoded, encoded, type Known } from './encoding.ts'
 import type { KeptFiles } from './kept-files.ts'
@@ -187,21 +186,32 @@ export class Versions {
   }
 
   /**
-   * The newest durable version for download, encoded when it is first asked for; undefined before the first checkpoint.
+   * A durable version for download, by default the newest, encoded when it is first asked for; undefined where its
+   * bytes are not kept.
    */
-  export(): Exported | undefined {
+  export(v?: number): Exported | undefined {
     const { state, job, files } = this.#parts
-    const checkpoint = newestCheckpoint(state)
-    if (checkpoint.blob === undefined) return undefined
+    const kept = this.#keptCheckpoints()
+    const checkpoint = v === undefined ? kept.at(-1) : kept.findLast(({ version }) => version.v === v)
+    if (checkpoint === undefined) return undefined
     const { version } = checkpoint
     const { validated, config } = state
     const measured = config.validationBlocks > 0 && (validated.get(version.id)?.size ?? 0) >= validationBlocks(state)
     const etag = measured ? `${version.id}-validated` : version.id
-    const slot = exportSlot(job.id)
+    const slot = checkpoint === kept.at(-1) ? exportSlot(job.id) : olderSlot(job.id)
     const known = this.#knownOf(version, measured)
     const stored = (): Promise<Stored> => files.file(slot, etag, () => this.#encodeExport(checkpoint, known))
     const bytes = files.peek(slot, etag)?.bytes ?? exportBytes({ ...job.form, version, ...known })
     return { version, etag, bytes, stored }
+  }
+
+  /** Versions that can be downloaded, the oldest first. */
+  exportable(): readonly VersionRef[] {
+    return this.#keptCheckpoints().map(({ version }) => version)
+  }
+
+  #keptCheckpoints(): readonly Checkpoint[] {
+    return this.#parts.state.checkpoints.filter(({ blob }) => blob !== undefined).slice(-KEPT_CHECKPOINTS)
   }
 
   /** Checkpoints whose bytes are kept, the oldest first: whole states, as members upload them. */
@@ -247,7 +257,7 @@ export class Versions {
   /** The run is deleted: what was encoded for its readers goes. */
   async forget(): Promise<void> {
     const { files, job } = this.#parts
-    await Promise.all([files.drop(exportSlot(job.id)), files.drop(seedSlot(job.id))])
+    await Promise.all([exportSlot, olderSlot, seedSlot].map((slot) => files.drop(slot(job.id))))
   }
 
   /** Deletes what no checkpoint, no decision under way and no reader needs; after each new checkpoint. */
@@ -276,6 +286,8 @@ export class Versions {
 }
 
 const exportSlot = (job: JobId): string => `${job} export`
+/** Apart, so that a reader of an older version does not take the newest away. */
+const olderSlot = (job: JobId): string => `${job} older export`
 const seedSlot = (job: JobId): string => `${job} seed`
 
 function gone({ blob, version }: Pick<Checkpoint, 'blob' | 'version'>): GridError {

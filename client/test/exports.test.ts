@@ -1,0 +1,238 @@
+// A trained model taken to other programs: every operator as ONNX and as a PyTorch program, compared with our own
+// arithmetic. The program runs where torch is; elsewhere its syntax alone is checked, and the test says so.
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { onnxModel, pytorchProgram } from '@starling-grid/client'
+import {
+  exportModel,
+  gpt,
+  initialParameters,
+  layerShapes,
+  lenet5,
+  mlp,
+  type ModelFile,
+  type ModelSpec,
+  type OperatorLayer,
+  parameterLayout,
+  parseModelSpec,
+  randomWords,
+  readModelFile,
+  resnet,
+  takesTokens,
+} from '@starling-grid/model'
+import { type ModelSignature, versionId } from '@starling-grid/protocol'
+import { createReferenceExecutor } from '@starling-grid/volunteer'
+import * as ort from 'onnxruntime-web'
+
+/** What two ways to add up f32 may differ by. */
+const MOST_OFF = 1e-4
+const SAMPLES = 3
+const folder = await mkdtemp(join(tmpdir(), 'starling-exports-'))
+after(() => rm(folder, { recursive: true, force: true }))
+
+const conv = (name: string, out: number, more: object = {}) => ({
+  type: 'conv2d',
+  name,
+  out,
+  kernel: 3,
+  padding: 1,
+  ...more,
+})
+const pictures = parseModelSpec({
+  name: 'pictures',
+  input: [3, 8, 8],
+  layers: [
+    conv('stem', 8),
+    { type: 'batchnorm2d', name: 'norm' },
+    { type: 'relu' },
+    { type: 'residual', layers: [conv('a', 8, { groups: 4 }), { type: 'silu' }] },
+    { type: 'parallel', combine: 'concat', branches: [[conv('left', 4)], [conv('right', 4, { bias: false })]] },
+    { type: 'groupnorm', name: 'groups', groups: 2 },
+    { type: 'leaky_relu', negative_slope: 0.2 },
+    { type: 'maxpool2d', kernel: 3, stride: 2, padding: 1 },
+    { type: 'avgpool2d', kernel: 3, stride: 1, padding: 1 },
+    { type: 'gelu' },
+    { type: 'dropout', p: 0.5 },
+    { type: 'parallel', combine: 'add', branches: [[{ type: 'tanh' }], [{ type: 'sigmoid' }]] },
+    { type: 'globalavgpool' },
+    { type: 'linear', name: 'hidden', out: 12 },
+    { type: 'gelu_tanh' },
+    { type: 'layernorm', name: 'ln' },
+    { type: 'rmsnorm', name: 'rms' },
+    { type: 'linear', name: 'head', out: 5, bias: false },
+    { type: 'softmax' },
+  ],
+})
+/** The compiler finds one that is missing. */
+const OPERATORS: Readonly<Record<OperatorLayer['type'], true>> = {
+  linear: true,
+  conv2d: true,
+  flatten: true,
+  globalavgpool: true,
+  maxpool2d: true,
+  avgpool2d: true,
+  dropout: true,
+  batchnorm2d: true,
+  layernorm: true,
+  rmsnorm: true,
+  groupnorm: true,
+  embedding: true,
+  positions: true,
+  attention: true,
+  add: true,
+  concat: true,
+  relu: true,
+  leaky_relu: true,
+  gelu: true,
+  gelu_tanh: true,
+  silu: true,
+  tanh: true,
+  sigmoid: true,
+  softmax: true,
+}
+const decoder = (norm: 'layernorm' | 'rmsnorm', tied: boolean) =>
+  gpt({ blocks: 2, heads: 2, channels: 8, context: 6, vocab: 11, norm, tied_head: tied } as Parameters<typeof gpt>[0])
+const MODELS: Readonly<Record<string, ModelSpec>> = {
+  'an mlp': mlp({ input: [1, 6, 6], hidden: [8], classes: 4 }),
+  lenet: lenet5(),
+  'a residual network': resnet({ depth: 8, channels: 4 }),
+  pictures,
+  'a decoder with a tied head': decoder('layernorm', true),
+  'a decoder without': decoder('rmsnorm', false),
+}
+
+/** No value is one that hides a mistake: scales of 1 and means of 0 get other values. */
+function fileOf(spec: ModelSpec): { readonly model: ModelFile; readonly bytes: Uint8Array } {
+  const layout = parameterLayout(spec)
+  const parameters = initialParameters(spec, 5)
+  const words = randomWords(9, 1)
+  for (let i = 0; i < parameters.length; i++) {
+    const part = words(i) / 2 ** 32
+    const more = i < layout.trained ? 0.1 * (part - 0.5) : 0.3 * part // variances stay above 0
+    parameters[i] = (parameters[i] ?? 0) + more
+  }
+  const signature: ModelSignature = {
+    inputShape: [...spec.input],
+    inputScale: 1,
+    classes: layerShapes(spec).at(-1)?.y.at(-1) ?? 1,
+  }
+  const bytes = exportModel({ spec, layout, parameters, signature, version: { v: 1, id: versionId('a'.repeat(64)) } })
+  return { model: readModelFile(bytes), bytes }
+}
+
+function inputOf(spec: ModelSpec): Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> {
+  const words = randomWords(4, 2)
+  const length = SAMPLES * spec.input.reduce((product, size) => product * size, 1)
+  return takesTokens(spec)
+    ? Int32Array.from({ length }, (_, i) => words(i) % 11)
+    : Float32Array.from({ length }, (_, i) => words(i) / 2 ** 31 - 1)
+}
+
+async function reference({ spec, parameters }: ModelFile): Promise<Float32Array> {
+  const executor = createReferenceExecutor(spec)
+  executor.loadParameters(parameters)
+  try {
+    return await executor.predict(inputOf(spec), SAMPLES)
+  } finally {
+    executor.destroy()
+  }
+}
+
+function requireClose(found: ArrayLike<number>, wanted: Float32Array): void {
+  assert.equal(found.length, wanted.length)
+  const off = wanted.reduce((most, value, i) => Math.max(most, Math.abs(value - (found[i] ?? Number.NaN))), 0)
+  assert.ok(off <= MOST_OFF, `outputs differ by up to ${off}`)
+}
+
+test('the models of these tests have every operator', () => {
+  const covered = new Set(Object.values(MODELS).flatMap((spec) => layerShapes(spec).map(({ layer }) => layer.type)))
+  assert.deepEqual([...covered].sort(), Object.keys(OPERATORS).sort())
+})
+
+for (const [name, spec] of Object.entries(MODELS)) {
+  test(`ONNX Runtime answers like the reference: ${name}`, async () => {
+    const { model } = fileOf(spec)
+    const session = await ort.InferenceSession.create(onnxModel(model), { executionProviders: ['wasm'] })
+    const [x, dims] = [inputOf(spec), [SAMPLES, ...spec.input]]
+    const input =
+      x instanceof Int32Array
+        ? new ort.Tensor('int64', BigInt64Array.from(x, BigInt), dims)
+        : new ort.Tensor('float32', x, dims)
+    const { output } = await session.run({ input })
+    assert.ok(output !== undefined)
+    assert.deepEqual(output.dims, [SAMPLES, ...(layerShapes(spec).at(-1)?.y ?? [])])
+    requireClose(output.data as Float32Array, await reference(model))
+    await session.release()
+  })
+
+  test(`the PyTorch program compiles, and answers like the reference where torch is: ${name}`, async (t) => {
+    const { model, bytes } = fileOf(spec)
+    const program = pytorchProgram(model, 'model.safetensors')
+    for (const { name: key } of parameterLayout(spec).entries)
+      assert.ok(program.includes(`self.hold(${JSON.stringify(key)}, `), `${key} is held`)
+    assert.equal(program.match(/^ {8}v\d+ = /gm)?.length, layerShapes(spec).length)
+    const python = pythons().find((command) => runs(command, ['-c', 'pass']))
+    if (python === undefined) return t.skip('no python3 here: the structure alone was tested')
+    await writeFile(join(folder, 'model.py'), program)
+    await writeFile(join(folder, 'model.safetensors'), bytes)
+    execFileSync(python, ['-m', 'py_compile', join(folder, 'model.py')])
+    const withTorch = pythons().find((command) => runs(command, ['-c', 'import torch']))
+    if (withTorch === undefined) return t.skip('no torch here: the program was compiled and not run')
+    const x = JSON.stringify([...inputOf(spec)])
+    const ask = [
+      'import json, torch, model',
+      `x = torch.tensor(json.loads(open("x.json").read())).reshape(${[SAMPLES, ...spec.input].join(', ')})`,
+      'print(json.dumps(model.load()(model.prepare(x)).flatten().tolist()))',
+    ].join('\n')
+    await writeFile(join(folder, 'x.json'), x)
+    const answer = execFileSync(withTorch, ['-c', ask], { cwd: folder, encoding: 'utf8' })
+    requireClose(JSON.parse(answer) as number[], await reference(model))
+  })
+}
+
+test('names of a model end no literal of the program, and may be those of a module', async (t) => {
+  const spec = parseModelSpec({ name: 'm', input: [2], layers: [{ type: 'linear', name: 'type', out: 2 }] })
+  const { model } = fileOf(spec)
+  const classNames = ['"""', '"); import antigravity\n']
+  const program = pytorchProgram({ ...model, signature: { ...model.signature, classNames } }, 'm.safetensors')
+  const python = pythons().find((command) => runs(command, ['-c', 'pass']))
+  if (python === undefined) return t.skip('no python3 here: the program was not read')
+  await writeFile(join(folder, 'names.py'), program)
+  const ask = [
+    'import ast, json',
+    'tree = ast.parse(open("names.py").read())',
+    'imports = [node.names[0].name for node in ast.walk(tree) if isinstance(node, ast.Import)]',
+    'loads = [n.args[0].value for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "json.loads"',
+    '         and isinstance(n.args[0], ast.Constant)]',
+    'print(json.dumps({"imports": imports, "signature": json.loads(loads[0])}))',
+  ].join('\n')
+  const read = JSON.parse(execFileSync(python, ['-c', ask], { cwd: folder, encoding: 'utf8' }))
+  assert.deepEqual(read.signature.classNames, classNames)
+  assert.deepEqual([...read.imports].sort(), [
+    'json',
+    'numpy',
+    'os',
+    'struct',
+    'sys',
+    'torch',
+    'torch.nn',
+    'torch.nn.functional',
+  ])
+})
+
+function pythons(): string[] {
+  return ['python3', '/usr/bin/python3']
+}
+
+function runs(command: string, args: readonly string[]): boolean {
+  try {
+    execFileSync(command, args, { stdio: 'ignore' })
+    return true
+  } catch {
+    return false
+  }
+}
