@@ -21,7 +21,7 @@ test('an answer with the token follows no redirect, and a server of another kind
   const { port } = server.address() as AddressInfo
   const api = await connect({ url: `http://127.0.0.1:${port}`, dataDir: 'nowhere' }, { STARLING_TOKEN: 'x' })
   await assert.rejects(api.jobs(), /expected a Starling coordinator, got HTTP 302/)
-  assert.deepEqual(asked, ['/api/v1/jobs Bearer x'])
+  assert.deepEqual(asked, ['/api/v1/jobs?limit=500 Bearer x'])
 })
 
 test('ids that differ by few letters are near, others are not', () => {
@@ -44,7 +44,7 @@ test('threat 4: the token of a coordinator on this machine goes to no other mach
   const tokens: (string | undefined)[] = []
   const server = createServer(({ headers }, response) => {
     tokens.push(headers.authorization)
-    response.writeHead(200).end('{"jobs":[]}')
+    response.writeHead(200).end('{"jobs":[],"next":null}')
   }).listen(0)
   after(() => server.close())
   await once(server, 'listening')

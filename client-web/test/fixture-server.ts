@@ -93,7 +93,7 @@ export async function startFixtureServer(folder: string, first: WatchMessage, po
 const PAGES: Readonly<Record<string, string>> = { '/': 'index.html', '/dashboard': 'dashboard.html' }
 
 /** No owner publishes a job: the page offers no choice. */
-const NO_JOBS: JobList = { jobs: [] }
+const NO_JOBS: JobList = { jobs: [], next: null }
 
 async function serve(folder: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { pathname } = new URL(request.url ?? '/', 'http://fixture')

@@ -21,7 +21,11 @@ test('a dry submission says parameters and activation memory, and starts nothing
     body: { model: { parameters: 7850, activationBytes: 4 * 794 } },
   })
   assert.equal((await dry(url, smallJob(), 'yes')).status, 400)
-  assert.deepEqual(await (await fetch(`${url}${ROUTES.jobs}`, { headers: OWNER })).json(), { jobs: [], damaged: [] })
+  assert.deepEqual(await (await fetch(`${url}${ROUTES.jobs}`, { headers: OWNER })).json(), {
+    jobs: [],
+    next: null,
+    damaged: [],
+  })
   const wrong = await dry(
     url,
     smallJob({ model: { input: [3], layers: [{ type: 'conv2d', name: 'a', out: 1, kernel: 1 }] } }),

@@ -64,7 +64,7 @@ test('each line is one event with time, level and message, and with job, member 
   assert.deepEqual(
     ids.map((request) => read.find((line) => line.request === request)).map((line) => [line?.route, line?.status]),
     [
-      [ROUTES.jobs, 200],
+      [ROUTES.jobs, 400],
       ['none', 404],
       [ROUTES.jobs, 401],
     ],

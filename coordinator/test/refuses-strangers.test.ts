@@ -282,7 +282,11 @@ test('a model that cannot be built, or does not fit the data, is refused at once
   assert.match((await refused({ encoding: 'int4' })).detail ?? '', /encoding/)
   assert.equal((await refused({ stop: { epochs: 0 } })).code, 'job-invalid')
   assert.equal((await refused({ dataset: { source: 'mnist', folder: '/nowhere' } })).code, 'dataset-unreadable')
-  assert.deepEqual(await (await fetch(`${url}${ROUTES.jobs}`, { headers: OWNER })).json(), { jobs: [], damaged: [] })
+  assert.deepEqual(await (await fetch(`${url}${ROUTES.jobs}`, { headers: OWNER })).json(), {
+    jobs: [],
+    next: null,
+    damaged: [],
+  })
 })
 
 test('job control needs the owner token, and a form of another site cannot send it', async () => {

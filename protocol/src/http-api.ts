@@ -26,6 +26,7 @@ import {
   TokenMadeSchema,
   TokenPartSchema,
 } from './owner-api.ts'
+import { PAGE_QUERY } from './pages.ts'
 import { MAX_RECORDS, RecordsPageSchema } from './records.ts'
 import { ROUTES } from './routes.ts'
 import { RunViewSchema } from './run-view.ts'
@@ -137,7 +138,10 @@ export const HTTP_API = {
     method: 'GET',
     path: ROUTES.jobs,
     caller: 'anyone',
-    about: 'the jobs that the caller may read; with scope `admin` also those that cannot be opened, under `damaged`',
+    about:
+      'the jobs that the caller may read, the oldest first, 100 without `limit`; with scope `admin` the first page ' +
+      'also has those that cannot be opened, under `damaged`',
+    query: Type.Object(PAGE_QUERY),
     status: 200,
     answer: JobListSchema,
     refusals: {},
@@ -222,7 +226,7 @@ export const HTTP_API = {
       'what happened, the oldest first: the last 500 events, or those of them since a moment in ms. With ' +
       '`accept: text/event-stream` as server-sent events, those to come too; Last-Event-ID resumes, 204: nothing more ' +
       'comes',
-    query: Type.Object({ since: Type.Optional(Moment) }),
+    query: Type.Object({ since: Type.Optional(Moment), ...PAGE_QUERY }),
     status: 200,
     answer: EventListSchema,
     refusals: READERS,
@@ -288,7 +292,8 @@ export const HTTP_API = {
     method: 'GET',
     path: ROUTES.tokens,
     caller: 'admin',
-    about: 'the tokens beside the first one, without themselves',
+    about: 'the tokens beside the first one, without themselves, the oldest first',
+    query: Type.Object(PAGE_QUERY),
     status: 200,
     answer: TokenListSchema,
     refusals: OWNERS,
@@ -318,7 +323,8 @@ export const HTTP_API = {
     method: 'GET',
     path: ROUTES.invites,
     caller: 'jobs:write',
-    about: 'the invites, without their codes; with a token that is no admin those to its own jobs',
+    about: 'the invites, without their codes, the oldest first; with a token that is no admin those to its own jobs',
+    query: Type.Object(PAGE_QUERY),
     status: 200,
     answer: InviteListSchema,
     refusals: OWNERS,

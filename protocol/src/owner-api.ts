@@ -1,15 +1,17 @@
 // What the coordinator answers to owners and readers over HTTP: the schemas that its client checks answers by.
 import * as Type from 'typebox'
 import { IceServersSchema } from './messages.ts'
+import { NextSchema } from './pages.ts'
 import { RunEventSchema, RunViewSchema } from './run-view.ts'
 import { Count, JobIdSchema, MemberIdSchema, type ReadonlyOf, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 /** Of POST of a job. */
 export const SubmittedSchema = Type.Object({ id: JobIdSchema, run: RunViewSchema })
 
-/** `damaged`: for the owner, jobs that could not be opened. */
+/** A page of jobs, the oldest first. `damaged`: for an admin, with the first page, jobs that could not be opened. */
 export const JobListSchema = Type.Object({
   jobs: Type.Array(RunViewSchema),
+  next: NextSchema,
   damaged: Type.Optional(Type.Array(Type.Object({ id: JobIdSchema, code: Type.String(), message: Type.String() }))),
 })
 export type JobList = ReadonlyOf<typeof JobListSchema>
@@ -23,8 +25,8 @@ export const DeletedSchema = Type.Object({ deleted: JobIdSchema })
 /** Whether the run stands still until it is resumed. */
 export const PausedSchema = Type.Object({ paused: Type.Boolean() })
 
-/** What happened to a run lately, the oldest first. */
-export const EventListSchema = Type.Object({ events: Type.Array(RunEventSchema) })
+/** A page of what happened to a run lately, the oldest first. */
+export const EventListSchema = Type.Object({ events: Type.Array(RunEventSchema), next: NextSchema })
 
 /** Checkpoints whose bytes are kept, the oldest first. */
 export const CheckpointListSchema = Type.Object({
@@ -97,7 +99,7 @@ export type TokenView = ReadonlyOf<typeof TokenViewSchema>
 
 /** The one answer that has the token itself. */
 export const TokenMadeSchema = Type.Object({ token: Type.String(), view: TokenViewSchema })
-export const TokenListSchema = Type.Object({ tokens: Type.Array(TokenViewSchema) })
+export const TokenListSchema = Type.Object({ tokens: Type.Array(TokenViewSchema), next: NextSchema })
 export const TokenPartSchema = TokenIdSchema
 
 /** What was revoked, by its id. */
@@ -129,4 +131,4 @@ export type InviteView = ReadonlyOf<typeof InviteViewSchema>
 
 /** The one answer that has the code, alone and in a link. */
 export const InviteMadeSchema = Type.Object({ code: Type.String(), link: Type.String(), view: InviteViewSchema })
-export const InviteListSchema = Type.Object({ invites: Type.Array(InviteViewSchema) })
+export const InviteListSchema = Type.Object({ invites: Type.Array(InviteViewSchema), next: NextSchema })

@@ -2,6 +2,7 @@
 import { open } from 'node:fs/promises'
 import { sendRequest } from '@starling-grid/client-node/http'
 import {
+  allPages,
   allRecords,
   type CheckpointList,
   describeError,
@@ -84,8 +85,11 @@ export class CoordinatorApi {
     return (await this.#ask(HTTP_API.submit, { body: job, limitMs: IMPORT_MS })).run as RunView
   }
 
-  async jobs(): Promise<JobList> {
-    return this.#ask(HTTP_API.jobs)
+  /** All that this caller may read, the oldest first. */
+  async jobs(): Promise<Omit<JobList, 'next'>> {
+    const pages = await allPages((query) => this.#ask(HTTP_API.jobs, { query }))
+    const damaged = pages[0]?.damaged
+    return { jobs: pages.flatMap(({ jobs }) => jobs), ...(damaged === undefined ? {} : { damaged }) }
   }
 
   async run(id: string): Promise<RunView> {
@@ -94,7 +98,11 @@ export class CoordinatorApi {
 
   /** What happened since a moment, in ms since the epoch. */
   async events(id: string, since = 0): Promise<readonly RunEvent[]> {
-    return (await this.#ask(HTTP_API.events, { parts: { id }, query: { since: Math.floor(since) } })).events
+    const from = Math.floor(since)
+    const pages = await allPages((page) =>
+      this.#ask(HTTP_API.events, { parts: { id }, query: { since: from, ...page } }),
+    )
+    return pages.flatMap(({ events }) => events)
   }
 
   /** The run ends with the epoch that it is in; how many it has then. */
@@ -133,7 +141,7 @@ export class CoordinatorApi {
   }
 
   async tokens(): Promise<readonly TokenView[]> {
-    return (await this.#ask(HTTP_API.tokens)).tokens
+    return (await allPages((query) => this.#ask(HTTP_API.tokens, { query }))).flatMap(({ tokens }) => tokens)
   }
 
   async revokeToken(id: string): Promise<string> {
@@ -150,7 +158,7 @@ export class CoordinatorApi {
   }
 
   async invites(): Promise<readonly InviteView[]> {
-    return (await this.#ask(HTTP_API.invites)).invites
+    return (await allPages((query) => this.#ask(HTTP_API.invites, { query }))).flatMap(({ invites }) => invites)
   }
 
   async revokeInvite(id: string): Promise<string> {

@@ -34,7 +34,7 @@ export function stateOf({ phase, paused }: RunView): string {
 }
 
 /** Newest first, and then the jobs that cannot be opened. */
-export function listLines({ jobs, damaged = [] }: JobList): string[] {
+export function listLines({ jobs, damaged = [] }: Omit<JobList, 'next'>): string[] {
   if (jobs.length + damaged.length === 0) return ['No jobs. `starling job submit FILE` begins one.']
   const head = [
     'ID',

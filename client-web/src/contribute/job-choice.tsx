@@ -1,5 +1,5 @@
 // Which job this tab lends itself to: any, or one that the visitor chose. `/?job=ID` chooses one from the start.
-import { type JobId, jobId, type JobList, ROUTES } from '@starling-grid/protocol'
+import { allPages, type JobId, jobId, type JobList, ROUTES } from '@starling-grid/protocol'
 import { useEffect, useState } from 'preact/hooks'
 
 interface ChosenJob {
@@ -55,8 +55,11 @@ function useOpenJobs(asked: JobId | undefined): readonly ChosenJob[] {
 }
 
 async function openJobs(signal: AbortSignal): Promise<readonly ChosenJob[]> {
-  const response = await fetch(ROUTES.jobs, { signal })
-  if (!response.ok) return []
-  const { jobs } = (await response.json()) as JobList
+  const pages = await allPages(async ({ limit, after }): Promise<JobList> => {
+    const query = `?limit=${limit}${after === undefined ? '' : `&after=${after}`}`
+    const response = await fetch(ROUTES.jobs + query, { signal })
+    return response.ok ? ((await response.json()) as JobList) : { jobs: [], next: null }
+  })
+  const jobs = pages.flatMap((page) => page.jobs)
   return jobs.filter(({ finishedAt }) => finishedAt === null).map(({ job: { id, name } }) => ({ id, name }))
 }

@@ -5,6 +5,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { CoordinatorClock } from '../clock.ts'
 import type { RunHost } from '../host/run-host.ts'
 import { addressOf } from './addresses.ts'
+import { comparePlaces, type Place, placeIn, placeText } from './paging.ts'
 import { Seats } from './seats.ts'
 
 /** ms between looks for new events, and between comments that keep proxies from closing the stream */
@@ -28,8 +29,8 @@ export interface StreamedRun {
 }
 
 interface NumberedEvent {
-  /** ms, and how many events of that ms came before: the same after a restart */
-  readonly id: string
+  /** `id`: how many events of that ms came before; the same after a restart */
+  readonly place: Place
   readonly event: RunEvent
 }
 
@@ -54,7 +55,8 @@ export class EventStreams {
     raw.write(`retry: ${RETRY_MS}\n\n`)
     let saidAt = this.#clock.awake()
     const say = (events: readonly RunEvent[]): void => {
-      for (const { id, event } of after(numbered(events), last)) {
+      for (const { place, event } of after(numbered(events), last)) {
+        const id = placeText(place)
         raw.write(`id: ${id}\nevent: ${event.kind}\ndata: ${JSON.stringify(event)}\n\n`)
         last = id
         saidAt = this.#clock.awake()
@@ -81,23 +83,22 @@ export class EventStreams {
   }
 }
 
-function numbered(events: readonly RunEvent[]): NumberedEvent[] {
+/** Each with its place, which a stream has as its id. */
+export function numbered(events: readonly RunEvent[]): NumberedEvent[] {
   let before: RunEvent | undefined
   let same = 0
   return events.map((event) => {
     same = before?.at === event.at ? same + 1 : 0
     before = event
-    return { id: `${event.at}-${same}`, event }
+    return { place: { at: event.at, id: String(same) }, event }
   })
 }
 
 /** Those behind the one with this id; all of them where it is no longer known. */
 function after(events: readonly NumberedEvent[], last: string): readonly NumberedEvent[] {
-  const [at = 0, same = -1] = /^\d{1,16}(\.\d+)?-\d{1,6}$/.test(last) ? last.split('-').map(Number) : []
-  return events.filter(({ id }) => {
-    const [itsAt = 0, itsSame = 0] = id.split('-').map(Number)
-    return itsAt > at || (itsAt === at && itsSame > same)
-  })
+  if (!/^\d{1,16}(\.\d{1,20})?-\d{1,6}$/.test(last)) return events
+  const begin = placeIn(last)
+  return events.filter(({ place }) => comparePlaces(place, begin) > 0)
 }
 
 /** Whether the caller wants a stream instead of a list. */

@@ -1,10 +1,13 @@
 // Invites as resources. An admin invites to everything; the holder of another token to its own jobs.
 import { GridError, InviteAskedSchema, type InviteView, parse, ROUTES } from '@starling-grid/protocol'
+import { HTTP_API } from '@starling-grid/protocol/http-api'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { InviteBook } from '../access/invites.ts'
 import { allows } from '../access/tokens.ts'
 import type { Access } from './access.ts'
 import { notFound } from './errors.ts'
+import { pageOf } from './paging.ts'
+import { queryOf } from './queries.ts'
 
 export interface InviteRoutes {
   readonly access: Access
@@ -29,9 +32,12 @@ export function registerInvites(app: FastifyInstance, { access, invites, publicU
       .header('cache-control', 'no-store')
       .send({ code, link: `${origin}/#invite=${code}`, view })
   })
-  app.get(ROUTES.invites, { onRequest }, async (request) => ({
-    invites: invites.list().filter((invite) => isOfCaller(request, invite)),
-  }))
+  app.get(ROUTES.invites, { onRequest }, async (request) => {
+    const own = invites.list().filter((invite) => isOfCaller(request, invite))
+    const placeOf = ({ createdAt, id }: InviteView) => ({ at: createdAt, id })
+    const { items, next } = pageOf(own, placeOf, queryOf(HTTP_API.invites, request))
+    return { invites: items, next }
+  })
   app.delete<{ Params: { id: string } }>(ROUTES.invite, { onRequest }, async (request) => {
     const { id } = request.params
     const invite = invites.list().find((one) => one.id === id)

@@ -1,6 +1,6 @@
 // Jobs as resources: submit, list, look at, take the model home.
 import { parseJob, parseModelSpec } from '@starling-grid/model'
-import { isGridError, MAX_RECORDS, pathTo, type RecordsPage, ROUTES } from '@starling-grid/protocol'
+import { isGridError, JOBS_PAGE, MAX_RECORDS, pathTo, type RecordsPage, ROUTES } from '@starling-grid/protocol'
 import { HTTP_API } from '@starling-grid/protocol/http-api'
 import type { FastifyInstance } from 'fastify'
 import type { CoordinatorClock } from '../clock.ts'
@@ -12,7 +12,8 @@ import type { Access } from './access.ts'
 import { addressOf } from './addresses.ts'
 import { sendStored } from './downloads.ts'
 import { HttpRefusal, notFound } from './errors.ts'
-import { EventStreams, wantsStream } from './event-stream.ts'
+import { EventStreams, numbered, wantsStream } from './event-stream.ts'
+import { pageOf } from './paging.ts'
 import { queryOf } from './queries.ts'
 import { Seats } from './seats.ts'
 
@@ -93,8 +94,11 @@ export function registerJobs(app: FastifyInstance, { clock, runs, access }: JobR
       .list()
       .map((run) => ({ run, reader: access.readerOf(request, run) }))
       .filter(({ reader }) => reader !== 'stranger')
-    const jobs = readable.map(({ run, reader }) => viewFor(reader, run.view()))
-    return access.isAdmin(request) ? { jobs, damaged: runs.damaged() } : { jobs }
+    const { limit = JOBS_PAGE, after } = queryOf(HTTP_API.jobs, request)
+    const placeOf = ({ run: { job } }: { readonly run: RunHost }) => ({ at: job.submittedAt, id: job.id })
+    const { items, next } = pageOf(readable, placeOf, { limit, after })
+    const jobs = items.map(({ run, reader }) => viewFor(reader, run.view()))
+    return after === undefined && access.isAdmin(request) ? { jobs, next, damaged: runs.damaged() } : { jobs, next }
   })
 
   app.get<OneJob>(ROUTES.job, async (request) => {
@@ -105,11 +109,13 @@ export function registerJobs(app: FastifyInstance, { clock, runs, access }: JobR
   const streams = new EventStreams(clock)
   app.get<OneJob>(ROUTES.events, async (request, reply) => {
     const { run } = access.requireReader(request, request.params.id)
-    const { since = 0 } = queryOf(HTTP_API.events, request)
+    const { since = 0, ...asked } = queryOf(HTTP_API.events, request)
     const mayRead = (): boolean => access.readerOf(request, run) !== 'stranger'
     if (wantsStream(request)) return streams.open(request, reply, { run, since, mayRead })
     const { events } = await run.past()
-    return { events: events.filter(({ at }) => at >= since) }
+    const recent = numbered(events).filter(({ event }) => event.at >= since)
+    const { items, next } = pageOf(recent, ({ place }) => place, asked)
+    return { events: items.map(({ event }) => event), next }
   })
 
   app.get<OneJob>(ROUTES.records, async (request) => {
