@@ -174,3 +174,75 @@ test('a route that another method or a stranger page asks for is refused with a 
     assert.equal(type, `/api#${String(code)}`)
   }
 })
+
+test('what is polled or large has an etag, and a caller that names it gets 304 until there is something else', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ stop: { epochs: 1 }, volunteers: { min: 1 } }))
+  const ask = (path: string, headers: Record<string, string> = {}): Promise<Response> =>
+    fetch(url + path, { headers: { ...OWNER, ...headers } })
+  const paths = [
+    ROUTES.openapi,
+    ROUTES.jobs,
+    `${ROUTES.jobs}?limit=1`,
+    pathTo(ROUTES.job, { id }),
+    pathTo(ROUTES.events, { id }),
+    pathTo(ROUTES.records, { id }),
+  ]
+  const before = new Map<string, string>()
+  for (const path of paths) before.set(path, (await ask(path)).headers.get('etag') ?? assert.fail(path))
+  volunteer(url)
+  const run = await until(url, 'its end', (view) => view.phase === 'finished' && view.checkpoint !== null)
+  for (const path of paths) {
+    const etag = before.get(path) ?? ''
+    const { status } = await ask(path, { 'if-none-match': etag })
+    assert.equal(status, path === ROUTES.openapi ? 304 : 200, `${path} changed with the run`)
+  }
+  paths.push(
+    `${pathTo(ROUTES.records, { id })}?from=4&limit=2`,
+    `${pathTo(ROUTES.records, { id })}?from=4&limit=3`,
+    pathTo(ROUTES.export, { id }),
+    pathTo(ROUTES.checkpoint, { id, v: run.checkpoint?.v ?? 0 }),
+  )
+  const etags = new Set<string>()
+  for (const path of paths) {
+    const whole = await ask(path)
+    await whole.arrayBuffer()
+    const etag = whole.headers.get('etag') ?? assert.fail(path)
+    etags.add(etag)
+    assert.match(etag, /^"[\w.-]+"$/, 'a strong one')
+    assert.equal(whole.headers.get('cache-control'), 'private, no-cache', path)
+    for (const known of [etag, `"other", ${etag}`, `W/${etag}`, '*']) {
+      const again = await ask(path, { 'if-none-match': known })
+      assert.deepEqual([path, known, again.status, await again.text()], [path, known, 304, ''])
+      assert.equal(again.headers.get('etag'), etag)
+    }
+    const other = await ask(path, { 'if-none-match': '"other"' })
+    await other.arrayBuffer()
+    assert.equal(other.status, 200)
+  }
+  assert.equal(etags.size, paths.length - 1, 'each page has its own; one job is on both pages of jobs')
+  const open = await fetch(url + ROUTES.openapi)
+  assert.equal(open.headers.get('cache-control'), 'no-cache', 'no token was needed')
+  const hidden = await fetch(url + pathTo(ROUTES.job, { id }), { headers: { 'if-none-match': '*' } })
+  assert.equal(hidden.status, 401, 'a stranger learns nothing of what it may not read')
+})
+
+test('a caller that is refused for a while is told when to come back', async () => {
+  const { url } = await startCoordinator()
+  const dry = (): Promise<Response> =>
+    fetch(`${url}${ROUTES.jobs}?dry=true`, {
+      method: 'POST',
+      headers: { ...OWNER, 'content-type': 'application/json' },
+      body: JSON.stringify(smallJob()),
+    })
+  let submitted = await dry()
+  while (submitted.status === 200) submitted = await dry()
+  assert.equal(submitted.status, 429)
+  assert.ok(Number(submitted.headers.get('retry-after')) > 2, 'the limit of a minute, not the least wait')
+  const guess = (): Promise<Response> =>
+    fetch(url + ROUTES.tokens, { headers: { authorization: 'Bearer wrong-wrong-wrong' } })
+  let refused = await guess()
+  while (refused.status === 401) refused = await guess()
+  assert.equal(refused.status, 429)
+  assert.match(refused.headers.get('retry-after') ?? '', /^\d+$/)
+})

@@ -62,6 +62,8 @@ export interface ApiRoute {
   /** of its usual success */
   readonly status: number
   readonly answer: TSchema | typeof OCTETS
+  /** has an `etag`, and 304 for a caller that names it in `if-none-match` */
+  readonly tagged?: true
   /** other answers that are no problem documents, by status */
   readonly also?: Readonly<Record<number, TSchema>>
   /** status → codes of its refusals, beside those that each route has (COMMON_REFUSALS) */
@@ -131,6 +133,7 @@ export const HTTP_API = {
     caller: 'anyone',
     about: 'this interface as an OpenAPI 3.1 document',
     status: 200,
+    tagged: true,
     answer: Type.Object({ openapi: Type.String(), paths: Type.Record(Type.String(), Type.Unknown()) }),
     refusals: {},
   },
@@ -143,6 +146,7 @@ export const HTTP_API = {
       'also has those that cannot be opened, under `damaged`',
     query: Type.Object(PAGE_QUERY),
     status: 200,
+    tagged: true,
     answer: JobListSchema,
     refusals: {},
   },
@@ -170,6 +174,7 @@ export const HTTP_API = {
     caller: 'reader',
     about: 'the run as the dashboard sees it',
     status: 200,
+    tagged: true,
     answer: RunViewSchema,
     refusals: { ...READERS, 500: ['journal-damaged', 'unsupported'] },
   },
@@ -228,6 +233,7 @@ export const HTTP_API = {
       'comes',
     query: Type.Object({ since: Type.Optional(Moment), ...PAGE_QUERY }),
     status: 200,
+    tagged: true,
     answer: EventListSchema,
     refusals: READERS,
   },
@@ -243,6 +249,7 @@ export const HTTP_API = {
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_RECORDS })),
     }),
     status: 200,
+    tagged: true,
     answer: RecordsPageSchema,
     refusals: READERS,
   },
@@ -251,12 +258,13 @@ export const HTTP_API = {
     path: ROUTES.export,
     caller: 'reader',
     about:
-      "the model as safetensors, with PyTorch's names; `etag`, 304, `Range`. `version`: of the checkpoint of that step, " +
+      "the model as safetensors, with PyTorch's names; `Range`. `version`: of the checkpoint of that step, " +
       'which must be kept; without it of the newest',
     query: Type.Object({
       version: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
     }),
     status: 200,
+    tagged: true,
     answer: OCTETS,
     refusals: READERS,
   },
@@ -273,8 +281,9 @@ export const HTTP_API = {
     method: 'GET',
     path: ROUTES.checkpoint,
     caller: 'jobs:read',
-    about: 'one of them, whole',
+    about: 'one of them, whole; `Range`',
     status: 200,
+    tagged: true,
     answer: OCTETS,
     refusals: OF_A_JOB,
   },
@@ -364,8 +373,9 @@ export const HTTP_API = {
     method: 'GET',
     path: ROUTES.shard,
     caller: 'reader',
-    about: 'a data shard, named by its content; immutable; `etag`, 304, `Range`',
+    about: 'a data shard, named by its content; immutable; `Range`',
     status: 200,
+    tagged: true,
     answer: OCTETS,
     refusals: { 401: ['session-unknown'], 404: ['message-unexpected'] },
   },

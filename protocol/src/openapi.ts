@@ -68,17 +68,22 @@ function pathsOf(routes: readonly (readonly [string, ApiRoute])[]): object {
 }
 
 function operation(operationId: string, route: ApiRoute): object {
-  const { about, caller, status, answer, also = {}, refusals, body } = route
+  const { about, caller, status, answer, also = {}, refusals, body, tagged = false } = route
   const others = Object.entries(also).map(([code, schema]) => [code, { description: 'as said above', ...json(schema) }])
   return {
     operationId,
     summary: about,
     description: `Caller: ${CALLERS[caller]}.`,
     security: SECURITY[caller],
-    parameters: [...pathParameters(route), ...queryParameters(route)],
+    parameters: [...pathParameters(route), ...queryParameters(route), ...(tagged ? [KNOWN] : [])],
     ...(body === undefined ? {} : { requestBody: { required: true, ...json(body) } }),
     responses: {
-      [status]: { description: 'done', ...(answer === OCTETS ? octets() : json(answer)) },
+      [status]: {
+        description: 'done',
+        ...(tagged ? { headers: { etag: TAG } } : {}),
+        ...(answer === OCTETS ? octets() : json(answer)),
+      },
+      ...(tagged ? { 304: { description: 'what the caller has is what there is' } } : {}),
       ...Object.fromEntries(others),
       ...Object.fromEntries(
         Object.entries(refusals).map(([code, codes]) => [code, problem('refused', { [code]: codes })]),
@@ -87,6 +92,10 @@ function operation(operationId: string, route: ApiRoute): object {
     },
   }
 }
+
+/** Conditional requests (RFC 9110 §13). */
+const TAG = { description: 'names these bytes', schema: { type: 'string' } }
+const KNOWN = { name: 'if-none-match', in: 'header', required: false, schema: { type: 'string' } }
 
 function pathParameters({ path, parts = {} }: ApiRoute): object[] {
   return [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => ({

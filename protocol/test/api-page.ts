@@ -21,7 +21,8 @@ function addressOf(route: ApiRoute | WireRoute): string {
 
 function answersOf(route: ApiRoute | WireRoute): string {
   if (!('status' in route)) return ''
-  return [route.status, ...Object.keys(route.also ?? {}), ...Object.keys(route.refusals)].sort().join(', ')
+  const known = route.tagged === true ? [304] : []
+  return [route.status, ...known, ...Object.keys(route.also ?? {}), ...Object.keys(route.refusals)].sort().join(', ')
 }
 
 export function routeTable(): string {

@@ -2,7 +2,7 @@
 
 export interface ApiParameter {
   readonly name: string
-  readonly in: 'path' | 'query'
+  readonly in: 'path' | 'query' | 'header'
   readonly required: boolean
 }
 
@@ -32,7 +32,12 @@ export interface ListedOperation extends ApiOperation {
 
 export function operationsOf({ paths }: ApiDocument): readonly ListedOperation[] {
   return Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ ...operation, method: method.toUpperCase(), path })),
+    Object.entries(methods).map(([method, operation]) => ({
+      ...operation,
+      parameters: operation.parameters.filter(({ in: where }) => where !== 'header'), // the browser's own matter
+      method: method.toUpperCase(),
+      path,
+    })),
   )
 }
 

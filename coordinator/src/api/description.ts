@@ -2,8 +2,12 @@
 import { ROUTES } from '@starling-grid/protocol'
 import { openApiDocument } from '@starling-grid/protocol/openapi'
 import type { FastifyInstance } from 'fastify'
+import { isKnown, tagOf } from './conditional.ts'
 
 export function registerDescription(app: FastifyInstance): void {
   const document = JSON.stringify(openApiDocument())
-  app.get(ROUTES.openapi, async (_, reply) => reply.type('application/json').send(document))
+  const etag = tagOf(document)
+  app.get(ROUTES.openapi, async (request, reply) =>
+    isKnown(request, reply, etag) ? reply.code(304).send() : reply.type('application/json').send(document),
+  )
 }

@@ -1,6 +1,7 @@
 // Bytes that leave: with their name as etag, whole or in part, as a stream. HEAD and 304 need no bytes.
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Stored } from '../blobs/stored.ts'
+import { isKnown } from './conditional.ts'
 import { HttpRefusal } from './errors.ts'
 
 export interface Download {
@@ -19,10 +20,10 @@ export async function sendStored(
 ): Promise<FastifyReply> {
   const { headers, method } = request
   const etag = `"${name}"`
-  void reply.headers({ etag, 'accept-ranges': 'bytes' }).type('application/octet-stream')
+  void reply.header('accept-ranges', 'bytes').type('application/octet-stream')
   if (cacheControl !== undefined) void reply.header('cache-control', cacheControl)
   if (fileName !== undefined) void reply.header('content-disposition', `attachment; filename="${fileName}"`)
-  if (headers['if-none-match'] === etag) return reply.code(304).send()
+  if (isKnown(request, reply, etag)) return reply.code(304).send()
   if (method === 'HEAD') return (bytes === undefined ? reply : reply.header('content-length', bytes)).send()
   const found = await stored()
   const range = readRange(headers.range, found.bytes, headers['if-range'], etag)

@@ -12,6 +12,10 @@ import {
 } from '@starling-grid/protocol'
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
+/** Seconds after which a caller that was too fast, or a coordinator that leaves, may do better. */
+const RETRY_SECONDS = 2
+const BUSY: ReadonlySet<number> = new Set([429, 503])
+
 /** A GridError that has another status than its code usually has. */
 export class HttpRefusal extends GridError {
   readonly status: number
@@ -45,7 +49,9 @@ export function registerErrors(app: FastifyInstance, { onRefused, onDefect }: Er
     if (code !== 'message-unexpected') onRefused(code, message)
     // The rest of a body that was refused is not read.
     if (announcesBody(request)) void reply.header('connection', 'close')
-    if (refusal.retryAfter !== undefined) void reply.header('retry-after', refusal.retryAfter)
+    const { status, retryAfter = BUSY.has(status) ? RETRY_SECONDS : undefined } = refusal
+    // The limit of requests has said it by itself.
+    if (retryAfter !== undefined && !reply.hasHeader('retry-after')) void reply.header('retry-after', retryAfter)
     return sendProblem(reply, refusal, mistakesOf(error))
   })
   // A refused upgrade leaves its connection outside the server's list: it would stay open as long as the client likes.

@@ -10,6 +10,7 @@ import { viewFor } from '../host/run-view.ts'
 import type { Runs } from '../jobs/runs.ts'
 import type { Access } from './access.ts'
 import { addressOf } from './addresses.ts'
+import { isKnown, sendTagged } from './conditional.ts'
 import { sendStored } from './downloads.ts'
 import { HttpRefusal, notFound } from './errors.ts'
 import { EventStreams, numbered, wantsStream } from './event-stream.ts'
@@ -34,7 +35,13 @@ export interface JobRoutes {
   readonly access: Access
 }
 
-export function registerJobs(app: FastifyInstance, { clock, runs, access }: JobRoutes): void {
+export function registerJobs(app: FastifyInstance, parts: JobRoutes): void {
+  registerChanges(app, parts)
+  registerReads(app, parts)
+  registerExport(app, parts.access)
+}
+
+function registerChanges(app: FastifyInstance, { runs, access }: JobRoutes): void {
   app.post(
     ROUTES.jobs,
     {
@@ -88,8 +95,10 @@ export function registerJobs(app: FastifyInstance, { clock, runs, access }: JobR
       return reply.code(200).send({ deleted: id })
     },
   )
+}
 
-  app.get(ROUTES.jobs, async (request) => {
+function registerReads(app: FastifyInstance, { clock, runs, access }: JobRoutes): void {
+  app.get(ROUTES.jobs, async (request, reply) => {
     const readable = runs
       .list()
       .map((run) => ({ run, reader: access.readerOf(request, run) }))
@@ -98,12 +107,13 @@ export function registerJobs(app: FastifyInstance, { clock, runs, access }: JobR
     const placeOf = ({ run: { job } }: { readonly run: RunHost }) => ({ at: job.submittedAt, id: job.id })
     const { items, next } = pageOf(readable, placeOf, { limit, after })
     const jobs = items.map(({ run, reader }) => viewFor(reader, run.view()))
-    return after === undefined && access.isAdmin(request) ? { jobs, next, damaged: runs.damaged() } : { jobs, next }
+    const damaged = after === undefined && access.isAdmin(request) ? { damaged: runs.damaged() } : {}
+    return sendTagged(request, reply, { jobs, next, ...damaged })
   })
 
-  app.get<OneJob>(ROUTES.job, async (request) => {
+  app.get<OneJob>(ROUTES.job, async (request, reply) => {
     const { run, reader } = access.requireReader(request, request.params.id)
-    return viewFor(reader, run.view())
+    return sendTagged(request, reply, viewFor(reader, run.view()))
   })
 
   const streams = new EventStreams(clock)
@@ -115,25 +125,45 @@ export function registerJobs(app: FastifyInstance, { clock, runs, access }: JobR
     const { events } = await run.past()
     const recent = numbered(events).filter(({ event }) => event.at >= since)
     const { items, next } = pageOf(recent, ({ place }) => place, asked)
-    return { events: items.map(({ event }) => event), next }
+    return sendTagged(request, reply, { events: items.map(({ event }) => event), next })
   })
 
-  app.get<OneJob>(ROUTES.records, async (request) => {
+  app.get<OneJob>(ROUTES.records, async (request, reply) => {
     const { run } = access.requireReader(request, request.params.id)
     const { from = 1, limit = MAX_RECORDS } = queryOf(HTTP_API.records, request)
-    return recordsPage(run, { from, limit })
+    const { rewinds, to } = shownRecords(run, { from, limit })
+    if (isKnown(request, reply, `"${rewinds}.${from}.${to}.${limit}"`)) return reply.code(304).send()
+    const page = await recordsPage(run, { from, limit, rewinds, to })
+    // A rewind meanwhile: records of both branches, perhaps.
+    const isSame = run.history.rewindCount === rewinds && page.records.length === to - from + 1
+    if (!isSame) void reply.removeHeader('etag')
+    return page
   })
-
-  registerExport(app, access)
 }
 
-/** `rewinds` is read first: a page that a rewind cut has the number before it, and its reader begins anew. */
+interface AskedRecords {
+  readonly from: number
+  readonly limit: number
+}
+
+/** What a page will hold, which tells it from all others of its job: committed records do not change. */
+interface ShownRecords {
+  /** read first: a page that a rewind cut has the number before it, and its reader begins anew */
+  readonly rewinds: number
+  /** version of its last record; below `from`: it has none */
+  readonly to: number
+}
+
+function shownRecords({ history }: RunHost, { from, limit }: AskedRecords): ShownRecords {
+  const { version, rewindCount } = history
+  return { rewinds: rewindCount, to: Math.max(from - 1, Math.min(version.v, from + limit - 1)) }
+}
+
 async function recordsPage(
   run: RunHost,
-  { from, limit }: { readonly from: number; readonly limit: number },
+  { from, limit, rewinds, to }: AskedRecords & ShownRecords,
 ): Promise<RecordsPage> {
-  const rewinds = run.history.rewindCount
-  const records = await run.records(from, limit)
+  const records = to < from ? [] : await run.records(from, to - from + 1)
   const last = records.at(-1)?.v
   return { records, next: last === undefined || records.length < limit ? null : last + 1, rewinds }
 }
