@@ -13,6 +13,7 @@ const COMMANDS = {
   start: forUsers('run the coordinator'),
   demo: forUsers('train a small network on this machine, with volunteers of its own'),
   train: forUsers('train the job of a file on this machine: train JOB'),
+  plan: forUsers('forecast a training before anyone lends: plan JOB --with "30 laptops, home lines"'),
   job: forUsers('submit, follow and end jobs of a coordinator: job submit FILE | list | show ID | …'),
   predict: forUsers('answer with a trained model: predict MODEL IMAGE… | FILE.csv | ROW | FOLDER | TEXT'),
   convert: forUsers('write a model file as ONNX or as a PyTorch program: convert MODEL --format onnx'),

@@ -20,6 +20,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   exchange: async () => (await import('./exchange.ts')).exchangeSuite,
   coordinator: async () => (await import('./coordinator.ts')).coordinatorSuite,
   scaling: async () => (await import('./scaling.ts')).scalingSuite,
+  plan: async () => (await import('./plan.ts')).planSuite,
   import: async () => (await import('./import.ts')).importSuite,
   kernels: async () => (await import('./kernels.ts')).kernelSuite,
   step: async () => (await import('./step.ts')).stepSuite,

@@ -1,8 +1,9 @@
-// What the model of scale predicts (e2e/src/scaling): the production decisions on virtual time, links and machines as
+// What the model of scale predicts (cli/src/scaling): the production decisions on virtual time, links and machines as
 // formulas. `peers.calm` is the same grid without churn, so its ratio is the goodput; `peers.ring` the same with churn,
 // around the ring alone.
-import { predict, type ScalePrediction, type Setting } from '@starling-grid/e2e/scaling'
-import { HOMES, LAB, MIXED, SOFTWARE } from '@starling-grid/e2e/scaling/profiles'
+import { predict, type ScalePrediction, type Setting } from '@starling-grid/cli/scaling'
+import { HOMES, LAB, MIXED, SOFTWARE } from '@starling-grid/cli/scaling/profiles'
+import { DEFAULT_ASYNC } from '@starling-grid/coordinator/run'
 import type { BenchRow } from './row.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
 
@@ -12,11 +13,27 @@ const MOST = 10_000
 /** of all volunteers in a minute */
 const CHURN = 0.2
 /** ResNet-20: 272,474 parameters with momentum, 4,096 samples a step. */
-const RESNET20 = { gradientBytes: 1_089_896, stateBytes: 2_179_792, batchBlocks: 128, blockSamples: 32 }
+const RESNET20 = {
+  gradientBytes: 1_089_896,
+  exchangeBytes: 1_089_896,
+  stateBytes: 2_179_792,
+  batchBlocks: 128,
+  blockSamples: 32,
+}
 /** LeNet-5: 61,706 parameters with momentum, 256 samples a step: small enough that latency is most of a step. */
-const LENET5 = { gradientBytes: 246_824, stateBytes: 493_648, batchBlocks: 32, blockSamples: 8 }
+const LENET5 = { gradientBytes: 246_824, exchangeBytes: 246_824, stateBytes: 493_648, batchBlocks: 32, blockSamples: 8 }
 const SMALL_VOLUNTEERS = [1, 4, 10, 50]
-const ALWAYS = { mode: 'auto', exchange: 'auto', warmUpSeconds: 60, seconds: 60, seed: 1 } as const
+const ALWAYS = {
+  mode: 'auto',
+  exchange: 'auto',
+  roundSteps: 1,
+  minVolunteers: 1,
+  async: DEFAULT_ASYNC,
+  stepMs: 0,
+  warmUpSeconds: 60,
+  seconds: 60,
+  seed: 1,
+} as const
 
 type ScalingQuestion = Omit<Setting, 'churnPerMinute'>
 

@@ -5,9 +5,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createNodeHost } from '@starling-grid/client-node/host'
-import { createCoordinator, type Coordinator } from '@starling-grid/coordinator'
+import { createCoordinator, type Coordinator, type Job } from '@starling-grid/coordinator'
 import { describeError, type JobSpec } from '@starling-grid/protocol'
 import { createVolunteer, type Executor, type VolunteerHost } from '@starling-grid/volunteer'
+import { slowNetwork } from '@starling-grid/volunteer/testing'
 import { StepBytes } from './step-bytes.ts'
 
 /**
@@ -29,11 +30,15 @@ export interface TrainedGrid {
   readonly bytesBetweenMembers: number
   /** that one member sent to others from one of its gradients to the next, at most */
   readonly peakBytes: number
+  /** from the first commit that was seen to the last one, validation not included */
+  readonly secondsAfterFirst: number
 }
 
 export interface MemberSetting {
   /** that computing one sample takes at least; absent: as long as it takes */
   readonly sampleMs?: number
+  /** what it sends to others takes as long as over such a line; absent: as long as it takes */
+  readonly line?: { readonly bytesPerMs: number; readonly latencyMs: number }
 }
 
 export interface TrainOptions {
@@ -90,9 +95,9 @@ interface StartedMember {
 
 function startMember(
   { url, name, clockwork }: { readonly url: string; readonly name: string; readonly clockwork: Clockwork },
-  { sampleMs }: MemberSetting,
+  { sampleMs, line }: MemberSetting,
 ): StartedMember {
-  const host = createNodeHost({ coordinatorUrl: url, executor: 'reference' })
+  const host = overLine(createNodeHost({ coordinatorUrl: url, executor: 'reference' }), line)
   const paced: VolunteerHost =
     sampleMs === undefined
       ? host
@@ -118,6 +123,14 @@ function startMember(
   return { bytesSent: () => most, peakBytes: () => steps.peak, stop: () => volunteer.stop(), failure }
 }
 
+function overLine(host: VolunteerHost, line: MemberSetting['line']): VolunteerHost {
+  if (line === undefined) return host
+  return {
+    ...host,
+    openPeerNetwork: async (access) => slowNetwork(await host.openPeerNetwork(access), line.bytesPerMs, line.latencyMs),
+  }
+}
+
 async function watch(
   coordinator: Coordinator,
   counted: readonly [number, number],
@@ -126,10 +139,17 @@ async function watch(
   const run = coordinator.runs.shown()
   if (run === undefined) throw new Error('internal: the job that was submitted is not there')
   const { state, job, history } = run
-  const all = (job.spec.stop.epochs ?? 1) * [...job.training].reduce((sum, { samples }) => sum + samples, 0)
+  const all = samplesOf(job)
   const marks: { readonly at: number; readonly samples: number }[] = []
+  let [firstAt, lastAt] = [Number.NaN, Number.NaN]
+  let committed = 0
   for (const deadline = performance.now() + RUN_LIMIT_MS; history.finishedAt === undefined; await delay(LOOK_MS)) {
     const { samplesCommitted: samples } = history
+    if (samples > committed) {
+      lastAt = performance.now()
+      if (committed === 0) firstAt = lastAt
+      committed = samples
+    }
     const next = counted[marks.length]
     if (next !== undefined && samples >= next * all) marks.push({ at: performance.now(), samples })
     if (marks.length === counted.length) onCounted()
@@ -144,8 +164,16 @@ async function watch(
   return {
     samplesPerSecond: (1000 * (to.samples - from.samples)) / (to.at - from.at),
     samples: history.samplesCommitted,
+    secondsAfterFirst: (lastAt - firstAt) / 1000,
     loss: total(({ lossSum }) => lossSum) / total(({ samples }) => samples),
   }
+}
+
+/** Of a job that ends after epochs or steps. */
+function samplesOf({ spec, training }: Job): number {
+  const epoch = [...training].reduce((sum, { samples }) => sum + samples, 0)
+  const { epochs, steps } = spec.stop
+  return steps === undefined ? (epochs ?? 1) * epoch : steps * spec.batchBlocks * spec.blockSamples
 }
 
 /** Gradients take `sampleMs` for each sample, if this machine does not need longer for them. */

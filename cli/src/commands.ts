@@ -5,6 +5,7 @@ export const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
   start: async () => (await import('./commands/start.ts')).start,
   demo: async () => (await import('./commands/demo.ts')).demo,
   train: async () => (await import('./commands/train.ts')).train,
+  plan: async () => (await import('./commands/plan.ts')).plan,
   job: async () => (await import('./commands/job.ts')).job,
   predict: async () => (await import('./commands/predict.ts')).predict,
   convert: async () => (await import('./commands/convert.ts')).convert,

@@ -2,6 +2,8 @@
 export { DEFAULT_HOST, DEFAULT_PORT, type Coordinator, createCoordinator } from './net/server.ts'
 export type { MetricsReaders } from './api/metrics.ts'
 export { FolderOwner } from './folder-owner.ts'
+export { dryRun } from './jobs/dry-run.ts'
+export type { Job } from './jobs/jobs.ts'
 export {
   copyStorage,
   type CopyCounts,

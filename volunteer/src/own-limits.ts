@@ -2,8 +2,7 @@
 // raise. Pure.
 import { activationBytesPerSample, type ModelSpec, parameterLayout } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
-import { buildGraph } from './graph/build.ts'
-import { flopsOf } from './graph/flops.ts'
+import { trainingFlops } from './graph/flops.ts'
 
 export interface OwnLimits {
   /** of one job, on this machine and its GPU together */
@@ -50,8 +49,7 @@ export function requireBlockWork(
   samples: number,
   { blockFlops = DEFAULT_BLOCK_FLOPS }: Pick<OwnLimits, 'blockFlops'>,
 ): void {
-  const { forward, loss, backward } = buildGraph(spec)
-  const flops = [...forward, ...loss, ...backward].reduce((sum, call) => sum + flopsOf(call, samples), 0)
+  const flops = trainingFlops(spec, samples)
   if (flops <= blockFlops) return
   throw new GridError(
     'own-limit',

@@ -1,6 +1,8 @@
 // Floating-point operations of a call, for predictions and rates: two per multiply-add, one per element elsewhere.
 
+import type { ModelSpec } from '@starling-grid/model'
 import type { KernelCall } from '@starling-grid/shaders'
+import { buildGraph } from './build.ts'
 import type { Tensor } from './tensor.ts'
 
 /**
@@ -31,6 +33,12 @@ export function flopsOf(call: KernelCall<Tensor>, samples: number): number {
     default:
       return largest(call, samples)
   }
+}
+
+/** Forward, loss and backward of so many samples. */
+export function trainingFlops(spec: ModelSpec, samples: number): number {
+  const { forward, loss, backward } = buildGraph(spec)
+  return [...forward, ...loss, ...backward].reduce((sum, call) => sum + flopsOf(call, samples), 0)
 }
 
 function attentionFlops(

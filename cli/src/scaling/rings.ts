@@ -49,12 +49,12 @@ export class Rings {
   }
 
   #exchangeMs({ size, exchange }: ModelReduce): number {
-    const { links, gradientBytes } = this.#setting
+    const { links, exchangeBytes } = this.#setting
     return size === 1
       ? 0
       : exchangeMs(exchange, {
           members: size,
-          bytes: gradientBytes,
+          bytes: exchangeBytes,
           latencyMs: links.latencyMs,
           bytesPerMs: Math.min(links.up, links.down) / 1000,
         })
@@ -63,9 +63,12 @@ export class Rings {
   #finish({ size, assignments }: ModelReduce, at: { readonly generation: number; readonly step: number }): void {
     const members = Array.from({ length: size }, (_, i) => assignments.get(i)).filter((share) => share !== undefined)
     if (members.some(({ volunteer }) => !volunteer.alive)) return
+    const bytes = sentBytes(size, this.#setting.exchangeBytes)
     const manifests = members.map(({ manifest }) => manifest)
-    for (const { volunteer } of members)
+    for (const { volunteer } of members) {
+      volunteer.moved(bytes, bytes)
       volunteer.take({ type: 'reduced', ...at, manifests, gradDigest: sha256Name('0'.repeat(64)) })
+    }
   }
 
   /** Those who were linked to it find their links closed. */
@@ -88,6 +91,11 @@ export class Rings {
       }
     })
   }
+}
+
+/** Either way a member sends as much, and receives as much. */
+function sentBytes(members: number, exchangeBytes: number): number {
+  return ((2 * (members - 1)) / members) * exchangeBytes
 }
 
 /** Which way the frames of a generation take. */

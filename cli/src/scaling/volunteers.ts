@@ -39,6 +39,8 @@ export interface ScaleModel {
   readonly setting: Setting
   readonly coordinator: ModelCoordinator
   readonly rings: Rings
+  /** a volunteer begins to compute */
+  onWork(): void
   /** a number below 1, the same every time for one seed */
   random(): number
 }
@@ -48,6 +50,8 @@ export class ModelVolunteer {
   readonly core: MemberCore
   readonly samplesPerSecond: number
   alive = true
+  bytesUp = 0
+  bytesDown = 0
   #leaving = false
   readonly #all: ScaleModel
   /** raised by a halt: what was under way for the old ring ends */
@@ -88,6 +92,11 @@ export class ModelVolunteer {
       this.#all.coordinator.receive({ type: 'speed', member: this.id, samplesPerSecond, ...linkMs }, message)
       this.#heartbeat()
     })
+  }
+
+  moved(up: number, down: number): void {
+    this.bytesUp += up
+    this.bytesDown += down
   }
 
   /** Closes its tab, with a word or without. */
@@ -210,9 +219,10 @@ export class ModelVolunteer {
 
   /** In one piece: no member gets slower within a step here, so no blocks change members. */
   #compute({ generation, step, blocks }: Extract<MemberEffect, { type: 'compute' }>): void {
+    this.#all.onWork()
     const next = () => takeBlocks(this.core, { generation, step, most: Number.POSITIVE_INFINITY, blockMs: 0 })
     next()
-    this.#later(this.#computeMs(blocks), () => {
+    this.#later(this.#computeMs(blocks.length), () => {
       if (next() === 'complete')
         this.take({ type: 'computed', generation, step, manifest: this.#manifest(blocks), finite: true })
     })
@@ -222,6 +232,7 @@ export class ModelVolunteer {
   #fetch(fromCoordinator: boolean, bytes: number, whole: MemberInput): void {
     const { links } = this.#all.setting
     const ms = (1000 * bytes) / Math.min(links.up, links.down) + 2 * links.latencyMs
+    this.moved(0, bytes)
     if (fromCoordinator && bytes > 0)
       return this.#all.coordinator.transfer(bytes, () => this.#later(ms, () => this.take(whole)))
     this.#later(ms, () => this.take(whole))
@@ -229,6 +240,7 @@ export class ModelVolunteer {
 
   #upload(version: VersionRef): void {
     const { setting, coordinator } = this.#all
+    this.moved(setting.stateBytes, 0)
     this.#later((1000 * setting.stateBytes) / setting.links.up, () =>
       coordinator.transfer(setting.stateBytes, () =>
         coordinator.feed({
@@ -246,6 +258,7 @@ export class ModelVolunteer {
   #granted({ base, leases, modeEpoch }: MessageTo<'grant'>): void {
     const { setting, coordinator } = this.#all
     const { links, gradientBytes } = setting
+    this.#all.onWork()
     const samples = leases.length * setting.blockSamples
     const turn = this.#turn
     const push: Push = {
@@ -263,11 +276,12 @@ export class ModelVolunteer {
       this.#later(
         (1000 * gradientBytes) / links.down +
           links.latencyMs +
-          (1000 * samples) / this.samplesPerSecond +
+          this.#computeMs(leases.length) +
           (1000 * gradientBytes) / links.up,
         () =>
           coordinator.transfer(gradientBytes, () => {
             if (!current()) return
+            this.moved(gradientBytes, gradientBytes)
             coordinator.receive(
               { type: 'push', push, gradDigest: digestAt(base), norms: { gradient: 1, statistics: 1 } },
               push,
@@ -294,8 +308,9 @@ export class ModelVolunteer {
     })
   }
 
-  #computeMs(blocks: readonly BlockId[]): number {
-    return (1000 * blocks.length * this.#all.setting.blockSamples) / this.samplesPerSecond
+  #computeMs(blocks: number): number {
+    const { blockSamples, stepMs } = this.#all.setting
+    return blocks === 0 ? 0 : stepMs + (1000 * blocks * blockSamples) / this.samplesPerSecond
   }
 
   #manifest(blocks: readonly BlockId[]) {

@@ -1,5 +1,6 @@
 // One question to the model of scale: how many volunteers, of what kind, how restless, training what.
-import type { Exchange } from '@starling-grid/protocol'
+import type { AsyncPolicy } from '@starling-grid/coordinator/run'
+import type { Exchange, Mode } from '@starling-grid/protocol'
 import type { LinkProfile, MachineProfile } from './profiles.ts'
 
 export interface Setting {
@@ -8,14 +9,22 @@ export interface Setting {
   readonly machines: MachineProfile
   /** share of all volunteers that goes in one minute, each replaced by a newcomer; half of them without a word */
   readonly churnPerMinute: number
-  readonly mode: 'auto' | 'ring' | 'async'
+  readonly mode: 'auto' | Mode
   /** which way gradients take; auto: chosen by what was measured, as the coordinator does */
   readonly exchange: 'auto' | Exchange
-  /** bytes of the gradient, and of a whole state with its optimizer */
+  /** global batches of a step: more than one in local rounds */
+  readonly roundSteps: number
+  /** training starts when so many are ready */
+  readonly minVolunteers: number
+  readonly async: AsyncPolicy
+  /** bytes of the gradient as f32 and as members exchange it, and of a whole state with its optimizer */
   readonly gradientBytes: number
+  readonly exchangeBytes: number
   readonly stateBytes: number
   readonly batchBlocks: number
   readonly blockSamples: number
+  /** ms of a member's step beside its samples: dispatches, the gradient's read-back, the exact update */
+  readonly stepMs: number
   /** virtual seconds that are measured, after those that let the grid form */
   readonly warmUpSeconds: number
   readonly seconds: number
@@ -34,4 +43,18 @@ export interface ScalePrediction {
   readonly coordinatorCores: number
   readonly coordinatorBytesPerSecond: number
   readonly mode: string
+}
+
+/** Of a whole training. */
+export interface Forecast extends Omit<
+  ScalePrediction,
+  'samplesPerSecond' | 'coordinatorCores' | 'coordinatorBytesPerSecond'
+> {
+  /** from the first computation to the last commit; and without the first step, which waits for all to link */
+  readonly seconds: number
+  readonly secondsAfterFirst: number
+  readonly samplesPerSecond: number
+  /** of the volunteer that sends most, and of the one that receives most, with states and without data */
+  readonly bytesUp: number
+  readonly bytesDown: number
 }

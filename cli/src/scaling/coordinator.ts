@@ -4,13 +4,19 @@ import {
   applyEntry,
   createRunState,
   decide,
-  DEFAULT_ASYNC,
   DEFAULT_TIMING,
   type Effect,
   type RunInput,
   type RunState,
 } from '@starling-grid/coordinator/run'
-import { genesis, jobId, type MemberId, type ToVolunteer, type VersionRef } from '@starling-grid/protocol'
+import {
+  genesis,
+  jobId,
+  type MemberId,
+  type StepRecord,
+  type ToVolunteer,
+  type VersionRef,
+} from '@starling-grid/protocol'
 import type { EventClock } from './clock.ts'
 import type { Setting } from './setting.ts'
 
@@ -33,6 +39,8 @@ export interface ScalingObserver {
 export class ModelCoordinator {
   readonly state: RunState
   samples = 0
+  /** every commit: virtual ms, and samples so far */
+  readonly commits: { readonly at: number; readonly samples: number }[] = []
   cpuMs = 0
   bytes = 0
   ballots = 0
@@ -58,13 +66,13 @@ export class ModelCoordinator {
       epochs: 1,
       stop: {},
       evaluate: {},
-      roundSteps: 1,
-      minVolunteers: 1,
+      roundSteps: setting.roundSteps,
+      minVolunteers: setting.minVolunteers,
       mode: setting.mode,
-      exchange: { asked: setting.exchange, bytes: setting.gradientBytes },
+      exchange: { asked: setting.exchange, bytes: setting.exchangeBytes },
       versionBytes: 0,
       timing: DEFAULT_TIMING,
-      async: DEFAULT_ASYNC,
+      async: setting.async,
     })
     applyEntry(this.state, { type: 'fence', fence: 1 }, 0)
     this.feed({ type: 'coordinator-started', secret: '' })
@@ -111,8 +119,7 @@ export class ModelCoordinator {
     switch (effect.type) {
       case 'journal':
         for (const entry of effect.entries) {
-          if (entry.type === 'commit' || entry.type === 'start')
-            for (const record of entry.records) this.samples += record.samples
+          if (entry.type === 'commit' || entry.type === 'start') this.#committed(entry.records)
           if (entry.type === 'ballot') this.ballots++
         }
         return
@@ -132,6 +139,11 @@ export class ModelCoordinator {
         return this.#clock.after(this.#setting.stateBytes / APPLY_BYTES_PER_MS, () => this.#written(effect.version))
       default:
     }
+  }
+
+  #committed(records: readonly StepRecord[]): void {
+    for (const record of records) this.samples += record.samples
+    if (records.length > 0) this.commits.push({ at: this.#clock.now, samples: this.samples })
   }
 
   /** ms until the parameter server is through with what it has. */

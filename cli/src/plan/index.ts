@@ -1,0 +1,3 @@
+// Plans without a command line, for benchmarks.
+export { readCrowd } from './crowd.ts'
+export { planJob } from './plan.ts'

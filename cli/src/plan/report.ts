@@ -1,0 +1,151 @@
+// A plan as people read it: the job as its file says beside the best that was tried, then what was assumed.
+import type { JobSpec } from '@starling-grid/protocol'
+import { EXCHANGES } from '@starling-grid/protocol'
+import { duration } from '../terminal/progress-line.ts'
+import type { Crowd } from './crowd.ts'
+import type { Bound, Plan, PlannedRun } from './plan.ts'
+
+export interface PlanContext {
+  readonly spec: JobSpec
+  readonly crowd: Crowd
+  readonly churnPerMinute: number
+  /** named by the caller */
+  readonly steps?: number
+}
+
+const BOUNDS: Readonly<Record<Bound, string>> = {
+  compute: 'computing',
+  line: 'bytes on the line',
+  latency: 'latency of the line',
+}
+const MBIT_BYTES = 125_000
+const HOUR = 3600
+
+export function planReport(plan: Plan, context: PlanContext): string {
+  const { own, best } = plan
+  const isSame = own === best
+  const columns: readonly (readonly [string, PlannedRun])[] = isSame
+    ? [['as the file says', own]]
+    : [
+        ['as the file says', own],
+        ['best of those tried', best],
+      ]
+  const rows = [
+    ['', ...columns.map(([title]) => title)],
+    ...ROWS.map(([name, cell]) => [name, ...columns.map(([, run]) => cell(run))]),
+  ]
+  const widths = (rows[0] ?? []).map((_, i) => Math.max(...rows.map((row) => row[i]?.length ?? 0)))
+  const table = rows.map((row) =>
+    row
+      .map((text, i) => text.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  )
+  const verdict = isSame ? [`Nothing else that was tried is faster by enough (${plan.tried.length - 1} tried).`] : []
+  return [
+    `Plan of "${context.spec.name}": ${whole(plan.samples)} samples`,
+    ...table,
+    ...verdict,
+    '',
+    'Assumed',
+    ...assumptions(plan, context).map((line) => `  ${line}`),
+  ].join('\n')
+}
+
+const ROWS: readonly (readonly [string, (run: PlannedRun) => string])[] = [
+  ['time', ({ seconds }) => time(seconds)],
+  ['steps', ({ steps }) => whole(steps)],
+  ['samples/s', ({ samplesPerSecond }) => whole(samplesPerSecond)],
+  [
+    'batch',
+    ({ batchBlocks, blockSamples }) => `${whole(batchBlocks * blockSamples)} (${batchBlocks} × ${blockSamples})`,
+  ],
+  ['encoding', ({ encoding }) => encoding],
+  ['exchange', exchangeText],
+  ['up, each home', ({ bytesUp }) => `at most ${bytes(bytesUp)}`],
+  ['down, each home', ({ bytesDown }) => `at most ${bytes(bytesDown)}`],
+  ['bound by', boundText],
+]
+
+function exchangeText({ exchange, exchangeTaken, members, mode }: PlannedRun): string {
+  if (mode === 'async') return 'parameter server'
+  const way = exchangeTaken === 'ring' ? `ring of ${members}` : `direct exchange of ${members}`
+  return exchange === 'auto' ? `auto: ${way}` : way
+}
+
+function boundText({ bound, stepMs }: PlannedRun): string {
+  const all = stepMs.compute + stepMs.line + stepMs.latency
+  return `${BOUNDS[bound]}, ${Math.round((100 * stepMs[bound]) / all)} % of ${whole(all)} ms a step`
+}
+
+/** Each that changes the answer. */
+function assumptions({ speeds, sampleFlops, modelled, own, best }: Plan, context: PlanContext): string[] {
+  const { crowd, churnPerMinute, spec, steps } = context
+  const { links, groups, isLineGiven } = crowd
+  const count = groups.reduce((sum, group) => sum + group.count, 0)
+  return [
+    ...groups.map((group, i) => `${machineText(group, speeds[i] ?? 0, sampleFlops)}`),
+    `${isLineGiven ? '' : 'no line is named: '}${links.name}: ${mbit(links.up)} Mbit/s up, ${mbit(links.down)} down, ` +
+      `${links.latencyMs} ms to another volunteer`,
+    churnPerMinute === 0
+      ? 'all stay to the end; --churn 20%/min plans with departures'
+      : `${Math.round(100 * churnPerMinute)} % of the volunteers leave in a minute, each followed by another`,
+    ...(count > modelled
+      ? [`the model runs with the ${modelled} fastest: of the others none enters a ring while these stay`]
+      : []),
+    ...(best.batchBlocks * best.blockSamples > own.batchBlocks * own.blockSamples
+      ? ['a larger batch may need more samples to learn as much: try its learning rate on a short run first']
+      : []),
+    ...targetText(spec, steps),
+    `the ring's size and, with exchange auto, its way are the coordinator's own decisions (${waysText()})`,
+  ]
+}
+
+function machineText(
+  { count, kind, samplesPerSecond, gflops }: Crowd['groups'][number],
+  speed: number,
+  flops: number,
+): string {
+  const who = `${count} ${count === 1 ? kind.name : kind.plural}`
+  if (samplesPerSecond !== undefined) return `${who}: ${rate(speed)} samples/s each, as given`
+  const from = gflops === undefined ? `${kind.gflops} GFLOP/s, ${kind.source}` : `${gflops} GFLOP/s, as given`
+  return `${who}: ${rate(speed)} samples/s each, from ${from}; a sample takes ${rate(flops / 1e6)} MFLOP`
+}
+
+function targetText({ stop }: JobSpec, steps: number | undefined): string[] {
+  if (stop.target === undefined || steps !== undefined) return []
+  return [
+    `the target (${stop.metric ?? 'loss'} ${stop.target}) is not reached before the job's last step; ` +
+      '--steps N plans with fewer steps',
+  ]
+}
+
+function waysText(): string {
+  return Object.values(EXCHANGES)
+    .map(({ mostMembers }) => mostMembers)
+    .sort((a, b) => b - a)
+    .map((most, i) => (i === 0 ? `rings have ${most} members at most` : `direct exchanges ${most}`))
+    .join(', ')
+}
+
+function time(seconds: number): string {
+  if (!Number.isFinite(seconds)) return 'no step ends within the time that the model runs'
+  if (seconds < HOUR) return duration(seconds)
+  return `${Math.floor(seconds / HOUR)} h ${Math.round((seconds % HOUR) / 60)} min`
+}
+
+function whole(value: number): string {
+  return Math.round(value).toLocaleString('en-US')
+}
+
+function rate(value: number): string {
+  return value >= 100 ? whole(value) : String(Number(value.toPrecision(3)))
+}
+
+function mbit(bytesPerSecond: number): string {
+  return String(Number((bytesPerSecond / MBIT_BYTES).toPrecision(2)))
+}
+
+function bytes(count: number): string {
+  return count >= 1e9 ? `${(count / 1e9).toFixed(1)} GB` : `${(count / 1e6).toFixed(1)} MB`
+}

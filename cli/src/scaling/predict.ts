@@ -1,0 +1,167 @@
+// Runs one setting on virtual time and says what it came to.
+import { type MemberId, random32 } from '@starling-grid/protocol'
+import { EventClock } from './clock.ts'
+import { ModelCoordinator } from './coordinator.ts'
+import { Rings } from './rings.ts'
+import type { Forecast, ScalePrediction, Setting } from './setting.ts'
+import { type ScaleModel, ModelVolunteer } from './volunteers.ts'
+
+export type { Forecast, ScalePrediction, Setting } from './setting.ts'
+
+const MINUTE_MS = 60_000
+/** ms between looks at the mode */
+const SAMPLE_MS = 500
+/** ms in which the volunteers of the start arrive */
+const ARRIVAL_MS = 10_000
+/** Commits that a forecast sees before it takes their rate for that of the rest of the training. */
+const COMMITS = 200
+
+interface OpenModel extends ScaleModel {
+  readonly volunteers: ReadonlyMap<MemberId, ModelVolunteer>
+  /** virtual ms of the first computation; undefined before */
+  readonly beganAt: () => number | undefined
+}
+
+/** @example predict({ ...LENET, volunteers: 200, churnPerMinute: 0.2 }) */
+export function predict(setting: Setting): ScalePrediction {
+  const model = openModel(setting)
+  model.clock.runUntil(1000 * setting.warmUpSeconds)
+  return measure(model)
+}
+
+/**
+ * A whole training of so many samples, from its first computation. After `warmUpSeconds` and `seconds` of it, and at
+ * least COMMITS commits, its second half so far is taken for all that follows.
+ */
+export function forecast(setting: Setting, samples: number): Forecast {
+  const model = openModel(setting)
+  const { clock, coordinator } = model
+  const looks = new Looks(model)
+  const leastMs = 1000 * (setting.warmUpSeconds + setting.seconds)
+  const mostMs = leastMs * COMMITS
+  const isSeen = (): boolean => clock.now >= leastMs && coordinator.commits.length >= COMMITS
+  while (coordinator.samples < samples && !isSeen() && clock.now < mostMs) {
+    clock.runUntil(clock.now + SAMPLE_MS)
+    looks.look()
+  }
+  const began = model.beganAt() ?? 0
+  const [first, last] = [coordinator.commits[0]?.at ?? Number.POSITIVE_INFINITY, endOf(coordinator.commits, samples)]
+  const watched = Math.min(clock.now, last) - began
+  const part = (last - began) / Math.max(watched, 1)
+  const most = (of: (volunteer: ModelVolunteer) => number): number =>
+    part * Math.max(0, ...[...model.volunteers.values()].map(of))
+  return {
+    ...looks.seen(),
+    seconds: (last - began) / 1000,
+    secondsAfterFirst: (last - first) / 1000,
+    samplesPerSecond: (1000 * samples) / (last - began),
+    ballotsPerMinute: (coordinator.ballots * MINUTE_MS) / Math.max(clock.now, 1),
+    bytesUp: most(({ bytesUp }) => bytesUp),
+    bytesDown: most(({ bytesDown }) => bytesDown),
+  }
+}
+
+/** Virtual ms at which so many samples are committed: seen, or by the rate of the second half of what was seen. */
+function endOf(commits: ModelCoordinator['commits'], samples: number): number {
+  const seen = commits.find((commit) => commit.samples >= samples)
+  if (seen !== undefined) return seen.at
+  const [from, to] = [commits[Math.floor(commits.length / 2)], commits.at(-1)]
+  if (from === undefined || to === undefined || to.samples === from.samples) return Number.POSITIVE_INFINITY
+  return to.at + ((samples - to.samples) * (to.at - from.at)) / (to.samples - from.samples)
+}
+
+function openModel(setting: Setting): OpenModel {
+  const clock = new EventClock()
+  const words = random32(setting.seed)
+  const random = (): number => words() / 2 ** 32
+  const volunteers = new Map<MemberId, ModelVolunteer>()
+  const coordinator = new ModelCoordinator(clock, setting, {
+    hear: (member, message) => volunteers.get(member)?.hear(message),
+    dismissed: (member) => volunteers.get(member)?.gone('it left'),
+  })
+  let beganAt: number | undefined
+  const onWork = (): void => {
+    beganAt ??= clock.now
+  }
+  const all: ScaleModel = { clock, setting, coordinator, rings: new Rings(clock, setting, volunteers), random, onWork }
+  let number = 0
+  const arrive = (samplesPerSecond: number): void => {
+    const volunteer = new ModelVolunteer(all, number++, samplesPerSecond)
+    volunteers.set(volunteer.id, volunteer)
+  }
+  for (let i = 0; i < setting.volunteers; i++) {
+    const { samplesPerSecond } = setting.machines
+    clock.after(ARRIVAL_MS * random(), () => arrive(samplesPerSecond[i % samplesPerSecond.length] ?? 1))
+  }
+  clock.after(ARRIVAL_MS, () => churn({ all, volunteers, arrive }))
+  return { ...all, volunteers, beganAt: () => beganAt }
+}
+
+interface Restless {
+  readonly all: ScaleModel
+  readonly volunteers: Map<MemberId, ModelVolunteer>
+  arrive(samplesPerSecond: number): void
+}
+
+/** Departures at random instants, at the rate of the setting; for each a newcomer with a machine of the same kind. */
+function churn(restless: Restless): void {
+  const { all, volunteers, arrive } = restless
+  const perMs = (all.setting.churnPerMinute * all.setting.volunteers) / MINUTE_MS
+  if (perMs === 0) return
+  all.clock.after(-Math.log(1 - all.random()) / perMs, () => {
+    const present = [...volunteers.values()].filter(({ alive }) => alive)
+    const chosen = present[Math.floor(all.random() * present.length)]
+    chosen?.go(all.random() < 0.5)
+    for (const [id, { alive }] of volunteers) if (!alive) volunteers.delete(id)
+    if (chosen !== undefined) arrive(chosen.samplesPerSecond)
+    churn(restless)
+  })
+}
+
+/** What phase the run is in, now and then. */
+class Looks {
+  readonly #coordinator: ModelCoordinator
+  #looks = 0
+  #ring = 0
+  #members = 0
+  #direct = 0
+
+  constructor({ coordinator }: ScaleModel) {
+    this.#coordinator = coordinator
+  }
+
+  look(): void {
+    const { phase } = this.#coordinator.state
+    this.#looks++
+    if (phase.type !== 'ring') return
+    this.#ring++
+    this.#members += phase.members.length
+    this.#direct += Number(phase.exchange.type === 'direct')
+  }
+
+  seen(): Pick<ScalePrediction, 'ringShare' | 'ringSize' | 'directShare' | 'mode'> {
+    return {
+      ringShare: this.#looks === 0 ? 0 : this.#ring / this.#looks,
+      ringSize: this.#ring === 0 ? 0 : this.#members / this.#ring,
+      directShare: this.#ring === 0 ? 0 : this.#direct / this.#ring,
+      mode: this.#coordinator.state.mode,
+    }
+  }
+}
+
+function measure(model: ScaleModel): ScalePrediction {
+  const { clock, coordinator, setting } = model
+  const { samples, cpuMs, bytes, ballots } = coordinator
+  const looks = new Looks(model)
+  for (let passed = 0; passed < 1000 * setting.seconds; passed += SAMPLE_MS) {
+    clock.runUntil(clock.now + SAMPLE_MS)
+    looks.look()
+  }
+  return {
+    ...looks.seen(),
+    samplesPerSecond: (coordinator.samples - samples) / setting.seconds,
+    ballotsPerMinute: ((coordinator.ballots - ballots) * 60) / setting.seconds,
+    coordinatorCores: (coordinator.cpuMs - cpuMs) / (1000 * setting.seconds),
+    coordinatorBytesPerSecond: (coordinator.bytes - bytes) / setting.seconds,
+  }
+}
