@@ -3,7 +3,7 @@
 // line.
 import type { PeerLink, PeerNetwork } from '../src/link/peer-link.ts'
 
-/** ms of traffic that leave at once: timers come no oftener under load */
+/** ms of traffic that a sender may be ahead of the line: timers come no oftener under load */
 const BURST_MS = 20
 
 interface SlowLine {
@@ -33,13 +33,18 @@ export function slowNetwork(network: PeerNetwork, bytesPerMs: number, latencyMs 
 function slowLink(link: PeerLink, line: SlowLine): PeerLink {
   const send = link.send.bind(link)
   let last: Promise<void> = Promise.resolve()
+  let arrived: Promise<void> = Promise.resolve()
   const take = async (frame: Uint8Array<ArrayBuffer>): Promise<void> => {
     line.freeAt = Math.max(line.freeAt, performance.now()) + frame.byteLength / line.bytesPerMs
     const wait = line.freeAt - performance.now() - BURST_MS
     if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait))
     if (line.latencyMs === 0) return send(frame)
     const onItsWay = frame.slice() // the sender uses its memory again
-    setTimeout(() => void send(onItsWay).catch(() => undefined), line.latencyMs) // a closed link says so itself
+    const due = line.freeAt + line.latencyMs // its last byte has left then, however far ahead its sender is
+    arrived = arrived
+      .then(() => until(due))
+      .then(() => send(onItsWay))
+      .catch(() => undefined) // a closed link says so itself
   }
   return Object.assign(link, {
     // The sender uses the frame's memory again as soon as this resolves.
@@ -48,4 +53,8 @@ function slowLink(link: PeerLink, line: SlowLine): PeerLink {
       return last
     },
   } satisfies Partial<PeerLink>)
+}
+
+function until(due: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, Math.max(0, due - performance.now())))
 }

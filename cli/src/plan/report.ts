@@ -3,7 +3,8 @@ import type { JobSpec } from '@starling-grid/protocol'
 import { EXCHANGES } from '@starling-grid/protocol'
 import { duration } from '../terminal/progress-line.ts'
 import type { Crowd } from './crowd.ts'
-import type { Bound, Plan, PlannedRun } from './plan.ts'
+import type { Plan } from './plan.ts'
+import type { Bound, PlannedRun } from './planned-run.ts'
 
 export interface PlanContext {
   readonly spec: JobSpec
@@ -60,6 +61,7 @@ const ROWS: readonly (readonly [string, (run: PlannedRun) => string])[] = [
     'batch',
     ({ batchBlocks, blockSamples }) => `${whole(batchBlocks * blockSamples)} (${batchBlocks} × ${blockSamples})`,
   ],
+  ['volunteers', ({ volunteers }) => `${volunteers} at most`],
   ['encoding', ({ encoding }) => encoding],
   ['exchange', exchangeText],
   ['up, each home', ({ bytesUp }) => `at most ${bytes(bytesUp)}`],
@@ -90,11 +92,15 @@ function assumptions({ speeds, sampleFlops, modelled, own, best }: Plan, context
     churnPerMinute === 0
       ? 'all stay to the end; --churn 20%/min plans with departures'
       : `${Math.round(100 * churnPerMinute)} % of the volunteers leave in a minute, each followed by another`,
-    ...(count > modelled
-      ? [`the model runs with the ${modelled} fastest: of the others none enters a ring while these stay`]
-      : []),
+    ...(count > modelled ? [`the model runs with ${modelled} of them: ${leftOut(spec)}`] : []),
+    `all come within 10 s; the training begins with ${spec.volunteers?.min ?? 1} of them and takes the others in`,
     ...(best.batchBlocks * best.blockSamples > own.batchBlocks * own.blockSamples
       ? ['a larger batch may need more samples to learn as much: try its learning rate on a short run first']
+      : []),
+    ...(best.volunteers < own.volunteers
+      ? [
+          `${best.volunteers} at most means the fastest: \`volunteers: { max: ${best.volunteers} }\` takes them as they come`,
+        ]
       : []),
     ...targetText(spec, steps),
     `the ring's size and, with exchange auto, its way are the coordinator's own decisions (${waysText()})`,
@@ -110,6 +116,11 @@ function machineText(
   if (samplesPerSecond !== undefined) return `${who}: ${rate(speed)} samples/s each, as given`
   const from = gflops === undefined ? `${kind.gflops} GFLOP/s, ${kind.source}` : `${gflops} GFLOP/s, as given`
   return `${who}: ${rate(speed)} samples/s each, from ${from}; a sample takes ${rate(flops / 1e6)} MFLOP`
+}
+
+function leftOut({ volunteers, requires }: JobSpec): string {
+  if (volunteers?.max !== undefined) return `the job takes ${volunteers.max} at most`
+  return requires?.realGpu === true ? 'those with a GPU, the fastest first' : 'of the others none enters a ring'
 }
 
 function targetText({ stop }: JobSpec, steps: number | undefined): string[] {

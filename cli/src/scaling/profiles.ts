@@ -18,6 +18,8 @@ export interface MachineKind {
   /** 10⁹ floating-point operations of training per second, in large enough batches */
   readonly gflops: number
   readonly source: string
+  /** no GPU behind it */
+  readonly isSoftware?: true
 }
 
 export interface MachineProfile {
@@ -50,6 +52,7 @@ export const MACHINE_KINDS: readonly MachineKind[] = [
     words: ['cpu', 'software gpu', 'machine without gpu'],
     gflops: 3.5,
     source: 'measured with SwiftShader on two cores',
+    isSoftware: true,
   },
   { name: 'phone', plural: 'phones', words: ['tablet'], gflops: 30, source: `assumed: ${NO_GPU_MEASURED}` },
   {

@@ -1,0 +1,266 @@
+// `starling plan`: what it reads of a crowd, what it refuses, and what holds of every forecast.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { dryRun } from '@starling-grid/coordinator'
+import { DEFAULT_ASYNC } from '@starling-grid/coordinator/run'
+import { isGridError } from '@starling-grid/protocol'
+import fc from 'fast-check'
+import { demoJob } from '../src/demo-job.ts'
+import { readChurn, readCrowd } from '../src/plan/crowd.ts'
+import { planJob } from '../src/plan/plan.ts'
+import { forecast, type Setting } from '../src/scaling/predict.ts'
+import { HOMES, MACHINE_KINDS } from '../src/scaling/profiles.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const STARLING = join(ROOT, 'bin/starling.mjs')
+
+let folder = ''
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'starling-plan-'))
+})
+after(() => rm(folder, { recursive: true }))
+
+/** "count kind [speed]", then the line: Mbit/s up and down, ms. */
+function said(text: string): string {
+  const { groups, links } = readCrowd(text)
+  const machines = groups.map(({ count, kind, samplesPerSecond, gflops }) =>
+    [count, kind.name, ...((samplesPerSecond ?? gflops) === undefined ? [] : [`${samplesPerSecond ?? gflops}`])].join(
+      ' ',
+    ),
+  )
+  const mbit = [links.up, links.down].map((rate) => Math.round(rate / 125_000)).join('/')
+  return `${machines.join(', ')}; ${mbit} ${links.latencyMs} ms`
+}
+
+const READ: readonly (readonly [text: string, means: string])[] = [
+  ['30 laptops, 5 gaming PCs, home lines', '30 laptop, 5 gaming PC; 20/57 20 ms'],
+  ['1 laptop', '1 laptop; 20/57 20 ms'],
+  ['2 Notebooks and 1 computer', '2 laptop, 1 desktop; 20/57 20 ms'],
+  ['4 servers with a GPU, lab', '4 GPU server; 419/419 0.5 ms'],
+  ['3 CPUs, fibre', '3 software adapter; 84/84 8 ms'],
+  ['2 phones,mobile lines', '2 phone; 10/30 40 ms'],
+  ['4 desktops at 200 samples/s, 20/60 Mbit/s 15 ms', '4 desktop 200; 20/60 15 ms'],
+  ['4 desktops at 1.5 TFLOP/s, 8/16 mbit/s', '4 desktop 1500; 8/16 20 ms'],
+  ['2  laptops ,  3 laptops', '2 laptop, 3 laptop; 20/57 20 ms'],
+]
+
+const REFUSED: readonly (readonly [text: string, why: RegExp])[] = [
+  ['', /^expected machines to plan with, got ""; write for example "30 laptops/],
+  ['home lines', /^expected machines to plan with/],
+  ['30 lptops', /^expected a kind of machine \(.*laptops.*\), got "30 lptops"; did you mean "laptops"\?/],
+  ['5 gaming PSs', /did you mean "gaming PCs"\?/],
+  ['3 toasters', /got "3 toasters"; write for example/],
+  ['laptops', /got "laptops"; write how many, as in "5 laptops"/],
+  ['3 laptops, hme lines', /got "hme lines"; did you mean "home line"\?/],
+  ['0 laptops', /^expected one laptop at least, got "0 laptops"; leave it out/],
+  ['-3 laptops', /got "-3 laptops"/],
+  ['6000 laptops', /^expected at most 5000 machines for one coordinator, got 6000; plan with fewer/],
+  ['3 laptops, home lines, lab', /^expected one kind of lines for all machines/],
+  ['3 laptops at 0 samples/s', /^expected a speed above 0, got "3 laptops at 0 samples\/s"/],
+  ['3 laptops, 0/60 Mbit/s', /^expected a line up to 100000 Mbit\/s and 10000 ms, got "0\/60 Mbit\/s"/],
+  ['3 laptops, 1.2.3/60 Mbit/s', /^expected a line/],
+]
+
+test('a crowd is read with its counts, kinds, speeds and lines', () => {
+  for (const [text, means] of READ) assert.equal(said(text), means, text)
+  for (const { plural, words } of MACHINE_KINDS)
+    for (const name of [plural, ...words]) assert.equal(readCrowd(`2 ${name}`).groups[0]?.kind.plural, plural)
+})
+
+test('a crowd that cannot be read is refused with what was meant', () => {
+  for (const [text, why] of REFUSED)
+    assert.throws(
+      () => readCrowd(text),
+      (error) => isGridError(error) && error.code === 'usage' && why.test(error.message),
+      text,
+    )
+})
+
+test('churn is a part of all volunteers in a minute', () => {
+  for (const [text, part] of [
+    ['20%/min', 0.2],
+    ['20 %', 0.2],
+    ['0%', 0],
+    ['2.5 % / minute', 0.025],
+  ] as const)
+    assert.equal(readChurn(text), part)
+  for (const text of ['20', '200%', 'a lot', '-5%', '']) assert.throws(() => readChurn(text), /write 20%\/min/)
+})
+
+/** LeNet-5 with 256 samples a step. */
+const LENET5: Setting = {
+  mode: 'ring',
+  exchange: 'auto',
+  roundSteps: 1,
+  minVolunteers: 1,
+  async: DEFAULT_ASYNC,
+  gradientBytes: 246_824,
+  exchangeBytes: 246_824,
+  stateBytes: 493_648,
+  batchBlocks: 32,
+  blockSamples: 8,
+  stepMs: 2,
+  volunteers: 4,
+  links: HOMES,
+  machines: { name: 'test', samplesPerSecond: [400] },
+  churnPerMinute: 0,
+  warmUpSeconds: 60,
+  seconds: 60,
+  seed: 1,
+}
+const SAMPLES = 60_000
+/** What a plan gives up rather than go over to other settings (BATCH_PAYS of plan.ts). */
+const SLACK = 1.25
+
+/** lines from a mobile network to a lab, machines from a software adapter to a desktop */
+const settings = fc.record({
+  up: fc.integer({ min: 1, max: 400 }),
+  latencyMs: fc.integer({ min: 1, max: 60 }),
+  samplesPerSecond: fc.integer({ min: 20, max: 4000 }),
+  volunteers: fc.integer({ min: 1, max: 6 }),
+  seed: fc.integer({ min: 1, max: 1000 }),
+})
+
+type Drawn = typeof settings extends fc.Arbitrary<infer T> ? T : never
+
+function setting(
+  { up, latencyMs, samplesPerSecond, volunteers, seed }: Drawn,
+  changes: Partial<Setting> = {},
+): Setting {
+  return {
+    ...LENET5,
+    links: { name: 'drawn', up: up * 125_000, down: 500 * 125_000, latencyMs },
+    machines: { name: 'drawn', samplesPerSecond: [samplesPerSecond] },
+    volunteers,
+    minVolunteers: volunteers,
+    seed,
+    ...changes,
+  }
+}
+
+test('the best plan with more machines is no slower than with fewer', { timeout: 300_000 }, async () => {
+  const job = await dryRun(demoJob({ stop: { steps: 300 }, seed: 1 }), { dataDir: folder, dataRoot: folder })
+  const best = ({ up, latencyMs, samplesPerSecond, volunteers, seed }: Drawn): number => {
+    const crowd = readCrowd(`${volunteers} laptops at ${samplesPerSecond} samples/s, ${up}/500 Mbit/s ${latencyMs} ms`)
+    return planJob({ job, crowd, churnPerMinute: 0, seed }).best.seconds
+  }
+  fc.assert(
+    fc.property(settings, fc.integer({ min: 1, max: 6 }), (drawn, others) => {
+      const [few, many] = [best(drawn), best({ ...drawn, volunteers: drawn.volunteers + others })]
+      assert.ok(many <= SLACK * few, `${others} machines more take ${many} s, without them ${few} s`)
+    }),
+    { numRuns: 5, seed: 13, endOnFailure: true },
+  )
+})
+
+test('faster machines, faster lines and fewer bytes never make a ring slower', () => {
+  fc.assert(
+    fc.property(settings, (drawn) => {
+      const ring = { exchange: 'ring' } as const
+      const { seconds } = forecast(setting(drawn, ring), SAMPLES)
+      const quicker: readonly Setting[] = [
+        setting({ ...drawn, samplesPerSecond: 2 * drawn.samplesPerSecond }, ring),
+        setting({ ...drawn, up: 2 * drawn.up }, ring),
+        setting(drawn, { ...ring, exchangeBytes: LENET5.exchangeBytes / 4 }),
+      ]
+      for (const other of quicker) assert.ok(forecast(other, SAMPLES).seconds <= 1.02 * seconds)
+    }),
+    { numRuns: 4, seed: 13, endOnFailure: true },
+  )
+})
+
+test('a forecast takes at least what computing takes, and sends what the formula of an exchange says', () => {
+  const drawn = { up: 20, latencyMs: 20, samplesPerSecond: 400, volunteers: 4, seed: 3 }
+  const seen = forecast(setting(drawn, { exchange: 'ring' }), SAMPLES)
+  const steps = SAMPLES / 256
+  assert.ok(seen.seconds > SAMPLES / (4 * 400), 'computing alone')
+  const exchanged = steps * 1.5 * LENET5.exchangeBytes
+  assert.ok(Math.abs(seen.bytesUp / exchanged - 1) < 0.1, `${seen.bytesUp} of ${exchanged}: the rest are checkpoints`)
+  const churned = forecast(setting(drawn, { exchange: 'ring', churnPerMinute: 1 }), SAMPLES)
+  assert.ok(churned.seconds > seen.seconds, 'departures cost time')
+})
+
+interface Ended {
+  readonly status: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+function plan(...args: readonly string[]): Promise<Ended> {
+  return new Promise((resolve) =>
+    execFile(process.execPath, [STARLING, 'plan', ...args], { cwd: ROOT }, (error, stdout, stderr) =>
+      resolve({ status: error === null ? 0 : Number(error.code), stdout, stderr }),
+    ),
+  )
+}
+
+interface PlannedJson {
+  readonly seconds: number
+  readonly encoding: string
+  readonly steps: number
+  readonly volunteers: number
+  readonly bound: string
+}
+
+interface PlanJson {
+  readonly secondsToTarget: number
+  readonly bytesPerMember: { readonly up: number; readonly down: number }
+  readonly groups: number
+  readonly innerSteps: number
+  readonly encoding: string
+  readonly samples: number
+  readonly own: PlannedJson
+  readonly best: PlannedJson
+  readonly tried: readonly unknown[]
+}
+
+test("the demo's job has a plan, for people and as JSON", { timeout: 120_000 }, async () => {
+  const { status, stdout, stderr } = await plan('demo', '--with', '4 laptops at 200 samples/s, home lines', '--json')
+  assert.equal(status, 0, stderr)
+  assert.match(stdout, /Plan of "Handwritten digits": 72,000 samples/)
+  assert.match(stdout, /4 laptops: 200 samples\/s each, as given/)
+  const json = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as PlanJson
+  assert.equal(json.samples, 72_000)
+  assert.equal(json.own.encoding, 'f32')
+  assert.ok(json.secondsToTarget > 72_000 / (4 * 200), 'not faster than all machines together')
+  assert.ok(json.best.seconds <= json.own.seconds && json.tried.length > 2)
+  assert.equal(json.secondsToTarget, json.best.seconds)
+  assert.equal(json.groups, 1)
+  assert.equal(json.innerSteps, 1)
+  assert.ok(json.bytesPerMember.up > 0 && json.bytesPerMember.down > 8e6, 'the digits are 8 MB')
+})
+
+test('where lines cost more than machines help, the plan asks for fewer of them', { timeout: 120_000 }, async () => {
+  const { status, stdout, stderr } = await plan('demo', '--with', '8 software adapters, mobile lines', '--json')
+  assert.equal(status, 0, stderr)
+  const json = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as PlanJson
+  assert.equal(json.best.volunteers, 1, 'one sends no gradients')
+  assert.equal(json.own.volunteers, 8)
+  assert.match(stdout, /`volunteers: \{ max: 1 \}`/)
+})
+
+test('the example of a GPT has a plan, with the text that it names and fewer steps', { timeout: 120_000 }, async () => {
+  const text = join(folder, 'input.txt')
+  await writeFile(text, 'to be, or not to be: that is the question.\nABCDEFGHIJKLMNOPQRSTUVWXYZ\n'.repeat(200))
+  const job = join(ROOT, 'examples/nanogpt-shakespeare-char.yaml')
+  const { status, stdout, stderr } = await plan(job, '--data', text, '--with', '3 desktops', '--steps', '50', '--json')
+  assert.equal(status, 0, stderr)
+  const json = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as PlanJson
+  assert.equal(json.own.steps, 50)
+  assert.match(stdout, /assumed for a small GPU of its own/)
+})
+
+test('a plan of what is not there ends with what to do', async () => {
+  const { status, stderr } = await plan('demo', '--with', '3 lptops')
+  assert.equal(status, 2)
+  assert.match(stderr, /did you mean "laptops"\?/)
+  const unknown = await plan('examples/regression.yaml', '--with', '3 laptops', '--data-dir', folder)
+  assert.equal(unknown.status, 1)
+  assert.match(unknown.stderr, /homes/)
+  assert.match(unknown.stderr, /starling dataset import/)
+})
