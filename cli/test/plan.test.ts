@@ -163,6 +163,7 @@ test('faster machines, faster lines and fewer bytes never make a ring slower', (
     fc.property(settings, (drawn) => {
       const ring = { exchange: 'ring' } as const
       const { seconds } = forecast(setting(drawn, ring), SAMPLES)
+      assert.ok(Number.isFinite(seconds), 'it ends')
       const quicker: readonly Setting[] = [
         setting({ ...drawn, samplesPerSecond: 2 * drawn.samplesPerSecond }, ring),
         setting({ ...drawn, up: 2 * drawn.up }, ring),
