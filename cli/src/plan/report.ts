@@ -19,6 +19,8 @@ const BOUNDS: Readonly<Record<Bound, string>> = {
   line: 'bytes on the line',
   latency: 'latency of the line',
 }
+/** Below this part of the machines a reader asks where the others are. */
+const MOST_TAKE_PART = 0.8
 const MBIT_BYTES = 125_000
 const HOUR = 3600
 
@@ -42,11 +44,13 @@ export function planReport(plan: Plan, context: PlanContext): string {
       .join('  ')
       .trimEnd(),
   )
+  const waiting = own.members < MOST_TAKE_PART * own.volunteers && own.mode !== 'async' ? [waitingText(own)] : []
   const verdict = isSame ? [`Nothing else that was tried is faster by enough (${plan.tried.length - 1} tried).`] : []
   return [
     `Plan of "${context.spec.name}": ${whole(plan.samples)} samples`,
     ...table,
     ...verdict,
+    ...waiting,
     '',
     'Assumed',
     ...assumptions(plan, context).map((line) => `  ${line}`),
@@ -78,6 +82,13 @@ function exchangeText({ exchange, exchangeTaken, members, mode }: PlannedRun): s
 function boundText({ bound, stepMs }: PlannedRun): string {
   const all = stepMs.compute + stepMs.line + stepMs.latency
   return `${BOUNDS[bound]}, ${Math.round((100 * stepMs[bound]) / all)} % of ${whole(all)} ms a step`
+}
+
+function waitingText({ members, volunteers }: PlannedRun): string {
+  return (
+    `As the file says, ${members} of ${volunteers} volunteers train on the average. The others wait: fewer make a ` +
+    'faster step over these lines, or newcomers cannot follow the steps of those at work.'
+  )
 }
 
 /** Each that changes the answer. */

@@ -15,6 +15,9 @@ const SAMPLE_MS = 500
 const ARRIVAL_MS = 10_000
 /** Commits that a forecast sees before it takes their rate for that of the rest of the training. */
 const COMMITS = 200
+/** Steps may take minutes: after so many virtual ms fewer commits do. */
+const LONG_MS = 900_000
+const FEWEST_COMMITS = 10
 
 interface OpenModel extends ScaleModel {
   readonly volunteers: ReadonlyMap<MemberId, ModelVolunteer>
@@ -30,8 +33,8 @@ export function predict(setting: Setting): ScalePrediction {
 }
 
 /**
- * A whole training of so many samples, from its first computation. After `warmUpSeconds` and `seconds` of it, and at
- * least COMMITS commits, its second half so far is taken for all that follows.
+ * A whole training of so many samples, from its first computation. After `warmUpSeconds` and `seconds` of it, and
+ * COMMITS commits or a long time, its second half so far is taken for all that follows.
  */
 export function forecast(setting: Setting, samples: number): Forecast {
   const model = openModel(setting)
@@ -39,7 +42,10 @@ export function forecast(setting: Setting, samples: number): Forecast {
   const looks = new Looks(model)
   const leastMs = 1000 * (setting.warmUpSeconds + setting.seconds)
   const mostMs = leastMs * COMMITS
-  const isSeen = (): boolean => clock.now >= leastMs && coordinator.commits.length >= COMMITS
+  const isSeen = (): boolean => {
+    const enough = clock.now >= LONG_MS ? FEWEST_COMMITS : COMMITS
+    return clock.now >= leastMs && coordinator.commits.length >= enough
+  }
   while (coordinator.samples < samples && !isSeen() && clock.now < mostMs) {
     clock.runUntil(clock.now + SAMPLE_MS)
     looks.look()
