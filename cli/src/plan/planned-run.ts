@@ -50,14 +50,18 @@ const SEEN = { warmUpSeconds: 60, seconds: 60 } as const
 /** Two members measure each validation block; forward alone is a third of training. */
 const VALIDATION_WORK = 2 / 3
 
-/** Of the whole training. A step at the end of an epoch may be smaller than others. */
-export function samplesOf(
-  { spec, config, training }: Job,
-  steps = spec.stop.steps ?? Number.POSITIVE_INFINITY,
-): number {
-  const epoch = [...training].reduce((sum, { samples }) => sum + samples, 0)
-  const stepsOfEpoch = Math.ceil(training.length / (config.batchBlocks * batchesOfStep({ spec, config })))
-  return Math.ceil(Math.min(steps / stepsOfEpoch, config.epochs) * epoch)
+/** Samples of the whole training. */
+export function samplesOf(job: Job, steps = job.spec.stop.steps ?? Number.POSITIVE_INFINITY): number {
+  const epoch = epochOf(job)
+  return Math.ceil(Math.min(steps / epoch.steps, job.config.epochs) * epoch.samples)
+}
+
+/** The last step of an epoch may be smaller than others. */
+function epochOf({ spec, config, training }: Job): { readonly samples: number; readonly steps: number } {
+  return {
+    samples: [...training].reduce((sum, { samples }) => sum + samples, 0),
+    steps: Math.ceil(config.blocks / (config.batchBlocks * batchesOfStep({ spec, config }))),
+  }
 }
 
 /** In local rounds a step is a round. */
@@ -86,7 +90,8 @@ export function plannedRun(question: RunQuestion, { volunteers, ...choice }: Pla
   const job = jobWith(choice)
   const setting = settingOf({ ...question, machines }, job)
   const seen = forecast(setting, samples)
-  const steps = samples / (choice.blockSamples * choice.batchBlocks * batchesOfStep(job))
+  const epoch = epochOf(job)
+  const steps = (samples / epoch.samples) * epoch.steps
   const members = Math.max(1, Math.round(seen.ringSize))
   const validating = validationSeconds(job, steps, machines.slice(0, members))
   // minutes end a training, unless the caller names its steps
@@ -100,7 +105,7 @@ export function plannedRun(question: RunQuestion, { volunteers, ...choice }: Pla
     volunteers,
     seconds: seconds + part * validating,
     secondsAfterFirst: part * seen.secondsAfterFirst,
-    steps: Math.ceil(part * steps),
+    steps: Math.round(part * steps),
     samplesPerSecond: seen.samplesPerSecond,
     members,
     exchangeTaken,
@@ -175,11 +180,10 @@ function stepTimes(setting: Setting, machines: readonly number[], exchange?: Exc
 }
 
 /** Training rests while a version is validated. */
-function validationSeconds({ spec, validation, config }: Job, steps: number, machines: readonly number[]): number {
-  const { everySteps, everyEpochs = 1 } = spec.evaluate ?? {}
-  const stepsOfEpoch = Math.ceil(config.blocks / (config.batchBlocks * batchesOfStep({ spec, config })))
-  const times = Math.max(1, steps / (everySteps ?? everyEpochs * stepsOfEpoch))
-  const samples = [...validation].reduce((sum, block) => sum + block.samples, 0)
+function validationSeconds(job: Job, steps: number, machines: readonly number[]): number {
+  const { everySteps, everyEpochs = 1 } = job.spec.evaluate ?? {}
+  const times = Math.max(1, steps / (everySteps ?? everyEpochs * epochOf(job).steps))
+  const samples = [...job.validation].reduce((sum, block) => sum + block.samples, 0)
   return (times * samples * VALIDATION_WORK) / machines.reduce((sum, speed) => sum + speed, 0)
 }
 
