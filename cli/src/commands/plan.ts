@@ -8,7 +8,7 @@ import { wholeNumber } from '../arguments.ts'
 import { demoJob } from '../demo-job.ts'
 import { type JobFile, locatedDataset, readJobFile } from '../job-file.ts'
 import { readChurn, readCrowd } from '../plan/crowd.ts'
-import { type Plan, planJob } from '../plan/plan.ts'
+import { type JobPlan, planJob } from '../plan/plan.ts'
 import { planReport } from '../plan/report.ts'
 
 interface PlanCommandOptions {
@@ -41,7 +41,7 @@ export async function plan(argv: string[]): Promise<number> {
 }
 
 /** Names as scripts rely on them; the best first, the job's own settings beside it. */
-function asJson({ best, own, tried, innerSteps, ...rest }: Plan): object {
+function asJson({ best, own, tried, innerSteps, ...rest }: JobPlan): object {
   return {
     secondsToTarget: best.seconds,
     bytesPerMember: { up: best.bytesUp, down: best.bytesDown },

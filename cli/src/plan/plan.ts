@@ -14,7 +14,7 @@ import {
   samplesOf,
 } from './planned-run.ts'
 
-export interface Plan {
+export interface JobPlan {
   readonly own: PlannedRun
   readonly best: PlannedRun
   readonly tried: readonly PlannedRun[]
@@ -52,13 +52,13 @@ const MOST_BLOCK_SAMPLES = 4096
  * @throws GridError 'usage' when the job does not take these machines
  * @example planJob({ job: await dryRun(spec, places), crowd: readCrowd('4 laptops'), churnPerMinute: 0, seed: 1 })
  */
-export function planJob({ crowd, ...asked }: PlanQuestion): Plan {
+export function planJob({ crowd, ...asked }: PlanQuestion): JobPlan {
   const own = asked.job()
   const sampleFlops = trainingFlops(own.form.spec, 1)
   const speeds = crowd.groups.map((group) => speedOf(group, sampleFlops))
   const machines = machinesOf(crowd, speeds, own.spec)
   const samples = samplesOf(own, asked.steps)
-  const tries = new Tries({ ...asked, links: crowd.links, machines, samples }, own)
+  const tries = new PlanSearch({ ...asked, links: crowd.links, machines, samples }, own)
   tries.exchanges()
   tries.encodings()
   tries.sizes()
@@ -69,7 +69,7 @@ export function planJob({ crowd, ...asked }: PlanQuestion): Plan {
 }
 
 /** One setting after the other is varied, from the best so far. */
-class Tries {
+class PlanSearch {
   readonly first: PlannedRun
   readonly tried: PlannedRun[]
   best: PlannedRun

@@ -3,7 +3,7 @@ import type { JobSpec } from '@starling-grid/protocol'
 import { EXCHANGES } from '@starling-grid/protocol'
 import { duration } from '../terminal/progress-line.ts'
 import type { Crowd } from './crowd.ts'
-import type { Plan } from './plan.ts'
+import type { JobPlan } from './plan.ts'
 import type { Bound, PlannedRun } from './planned-run.ts'
 
 export interface PlanContext {
@@ -24,7 +24,7 @@ const MOST_TAKE_PART = 0.8
 const MBIT_BYTES = 125_000
 const HOUR = 3600
 
-export function planReport(plan: Plan, context: PlanContext): string {
+export function planReport(plan: JobPlan, context: PlanContext): string {
   const { own, best } = plan
   const isSame = own === best
   const columns: readonly (readonly [string, PlannedRun])[] = isSame
@@ -92,7 +92,7 @@ function waitingText({ members, volunteers }: PlannedRun): string {
 }
 
 /** Each that changes the answer. */
-function assumptions({ speeds, sampleFlops, modelled, own, best }: Plan, context: PlanContext): string[] {
+function assumptions({ speeds, sampleFlops, modelled, own, best }: JobPlan, context: PlanContext): string[] {
   const { crowd, churnPerMinute, spec, steps } = context
   const { links, groups, isLineGiven } = crowd
   const count = groups.reduce((sum, group) => sum + group.count, 0)
