@@ -210,6 +210,14 @@ export const BAD_JOBS: readonly BadJob[] = [
     refused: 'job.yaml:21:13: evaluate.everySteps: expected a whole number from 1 to 100000000, got 1.5',
   },
   {
+    change: [STOP, `${STOP}\nkeep: { last: 1 }`],
+    refused: 'job.yaml:21:9: keep.last: expected a whole number from 2 to 20, got 1',
+  },
+  {
+    change: [STOP, `${STOP}\nkeep: { bset: 2 }`],
+    refused: 'job.yaml:21:9: keep.bset: expected a known field, got "bset"; did you mean `best`?',
+  },
+  {
     change: [STOP, `${STOP}\nevaluate: { everyStep: 20 }`],
     refused: 'job.yaml:21:13: evaluate.everyStep: expected a known field, got "everyStep"; did you mean `everySteps`?',
   },

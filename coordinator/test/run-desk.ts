@@ -74,6 +74,7 @@ export class Desk {
       epochs: 2,
       stop: {},
       evaluate: {},
+      keep: {},
       roundSteps: 1,
       minVolunteers: 1,
       mode: 'ring',

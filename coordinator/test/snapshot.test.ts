@@ -22,7 +22,7 @@ import { Desk, hashOf, recordsAfter } from './run-desk.ts'
 
 const BLOCKS = 6
 const EPOCHS = 400
-const { config } = new Desk({ blocks: BLOCKS, epochs: EPOCHS, validationBlocks: 2 }).state
+const { config } = new Desk({ blocks: BLOCKS, epochs: EPOCHS, validationBlocks: 2, keep: { best: 2, every: 7 } }).state
 const SEEDS = 12
 const LENGTH = 400
 
@@ -165,6 +165,8 @@ function durable(state: RunState) {
       trainedMs: state.trainedMs,
     },
     evaluations: state.evaluations,
+    kept: state.kept,
+    released: state.released,
     epochs: state.config.epochs,
     head: chain.head,
     base: chain.base,

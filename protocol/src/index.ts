@@ -80,7 +80,11 @@ export {
   type EvaluateRule,
   jobMistakes,
   type JobSpec,
+  type KeepRule,
+  LAST_CHECKPOINTS,
   type Metric,
+  MOST_BEST_CHECKPOINTS,
+  MOST_LAST_CHECKPOINTS,
   type StopRule,
 } from './job.ts'
 export {

@@ -92,6 +92,23 @@ export const EvaluateSchema = strict({
 })
 export type EvaluateRule = Static<typeof EvaluateSchema>
 
+/** Newest checkpoints that are kept where the job says nothing of it. */
+export const LAST_CHECKPOINTS = 3
+/** Most that each rule keeps: a whole state has up to a gigabyte. */
+export const MOST_LAST_CHECKPOINTS = 20
+export const MOST_BEST_CHECKPOINTS = 10
+
+/** Which checkpoints stay; each that one of the rules keeps. */
+export const KeepSchema = strict({
+  /** those of the best confirmed validations by the job's metric; absent: none */
+  best: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_BEST_CHECKPOINTS })),
+  /** the newest; of two, one serves where the other is damaged */
+  last: Type.Optional(Type.Integer({ minimum: 2, maximum: MOST_LAST_CHECKPOINTS })),
+  /** the first of every so many steps; absent: none */
+  every: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000_000 })),
+})
+export type KeepRule = Static<typeof KeepSchema>
+
 /** A job as submitted. The model is checked by `@starling-grid/model`, not here. */
 export const JobSpecSchema = strict({
   name: Type.String({ minLength: 1, maxLength: 80 }),
@@ -113,6 +130,8 @@ export const JobSpecSchema = strict({
   stop: StopSchema,
   /** absent: after each epoch */
   evaluate: Type.Optional(EvaluateSchema),
+  /** absent: the newest three checkpoints */
+  keep: Type.Optional(KeepSchema),
   /** about one committed step of so many is computed again by the coordinator; 0: none; absent: 200 */
   audit: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
   /** who gets volunteers first when there are not enough: higher first; absent: 0 */

@@ -215,6 +215,29 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     default: 1,
     example: 2,
   },
+  keep: {
+    about: 'Which checkpoints stay; see [kept checkpoints](#kept-checkpoints).',
+    default: { words: 'the newest three' },
+    example: { best: 2, every: 1000 },
+  },
+  'keep.best': {
+    about: 'Keeps the versions of the best confirmed validations, by `stop.metric`.',
+    unit: 'checkpoints',
+    default: { words: 'none' },
+    example: 2,
+  },
+  'keep.last': {
+    about: 'Keeps the newest checkpoints.',
+    unit: 'checkpoints',
+    default: 3,
+    example: 5,
+  },
+  'keep.every': {
+    about: 'Keeps one checkpoint of every so many steps; the newest 100 of these.',
+    unit: 'steps',
+    default: { words: 'none' },
+    example: 1000,
+  },
   audit: {
     about: 'The coordinator computes about one committed step of so many again; 0: none.',
     unit: 'steps',

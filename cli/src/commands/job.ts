@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline/promises'
 import { GridError, isLoopbackUrl, MistakesError, plainText, type RunView } from '@starling-grid/protocol'
 import { Command } from 'commander'
 import { connect } from '../api/connection.ts'
-import { type CoordinatorApi, saveBody } from '../api/coordinator-api.ts'
+import { ApiRefusal, type CoordinatorApi, saveBody } from '../api/coordinator-api.ts'
 import { jobNamed } from '../api/job-named.ts'
 import { type AnswerFlags, subcommand, tell } from '../api/subcommand.ts'
 import { wholeNumber } from '../arguments.ts'
@@ -19,7 +19,7 @@ import {
   writtenLines,
 } from '../export-formats.ts'
 import { locatedDataset, readJobFile } from '../job-file.ts'
-import { listLines, progressLine, runLines } from '../job/describe-run.ts'
+import { keptLines, listLines, progressLine, runLines } from '../job/describe-run.ts'
 import { eventLine, followEvents } from '../job/event-log.ts'
 import { displayOn, watchJob } from '../job/watch-job.ts'
 
@@ -85,8 +85,8 @@ function addLooks(program: Command): void {
     .argument('<id>')
     .action(
       oneJob(async (id, { api, flags }) => {
-        const run = await api.run(id)
-        tell(flags, run, runLines(run))
+        const [run, kept] = await Promise.all([api.run(id), keptBy(api, id)])
+        tell(flags, kept === undefined ? run : { ...run, kept }, [...runLines(run), ...keptLines(run, kept ?? [])])
       }),
     )
   subcommand(program, 'watch', 'Follows a job until it ends, also over restarts of its coordinator.')
@@ -96,6 +96,17 @@ function addLooks(program: Command): void {
     .argument('<id>')
     .option('--follow', 'and what happens from now on, until the job ends or Ctrl-C')
     .action(oneJob(logs))
+}
+
+/** Steps of its checkpoints; undefined for a reader that is no owner. */
+async function keptBy(api: CoordinatorApi, id: string): Promise<number[] | undefined> {
+  return api.checkpoints(id).then(
+    (checkpoints) => checkpoints.map(({ v }) => v),
+    (error: unknown) => {
+      if (error instanceof ApiRefusal) return undefined
+      throw error
+    },
+  )
 }
 
 async function follow(id: string, { api, flags }: Called<AnswerFlags>): Promise<void> {
@@ -181,20 +192,24 @@ function stopText(run: RunView, epochs: number): string {
 
 interface ExportFlags extends AnswerFlags {
   readonly out?: string
-  readonly version?: 'latest' | number
+  readonly version?: 'latest' | 'best' | number
   readonly format: ExportFormat
 }
 
 function addExport(program: Command): void {
   subcommand(program, 'export', 'Saves the model of a job, for Starling and PyTorch or in the format of others.')
     .argument('<id>')
-    .option('--version <step>', 'the checkpoint of this step; latest: the newest', asVersion)
+    .option(
+      '--version <which>',
+      'latest, best (of the confirmed validations), or the step of a kept checkpoint',
+      asVersion,
+    )
     .addOption(formatOption(['safetensors', 'pytorch-script', 'onnx']))
     .option('--out <file>', "where it is written (the job's id and version)")
     .action(
       oneJob(async (id, { api, flags }: Called<ExportFlags>) => {
-        const { format, version = 'latest' } = flags
-        const response = await api.export(id, version === 'latest' ? undefined : version)
+        const { format } = flags
+        const response = await api.export(id, await stepOf(id, { api, flags }))
         const file = resolve(flags.out ?? withEnding(fileNameOf(response, `${id}.safetensors`), format))
         const written = await saveAs(response, { file, format, name: `the model of ${id}` })
         tell(flags, { job: id, ...written }, writtenLines(written))
@@ -202,8 +217,19 @@ function addExport(program: Command): void {
     )
 }
 
-function asVersion(text: string): 'latest' | number {
-  return text === 'latest' ? text : wholeNumber(0)(text)
+function asVersion(text: string): 'latest' | 'best' | number {
+  return text === 'latest' || text === 'best' ? text : wholeNumber(0)(text)
+}
+
+/** Undefined: the newest. @throws GridError 'usage' where no validation is confirmed */
+async function stepOf(id: string, { api, flags: { version } }: Called<ExportFlags>): Promise<number | undefined> {
+  if (version !== 'best') return version === 'latest' ? undefined : version
+  const { best } = await api.run(id)
+  if (best !== null) return best.v
+  throw new GridError(
+    'usage',
+    `expected a confirmed validation of ${id}, got none; take --version latest, or lend it a second volunteer`,
+  )
 }
 
 /** As the coordinator names it; the name leads into no other folder. */

@@ -111,6 +111,13 @@ export function runLines(run: RunView): string[] {
   ])
 }
 
+/** Checkpoints by their steps, as `job export --version` takes them. */
+export function keptLines({ best }: Pick<RunView, 'best'>, kept: readonly number[]): string[] {
+  if (kept.length === 0) return []
+  const steps = kept.map((v) => (v === best?.v ? `${v} (best)` : String(v)))
+  return pairs([['kept', `${steps.join(', ')}; export --version STEP takes one`]])
+}
+
 function validationText({ loss, accuracy, metrics, v, confirmed }: NonNullable<RunView['lastValidation']>): string {
   const all = metrics ?? [{ name: 'accuracy', value: accuracy } as const]
   const values = [`loss ${loss.toFixed(4)}`, ...all.map(metricText)].join(', ')

@@ -66,6 +66,7 @@ export class ModelCoordinator {
       epochs: 1,
       stop: {},
       evaluate: {},
+      keep: {},
       roundSteps: setting.roundSteps,
       minVolunteers: setting.minVolunteers,
       mode: setting.mode,

@@ -17,8 +17,8 @@ import type { CoordinatorClock } from '../clock.ts'
 import type { Job } from '../jobs/jobs.ts'
 import type { ParameterServer } from '../parameter-server/parameter-server.ts'
 import { decodePushMemory, type PushMemory } from '../parameter-server/push-memory.ts'
-import { KEPT_CHECKPOINTS } from '../run/history/kept.ts'
 import { summary, validationBlocks } from '../run/history/validation.ts'
+import { withBytes } from '../run/journal-replay.ts'
 import type { Checkpoint, DamagedCheckpoint, RunState } from '../run/state.ts'
 import { decoded, encoded, type Known } from './encoding.ts'
 import type { KeptFiles } from './kept-files.ts'
@@ -61,6 +61,9 @@ export class Versions {
   /** the last answer, or its making: in async mode many volunteers ask for the same version within a second */
   #encoded: { readonly id: VersionId; readonly bytes: Promise<Uint8Array | undefined> } | undefined
 
+  /** what the job had let go of when it was tidied last: the entry that let go is durable by the next time (R1) */
+  #released: ReadonlySet<Sha256 | undefined> = new Set()
+
   constructor(parts: VersionParts) {
     this.#parts = parts
   }
@@ -98,7 +101,7 @@ export class Versions {
   /** The whole state, from a checkpoint or the seed; undefined when it is not kept. */
   async state(id: VersionId): Promise<Stored | undefined> {
     const { state, job, blobs, files } = this.#parts
-    const checkpoint = state.checkpoints.findLast(({ version }) => version.id === id)
+    const checkpoint = checkpointOf(state, id)
     if (checkpoint === undefined) return undefined
     const { blob } = checkpoint
     if (blob !== undefined)
@@ -154,7 +157,8 @@ export class Versions {
    * Of older checkpoints the bytes are not kept. @throws GridError 'version-corrupt' of one whose bytes should be there
    */
   #tidied(checkpoint: Checkpoint): undefined {
-    if (this.#parts.state.checkpoints.slice(-KEPT_CHECKPOINTS).includes(checkpoint)) throw gone(checkpoint)
+    const { id } = checkpoint.version
+    if (withBytes(this.#parts.state).some(({ version }) => version.id === id)) throw gone(checkpoint)
   }
 
   /** Says of a checkpoint whose bytes are wrong that it is damaged. A disk that fails for a while damages none. */
@@ -191,7 +195,7 @@ export class Versions {
    */
   export(v?: number): Exported | undefined {
     const { state, job, files } = this.#parts
-    const kept = this.#keptCheckpoints()
+    const kept = withBytes(state)
     const checkpoint = v === undefined ? kept.at(-1) : kept.findLast(({ version }) => version.v === v)
     if (checkpoint === undefined) return undefined
     const { version } = checkpoint
@@ -207,23 +211,17 @@ export class Versions {
 
   /** Versions that can be downloaded, the oldest first. */
   exportable(): readonly VersionRef[] {
-    return this.#keptCheckpoints().map(({ version }) => version)
-  }
-
-  #keptCheckpoints(): readonly Checkpoint[] {
-    return this.#parts.state.checkpoints.filter(({ blob }) => blob !== undefined).slice(-KEPT_CHECKPOINTS)
+    return withBytes(this.#parts.state).map(({ version }) => version)
   }
 
   /** Checkpoints whose bytes are kept, the oldest first: whole states, as members upload them. */
   async kept(): Promise<readonly KeptCheckpoint[]> {
     const { state, blobs } = this.#parts
-    const kept: KeptCheckpoint[] = []
-    for (const { version, blob, witnessed } of state.checkpoints) {
-      const found = blob && (await blobs.stat(blob))
-      if (blob !== undefined && found)
-        kept.push({ v: version.v, id: version.id, bytes: found.bytes, witnessed, sha256: blob })
-    }
-    return kept
+    const found = withBytes(state).map(async ({ version: { v, id }, blob, witnessed }) => {
+      const stat = blob && (await blobs.stat(blob))
+      return blob === undefined || !stat ? [] : [{ v, id, bytes: stat.bytes, witnessed, sha256: blob }]
+    })
+    return (await Promise.all(found)).flat()
   }
 
   #knownOf({ id }: VersionRef, measured: boolean): Known {
@@ -249,9 +247,9 @@ export class Versions {
 
   /** Blobs that checkpoints and uploads have. */
   blobs(): Sha256[] {
-    const { checkpoints, checkpointing } = this.#parts.state
-    const named = checkpoints.flatMap(({ blob, remembered }) => [blob, remembered])
-    return [...named, checkpointing.upload?.blob, ...this.#uploads.keys()].filter((blob) => blob !== undefined)
+    const { state } = this.#parts
+    const named = [...remembered(state), ...state.released].flatMap(({ blob, remembered }) => [blob, remembered])
+    return [...named, state.checkpointing.upload?.blob, ...this.#uploads.keys()].filter((blob) => blob !== undefined)
   }
 
   /** The run is deleted: what was encoded for its readers goes. */
@@ -264,9 +262,12 @@ export class Versions {
   async tidy(): Promise<void> {
     const { state, blobs } = this.#parts
     const blobsOf = ({ blob, remembered }: Checkpoint): readonly (Sha256 | undefined)[] => [blob, remembered]
-    const kept = new Set<Sha256 | undefined>(state.checkpoints.slice(-KEPT_CHECKPOINTS).flatMap(blobsOf))
+    const kept = new Set<Sha256 | undefined>(withBytes(state).flatMap(blobsOf))
     kept.add(state.checkpointing.upload?.blob)
-    const old = state.checkpoints.slice(-2 * KEPT_CHECKPOINTS, -KEPT_CHECKPOINTS).flatMap(blobsOf)
+    const released = new Set(state.released.flatMap(blobsOf))
+    for (const blob of released) if (!this.#released.has(blob)) kept.add(blob)
+    this.#released = released
+    const old = [...state.checkpoints, ...state.released].flatMap(blobsOf)
     const failed = [...this.#uploads]
       .filter(([, at]) => this.#parts.clock.awake() - at > UPLOAD_LIFE_MS)
       .map(([blob]) => blob)
@@ -279,10 +280,20 @@ export class Versions {
 
   async #stored(id: VersionId): Promise<VersionState | undefined> {
     const { state, blobs } = this.#parts
-    const checkpoint = state.checkpoints.findLast(({ version }) => version.id === id)
+    const checkpoint = checkpointOf(state, id)
     const tidied = checkpoint?.blob !== undefined && !(await blobs.has(checkpoint.blob))
     return checkpoint === undefined || tidied ? undefined : this.#reading(checkpoint, () => this.load(checkpoint))
   }
+}
+
+/** Those that are known by their version, the oldest first. */
+function remembered({ checkpoints, kept }: RunState): readonly Checkpoint[] {
+  const older = kept.filter(({ version }) => !checkpoints.some((one) => one.version.id === version.id))
+  return [...older, ...checkpoints].sort((a, b) => a.version.v - b.version.v)
+}
+
+function checkpointOf(state: RunState, id: VersionId): Checkpoint | undefined {
+  return remembered(state).findLast(({ version }) => version.id === id)
 }
 
 const exportSlot = (job: JobId): string => `${job} export`

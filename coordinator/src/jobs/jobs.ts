@@ -187,7 +187,7 @@ interface ConfigParts {
 }
 
 function configOf({ id, spec, model, timing, blocks, validationBlocks, versionBytes }: ConfigParts): RunConfig {
-  const { seed, batchBlocks, blockSamples, stop, evaluate = {}, volunteers, mode } = spec
+  const { seed, batchBlocks, blockSamples, stop, evaluate = {}, keep = {}, volunteers, mode } = spec
   return {
     job: id,
     genesis: genesis(id, modelHash(model), seed),
@@ -199,6 +199,7 @@ function configOf({ id, spec, model, timing, blocks, validationBlocks, versionBy
     epochs: stop.epochs ?? MOST_EPOCHS,
     stop,
     evaluate,
+    keep,
     minVolunteers: volunteers?.min ?? 1,
     mode,
     exchange: exchangeOf(spec, model),

@@ -16,6 +16,7 @@ import { checkpoints } from './history/checkpoints.ts'
 import { completion } from './history/completion.ts'
 import { damagedCheckpoint } from './history/damaged-checkpoint.ts'
 import { digests } from './history/digests.ts'
+import { keeping } from './history/keeping.ts'
 import { trainingTime } from './history/training-time.ts'
 import { validation } from './history/validation.ts'
 import { pause, quarantine } from './queue/quarantine.ts'
@@ -58,6 +59,7 @@ const ROWS = [
   admissions,
   pushNorms,
   validation,
+  keeping,
   completion,
   pause,
   leases,

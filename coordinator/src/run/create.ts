@@ -13,6 +13,8 @@ export function createRunState(config: RunConfig): RunState {
     generation: 0,
     chain: new ChainIndex(config.genesis, config.blocks),
     checkpoints: [seedCheckpoint(config)],
+    kept: [],
+    released: [],
     mode: config.mode === 'auto' ? 'ring' : config.mode,
     modeEpoch: 0,
     modeReason: config.mode === 'auto' ? 'the ring is tried first' : 'asked for by the job',

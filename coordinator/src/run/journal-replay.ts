@@ -1,12 +1,15 @@
 // Durable state of a run from its journal: one function applies an entry, live and on replay alike, so that both agree.
 import { type BlockId, PLAN_WINDOW, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { withEvaluation } from './history/ending.ts'
-import { KEPT_CHECKPOINTS, RINGS_KEPT, VALIDATED_KEPT } from './history/kept.ts'
+import { keptOf, lastOf, MOST_RELEASED } from './history/keep.ts'
+import { RINGS_KEPT, VALIDATED_KEPT } from './history/kept.ts'
 import { readRun } from './history/snapshot.ts'
 import type { Checkpoint, JournalEntry, Recorded, Recording, RunConfig, ValidationResult } from './recorded.ts'
 
 /** Checkpoints that are remembered: as many again as are kept, so that the bytes of the older ones can be deleted. */
-const CHECKPOINTS_REMEMBERED = 2 * KEPT_CHECKPOINTS
+function rememberedOf({ config }: Recording): number {
+  return 2 * lastOf(config.keep)
+}
 
 /** Version 0, made from the seed: the checkpoint that is always there. */
 export function seedCheckpoint(config: RunConfig): Checkpoint {
@@ -124,9 +127,28 @@ function checkpoint(
   const memory = remembered === undefined ? {} : { remembered }
   checkpoints.push({ version, blob, bytes, witnessed, agreeing, members, ...memory, at })
   const own = checkpoints.filter((one) => one.blob !== undefined)
-  for (const old of own.slice(0, -CHECKPOINTS_REMEMBERED)) checkpoints.splice(checkpoints.indexOf(old), 1)
-  const [oldest] = own.slice(-CHECKPOINTS_REMEMBERED)
+  const most = rememberedOf(state)
+  for (const old of own.slice(0, -most)) checkpoints.splice(checkpoints.indexOf(old), 1)
+  const [oldest] = own.slice(-most)
   if (oldest !== undefined) chain.forgetBefore(Math.min(oldest.version.v, chain.head.v - PLAN_WINDOW))
+  keep(state, withBytes(state))
+}
+
+/** Checkpoints whose bytes are there, the oldest first: the newest ones, and those that the job keeps beside them. */
+export function withBytes({ checkpoints, kept, config }: Recording): Checkpoint[] {
+  const newest = checkpoints.filter((one) => one.blob !== undefined).slice(-lastOf(config.keep))
+  const older = kept.filter(({ version }) => !newest.some((one) => one.version.id === version.id))
+  return [...older, ...newest].sort((a, b) => a.version.v - b.version.v)
+}
+
+/** Those of `there` that the job wants are kept; what was kept and is not any more is released. */
+function keep(state: Recorded, there: readonly Checkpoint[]): void {
+  const { config, evaluations } = state
+  const kept = keptOf(there, { keep: config.keep, metric: config.stop.metric, evaluations })
+  const stays = new Set(kept.map(({ version }) => version.id))
+  const gone = state.kept.filter(({ version }) => !stays.has(version.id))
+  state.kept = kept
+  if (gone.length > 0) state.released = [...state.released, ...gone].slice(-MOST_RELEASED)
 }
 
 function rewind(state: Recorded, { to, final, generation = 0 }: Extract<JournalEntry, { type: 'rewind' }>): void {
@@ -135,6 +157,10 @@ function rewind(state: Recorded, { to, final, generation = 0 }: Extract<JournalE
   if (final) forgetGenerations(state, generation)
   while (newestCheckpoint(state).version.v > to.v) state.checkpoints.pop()
   state.evaluations = state.evaluations.filter(({ version }) => version.v <= to.v)
+  keep(
+    state,
+    withBytes(state).filter(({ version }) => version.v <= to.v),
+  )
 }
 
 function commit(state: Recorded, records: readonly StepRecord[]): void {
@@ -143,7 +169,9 @@ function commit(state: Recorded, records: readonly StepRecord[]): void {
 }
 
 /** Version 0 needs no bytes: it is made from the seed. */
-function forgetCheckpoint({ checkpoints }: Recorded, { id }: VersionRef): void {
+function forgetCheckpoint(state: Recorded, { id }: VersionRef): void {
+  const { checkpoints } = state
+  state.kept = state.kept.filter(({ version }) => version.id !== id)
   const at = checkpoints.findIndex(({ version, blob }) => version.id === id && blob !== undefined)
   if (at >= 0) checkpoints.splice(at, 1)
 }
@@ -153,7 +181,9 @@ function addEvaluation(
   { version, loss, accuracy, confirmed }: Extract<JournalEntry, { type: 'evaluated' }>,
 ): void {
   const newest = { version, loss, accuracy, confirmed }
-  state.evaluations = withEvaluation(state.evaluations, newest, state.config.stop.metric)
+  const { stop, keep: rule } = state.config
+  state.evaluations = withEvaluation(state.evaluations, newest, stop.metric, Math.max(1, rule.best ?? 0))
+  keep(state, withBytes(state))
 }
 
 const NO_RESULTS: ReadonlyMap<BlockId, ValidationResult> = new Map()

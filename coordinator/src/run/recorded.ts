@@ -5,6 +5,7 @@ import type {
   EvaluateRule,
   Exchange,
   JobId,
+  KeepRule,
   MemberId,
   Mode,
   Sha256,
@@ -34,6 +35,7 @@ export interface RunConfig {
   /** what else ends the run */
   readonly stop: StopRule
   readonly evaluate: EvaluateRule
+  readonly keep: KeepRule
   readonly minVolunteers: number
   /** H: global batches in one local round */
   readonly roundSteps: number
@@ -154,6 +156,10 @@ interface RecordedWork {
   config: RunConfig
   readonly chain: ChainIndex
   readonly checkpoints: Checkpoint[]
+  /** those that the job keeps beside the newest ones, the oldest first (keep.ts) */
+  kept: readonly Checkpoint[]
+  /** those that it kept until a while ago: their bytes are to go */
+  released: readonly Checkpoint[]
   finished: string | undefined
   /** by its owner */
   paused: boolean

@@ -383,7 +383,7 @@ export const DECISIONS: readonly Mutant[] = [
     [
       ['R19: what one member measured ends a run', 'one.confirmed && Number', 'Number'],
       ['the target of a loss is reached from above', "metric === 'loss' ? value < than : value > than", 'value > than'],
-      ['the best evaluation is forgotten', 'one === best || all', 'all'],
+      ['the best evaluation is forgotten', 'best.has(one) || all', 'all'],
       ['patience counts unconfirmed evaluations', '(newest.confirmed ? 1 : 0)', '1'],
     ],
   ),

@@ -52,7 +52,7 @@ export interface GridJob {
 
 export type JobShape = Pick<
   JobSpec,
-  'seed' | 'batchBlocks' | 'mode' | 'volunteers' | 'priority' | 'exchange' | 'async' | 'encoding' | 'local'
+  'seed' | 'batchBlocks' | 'mode' | 'volunteers' | 'priority' | 'exchange' | 'async' | 'encoding' | 'local' | 'keep'
 > & {
   readonly epochs: number
   readonly blocks: number

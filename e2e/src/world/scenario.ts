@@ -49,6 +49,9 @@ const POLICIES: readonly JobSpec['async'][] = [
   { update: 'all', whenStale: 'wait' },
 ]
 
+/** of one seed in eight: training rests at what is kept */
+const KEPT = { best: 1, every: 3 } as const
+
 /** one seed in eight has one */
 const SOME_DEFECTS = [...DEFECTS, ...new Array<undefined>(7 * DEFECTS.length)]
 
@@ -151,6 +154,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       batchBlocks,
       mode,
       volunteers: { min: dice.between(1, 2) },
+      ...(seed % 8 === 5 ? { keep: KEPT } : {}),
       exchange: dice.pick(['ring', 'ring', 'direct', 'auto']),
       ...memberTerms(members, mode),
       ...asyncOf(dice.pick(POLICIES)),

@@ -8,7 +8,9 @@ export const damagedCheckpoint = { on: { 'checkpoint-damaged': onCheckpointDamag
 
 function onCheckpointDamaged(transition: Transition, { version, problem, neededBy }: DamagedCheckpoint): void {
   const { state } = transition
-  const isKnown = state.checkpoints.some((one) => one.version.id === version.id && one.blob !== undefined)
+  const isKnown = [...state.checkpoints, ...state.kept].some(
+    (one) => one.version.id === version.id && one.blob !== undefined,
+  )
   if (!isKnown) return
   transition.journal({ type: 'checkpoint-damaged', version })
   const next = newestCheckpoint(state).version.v

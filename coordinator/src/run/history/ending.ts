@@ -1,6 +1,12 @@
 // When a run ends, and why. Decides from what is recorded alone: how far the training is, and what validations found.
 // Only confirmed validations count, so that no single member ends a run (R19).
-import { type Metric, MOST_EPOCHS, type StopRule, type VersionRef } from '@starling-grid/protocol'
+import {
+  type Metric,
+  MOST_BEST_CHECKPOINTS,
+  MOST_EPOCHS,
+  type StopRule,
+  type VersionRef,
+} from '@starling-grid/protocol'
 
 /** A validated version. */
 export interface Evaluation {
@@ -33,16 +39,19 @@ const MINUTE_MS = 60_000
 const DIGITS = 4
 
 /** Of the confirmed ones; of equals the first. */
-export function bestOf(evaluations: readonly Evaluation[], metric: Metric = 'loss'): Evaluation | undefined {
-  let best: Evaluation | undefined
-  for (const one of evaluations)
-    if (
-      one.confirmed &&
-      Number.isFinite(one[metric]) &&
-      (best === undefined || isBetter(metric, one[metric], best[metric]))
-    )
-      best = one
-  return best
+export function bestOf(evaluations: readonly Evaluation[], metric?: Metric): Evaluation | undefined {
+  return bestOnes(evaluations, metric, 1)[0]
+}
+
+/** So many of the confirmed ones, the best first; of equals the older. */
+export function bestOnes(
+  evaluations: readonly Evaluation[],
+  metric: Metric | undefined = 'loss',
+  most: number,
+): Evaluation[] {
+  const able = evaluations.filter((one) => one.confirmed && Number.isFinite(one[metric]))
+  const worse = (a: Evaluation, b: Evaluation): number => Number(isBetter(metric, b[metric], a[metric]))
+  return able.toSorted((a, b) => worse(a, b) - worse(b, a)).slice(0, most)
 }
 
 /** Loss falls, accuracy rises. */
@@ -83,20 +92,21 @@ function patienceOver({ metric = 'loss', patience }: StopRule, { evaluations }: 
 /** Evaluations beside the best one that are remembered: a rewind goes less far back. */
 const EVALUATIONS_KEPT = 64
 
-/** With the newest one; the oldest go, and never the best. */
+/** With the newest one; the oldest go, and never one of the `most` best. */
 export function withEvaluation(
   known: readonly Evaluation[],
   newest: Omit<Evaluation, 'count'>,
   metric: Metric | undefined,
+  most = 1,
 ): Evaluation[] {
   const count = (known.at(-1)?.count ?? 0) + (newest.confirmed ? 1 : 0)
   const all = [...known.filter(({ version }) => version.v < newest.version.v), { ...newest, count }]
-  const best = bestOf(all, metric)
-  return all.filter((one, i) => one === best || all.length - i <= EVALUATIONS_KEPT)
+  const best = new Set(bestOnes(all, metric, most))
+  return all.filter((one, i) => best.has(one) || all.length - i <= EVALUATIONS_KEPT)
 }
 
 /** Most evaluations that withEvaluation keeps. */
-export const MOST_EVALUATIONS = EVALUATIONS_KEPT + 1
+export const MOST_EVALUATIONS = EVALUATIONS_KEPT + MOST_BEST_CHECKPOINTS
 
 function epochText(epochs: number): string {
   const rounded = Number(epochs.toFixed(epochs < 1 ? 3 : 1))

@@ -13,6 +13,8 @@ export function writtenRun(state: Recording): WrittenRun {
     generation,
     chain: state.chain.written(),
     checkpoints: state.checkpoints,
+    ...(state.kept.length > 0 ? { kept: state.kept } : {}),
+    ...(state.released.length > 0 ? { released: state.released } : {}),
     mode,
     modeEpoch,
     modeReason,
@@ -62,6 +64,8 @@ export function readRun(state: Recorded, value: unknown): void {
   state.config = { ...state.config, epochs }
   state.finished = finished ?? undefined
   state.paused = written.paused ?? false
+  state.kept = (written.kept ?? []).map(checkpointOf)
+  state.released = (written.released ?? []).map(checkpointOf)
   state.evaluations = written.evaluations ?? []
   state.trainedMs = written.trainedMs ?? 0
   state.lostGenerations = lostGenerations ?? undefined

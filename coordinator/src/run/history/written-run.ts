@@ -3,6 +3,7 @@ import {
   BlockIdSchema,
   Count,
   FiniteNumber,
+  MOST_LAST_CHECKPOINTS,
   type MemberId,
   Sha256Schema,
   StepRecordSchema,
@@ -14,7 +15,8 @@ import {
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { MOST_EVALUATIONS } from './ending.ts'
-import { KEPT_CHECKPOINTS, RINGS_KEPT, VALIDATED_KEPT } from './kept.ts'
+import { MOST_KEPT, MOST_RELEASED } from './keep.ts'
+import { RINGS_KEPT, VALIDATED_KEPT } from './kept.ts'
 
 /** Raised when older programs would misread a snapshot. */
 export const SNAPSHOT_FORM = 1
@@ -62,7 +64,10 @@ export const WrittenRunSchema = strict({
     head: VersionRefSchema,
     done: Type.Array(strict({ epoch: Count, bits: Type.Optional(Type.String()) })),
   }),
-  checkpoints: Type.Array(CheckpointSchema, { maxItems: 2 * KEPT_CHECKPOINTS + 1 }),
+  checkpoints: Type.Array(CheckpointSchema, { maxItems: 2 * MOST_LAST_CHECKPOINTS + 1 }),
+  /** absent: none */
+  kept: Type.Optional(Type.Array(CheckpointSchema, { maxItems: MOST_KEPT })),
+  released: Type.Optional(Type.Array(CheckpointSchema, { maxItems: MOST_RELEASED })),
   mode: ModeSchema,
   modeEpoch: Count,
   modeReason: Text,
