@@ -1,8 +1,6 @@
 // What several commands read from their command lines, refused in words.
 import { InvalidArgumentError, Option } from 'commander'
 
-/** Of a coordinator, unless another is named. */
-export const DEFAULT_PORT = 8790
 const MAX_PORT = 65_535
 /** beside DEFAULT_PORT, and above the ports that need rights */
 const DEFAULT_HTTPS_PORT = 8443

@@ -1,8 +1,7 @@
 // What commands that train on this machine share: how they end early, and where they leave the model.
 import { mkdir } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { GridError, ROUTES } from '@starling-grid/protocol'
-import { DEFAULT_PORT } from './arguments.ts'
+import { DEFAULT_PORT, GridError, ROUTES } from '@starling-grid/protocol'
 import { Grid, type LocalGridOptions } from './grid/grid.ts'
 import { earlyEnd } from './grid/processes.ts'
 import { ALL_ADDRESSES, otherMachines } from './other-machines.ts'

@@ -2,9 +2,9 @@
 // A flag counts before the environment, that before the file, and all before the default. Each setting is an option of
 // the command: it has no second list of names, texts or checks.
 import { stat } from 'node:fs/promises'
+import { readYamlFile, type YamlFile } from '@starling-grid/client/yaml-file'
 import { GridError, isGridError, type Mistake, nearest, plainText, shown } from '@starling-grid/protocol'
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { readYamlFile, type YamlFile } from './yaml-file.ts'
 
 const PREFIX = 'STARLING_'
 /** About the call itself: no settings. */

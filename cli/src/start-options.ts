@@ -1,13 +1,7 @@
-import {
-  DEFAULT_HOST,
-  DEFAULT_PORT,
-  type MetricsReaders,
-  RELAY_GIGABYTES,
-  type StoragePlaces,
-} from '@starling-grid/coordinator'
+import { DEFAULT_HOST, type MetricsReaders, RELAY_GIGABYTES, type StoragePlaces } from '@starling-grid/coordinator'
 import { DEFAULT_TIMING, type Timing } from '@starling-grid/coordinator/run'
 // The command line of the coordinator → options, with what is wrong said in a sentence.
-import { LINK_OPEN_MS, MAX_LINK_OPEN_MS, MIN_LINK_OPEN_MS } from '@starling-grid/protocol'
+import { DEFAULT_PORT, LINK_OPEN_MS, MAX_LINK_OPEN_MS, MIN_LINK_OPEN_MS } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { httpsOption, readPort } from './arguments.ts'
 import { type LogFlags, logOptions } from './process-log.ts'

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { connect, originOf } from '../src/api/connection.ts'
+import { openApi, originOf } from '@starling-grid/client/connection'
 import { nearestJob } from '../src/api/job-named.ts'
 
 test('an answer with the token follows no redirect, and a server of another kind is named as one', async () => {
@@ -19,7 +19,7 @@ test('an answer with the token follows no redirect, and a server of another kind
   after(() => server.close())
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
-  const api = await connect({ url: `http://127.0.0.1:${port}`, dataDir: 'nowhere' }, { STARLING_TOKEN: 'x' })
+  const api = await openApi({ url: `http://127.0.0.1:${port}`, dataDir: 'nowhere' }, { STARLING_TOKEN: 'x' })
   await assert.rejects(api.jobs(), /expected a Starling coordinator, got HTTP 302/)
   assert.deepEqual(asked, ['/api/v1/jobs?limit=500 Bearer x'])
 })
@@ -50,6 +50,6 @@ test('threat 4: the token of a coordinator on this machine goes to no other mach
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   for (const host of ['127.0.0.1', 'localhost', '127.0.0.2'])
-    await (await connect({ url: `http://${host}:${port}`, dataDir: folder }, {})).jobs()
+    await (await openApi({ url: `http://${host}:${port}`, dataDir: folder }, {})).jobs()
   assert.deepEqual(tokens, ['Bearer the-token-of-this-machine', 'Bearer the-token-of-this-machine', undefined])
 })

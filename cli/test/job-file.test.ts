@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { readJobFile } from '@starling-grid/client/job-file'
 import { isGridError, MistakesError } from '@starling-grid/protocol'
-import { readJobFile } from '../src/job-file.ts'
 import { BAD_JOBS } from './bad-jobs.ts'
 
 const GOOD = `# a comment

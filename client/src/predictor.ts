@@ -40,12 +40,16 @@ export interface PredictorOptions extends ExecutorChoice {
 const BATCH = 256
 
 /**
- * A file that `starling job export`, `starling train` or `save` of an own loop wrote.
+ * `model`: a file that `starling job export`, `starling train` or `save` of an own loop wrote, or the model of a job.
  * @throws GridError 'dataset-unreadable', 'model-invalid', 'version-corrupt'; 'no-adapter' where no device computes
  * WebGPU
  * @example const model = await openPredictor('digits.safetensors')
  */
-export async function openPredictor(file: string, options: PredictorOptions = {}): Promise<Predictor> {
+export async function openPredictor(model: string | ModelFile, options: PredictorOptions = {}): Promise<Predictor> {
+  return predictorOf(typeof model === 'string' ? await modelIn(model) : model, options)
+}
+
+async function modelIn(file: string): Promise<ModelFile> {
   const bytes = await readFile(file).catch((cause: unknown) => {
     throw new GridError(
       'dataset-unreadable',
@@ -53,10 +57,10 @@ export async function openPredictor(file: string, options: PredictorOptions = {}
       { cause },
     )
   })
-  return predictorOf(readModelFile(bytes, file), options)
+  return readModelFile(bytes, file)
 }
 
-export async function predictorOf(model: ModelFile, options: PredictorOptions = {}): Promise<Predictor> {
+async function predictorOf(model: ModelFile, options: PredictorOptions): Promise<Predictor> {
   const { tokenizer, ...choice } = options
   const whole = tokenizer === undefined ? model : { ...model, tokenizer }
   const tokens = takesTokens(model.spec) ? textTokens(whole) : undefined

@@ -1,5 +1,5 @@
 // Public face of the coordinator package: start it inside another process, a command's or a test's.
-export { DEFAULT_HOST, DEFAULT_PORT, type Coordinator, createCoordinator } from './net/server.ts'
+export { DEFAULT_HOST, type Coordinator, createCoordinator } from './net/server.ts'
 export type { MetricsReaders } from './api/metrics.ts'
 export { FolderOwner } from './folder-owner.ts'
 export { dryRun } from './jobs/dry-run.ts'

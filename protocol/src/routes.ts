@@ -1,6 +1,9 @@
 // Where the coordinator listens, with which headers, and with which codes its WebSockets close: each once, for the
 // server, its clients and the tests.
 
+/** Of a coordinator, unless another is named. */
+export const DEFAULT_PORT = 8790
+
 /** Paths of the coordinator. `:name` stands for a part that `pathTo` fills. */
 export const ROUTES = {
   healthz: '/healthz',

@@ -1,6 +1,6 @@
+import { ApiRefusal, type CoordinatorApi } from '@starling-grid/client/coordinator-api'
 // A job as people name it: by its id, by the beginning of it, or nearly so.
 import { GridError, nearest, plainText } from '@starling-grid/protocol'
-import { ApiRefusal, type CoordinatorApi } from './coordinator-api.ts'
 
 const NOT_FOUND = 404
 /** What makes an id of a job's name (coordinator/src/jobs/jobs.ts). */

@@ -1,9 +1,9 @@
 // `demo`: coordinator and volunteers on this machine train LeNet-5 on real digits; any tab that opens the URL joins in.
 import { join, resolve } from 'node:path'
 import { ensureWebPage } from '@starling-grid/client-web/build'
-import { epochText, type RunView } from '@starling-grid/protocol'
+import { DEFAULT_PORT, epochText, type RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
-import { DEFAULT_PORT, httpsOption, wholeNumber } from '../arguments.ts'
+import { httpsOption, wholeNumber } from '../arguments.ts'
 import { auditSteps, auditText, type StepsAudited } from '../audit-steps.ts'
 import { demoJob } from '../demo-job.ts'
 import type { Grid } from '../grid/grid.ts'

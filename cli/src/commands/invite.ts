@@ -1,7 +1,7 @@
+import { openApi } from '@starling-grid/client/connection'
 // `invite`: which volunteers a coordinator that was started with --participation invited lets in.
 import type { InviteView } from '@starling-grid/protocol'
 import { Command } from 'commander'
-import { connect } from '../api/connection.ts'
 import { jobNamed } from '../api/job-named.ts'
 import { type AnswerFlags, subcommand, tell } from '../api/subcommand.ts'
 import { wholeNumber } from '../arguments.ts'
@@ -35,7 +35,7 @@ function addCreate(program: Command): void {
     .option('--expires <duration>', 'after which it lets in no newcomer, such as 90m, 12h or 30d', durationIn)
     .option('--job <id>', 'the only job that its volunteers are given')
     .action(async ({ uses, expires, job, ...flags }: InviteFlags) => {
-      const api = await connect(flags)
+      const api = await openApi(flags)
       const made = await api.createInvite({
         ...(uses === undefined ? {} : { uses }),
         ...(expires === undefined ? {} : { expiresAt: Date.now() + expires }),
@@ -48,7 +48,7 @@ function addCreate(program: Command): void {
 
 function addList(program: Command): void {
   subcommand(program, 'list', 'The invites, and how often each was used.').action(async (flags: AnswerFlags) => {
-    const invites = await (await connect(flags)).invites()
+    const invites = await (await openApi(flags)).invites()
     tell(flags, { invites }, table([HEAD, ...invites.map(row)]))
   })
 }
@@ -70,7 +70,7 @@ function addRevoke(program: Command): void {
   subcommand(program, 'revoke', 'Ends an invite at once; volunteers that came by it leave.')
     .argument('<id>', 'as `starling invite list` shows it')
     .action(async (id: string, flags: AnswerFlags) => {
-      const revoked = await (await connect(flags)).revokeInvite(id)
+      const revoked = await (await openApi(flags)).revokeInvite(id)
       tell(flags, { revoked }, [`${revoked} is revoked`])
     })
 }

@@ -1,11 +1,13 @@
 // `job`: what an owner does with the jobs of a coordinator, over its HTTP API.
 import { rename, rm } from 'node:fs/promises'
-import { basename, dirname, resolve } from 'node:path'
+import { basename, resolve } from 'node:path'
 import { createInterface } from 'node:readline/promises'
-import { GridError, isLoopbackUrl, MistakesError, plainText, type RunView } from '@starling-grid/protocol'
+import { openApi } from '@starling-grid/client/connection'
+import { ApiRefusal, type CoordinatorApi, saveBody } from '@starling-grid/client/coordinator-api'
+import { submitFile } from '@starling-grid/client/submit-file'
+import { watchRun } from '@starling-grid/client/watch-run'
+import { GridError, plainText, type RunView } from '@starling-grid/protocol'
 import { Command } from 'commander'
-import { connect } from '../api/connection.ts'
-import { ApiRefusal, type CoordinatorApi, saveBody } from '../api/coordinator-api.ts'
 import { jobNamed } from '../api/job-named.ts'
 import { type AnswerFlags, subcommand, tell } from '../api/subcommand.ts'
 import { wholeNumber } from '../arguments.ts'
@@ -18,9 +20,8 @@ import {
   type Written,
   writtenLines,
 } from '../export-formats.ts'
-import { locatedDataset, readJobFile } from '../job-file.ts'
 import { keptLines, listLines, progressLine, runLines } from '../job/describe-run.ts'
-import { eventLine, followEvents } from '../job/event-log.ts'
+import { eventLine } from '../job/event-log.ts'
 import { displayOn, watchJob } from '../job/watch-job.ts'
 
 /** What one subcommand gets. */
@@ -51,7 +52,7 @@ function oneJob<Flags extends AnswerFlags>(
   act: (id: string, called: Called<Flags>) => Promise<void>,
 ): (name: string, flags: Flags) => Promise<void> {
   return async (name, flags) => {
-    const api = await connect(flags)
+    const api = await openApi(flags)
     await act(await jobNamed(api, name), { api, flags })
   }
 }
@@ -61,15 +62,8 @@ function addSubmit(program: Command): void {
     .argument('<file>', 'YAML or JSON file with a job, such as examples/nanogpt-shakespeare-char.json')
     .option('--watch', 'follow it until it ends')
     .action(async (file: string, flags: AnswerFlags & { watch?: boolean }) => {
-      const api = await connect(flags)
-      const { job: written, located } = await readJobFile(file)
-      // The coordinator of this machine reads the files that the job names: paths are relative to the job's file.
-      const dataset = isLoopbackUrl(api.url)
-        ? locatedDataset(written.dataset, (path) => resolve(dirname(file), path))
-        : written.dataset
-      const run = await api.submit({ ...written, dataset }).catch((error: unknown) => {
-        throw error instanceof MistakesError ? located(error) : error
-      })
+      const api = await openApi(flags)
+      const run = await submitFile(api, file)
       if (flags.watch !== true) return tell(flags, run, [`${run.job.id} begins: ${plainText(run.reason)}`])
       process.stderr.write(`${run.job.id} begins\n`)
       await follow(run.job.id, { api, flags })
@@ -78,7 +72,7 @@ function addSubmit(program: Command): void {
 
 function addLooks(program: Command): void {
   subcommand(program, 'list', 'All jobs, the newest first.').action(async (flags: AnswerFlags) => {
-    const list = await (await connect(flags)).jobs()
+    const list = await (await openApi(flags)).jobs()
     tell(flags, list, listLines(list))
   })
   subcommand(program, 'show', 'One job: progress, loss, validation, members.')
@@ -119,15 +113,10 @@ async function logs(id: string, { api, flags }: Called<AnswerFlags & { readonly 
     const events = await api.events(id)
     return tell(flags, { events }, events.map(eventLine))
   }
-  let isOver = false
-  const ended = watchJob(api, id, { show: () => undefined, away: () => undefined }).finally(() => {
-    isOver = true
-  })
   const out = flags.json === true ? process.stderr : process.stdout
-  await Promise.all([
-    ended,
-    followEvents(api, id, { say: (event) => void out.write(`${eventLine(event)}\n`), isOver: () => isOver }),
-  ])
+  const onAway = (why: string): void => void process.stderr.write(`no answer, trying again: ${plainText(why)}\n`)
+  for await (const update of watchRun(api, id, { onAway }))
+    if (update.type === 'event') out.write(`${eventLine(update.event)}\n`)
   if (flags.json === true) tell(flags, { events: await api.events(id) }, [])
 }
 

@@ -13,10 +13,11 @@ import {
   startLocalGroup,
   startRanks,
 } from '@starling-grid/client-node'
+import { openApi } from '@starling-grid/client/connection'
+import { CoordinatorApi, isPassing } from '@starling-grid/client/coordinator-api'
 import { GridError, type MemberId, memberId, newMemberId, ROUTES, systemClock } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
-import { connect, type ConnectionFlags, withConnection } from '../api/connection.ts'
-import { CoordinatorApi, isPassing } from '../api/coordinator-api.ts'
+import { type ConnectionFlags, withConnection } from '../api/connection.ts'
 import { wholeNumber } from '../arguments.ts'
 
 const STARLING = fileURLToPath(new URL('../../../bin/starling.mjs', import.meta.url))
@@ -92,7 +93,7 @@ function joinedGroup({ url }: LaunchFlags, text: string | undefined): OpenGroup 
 }
 
 async function openGroup(options: LaunchFlags, size: number): Promise<OpenGroup> {
-  const api = await connect(options)
+  const api = await openApi(options)
   return { url: api.url, ...(await api.openGroup(size)) }
 }
 

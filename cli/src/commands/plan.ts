@@ -1,12 +1,12 @@
 // `plan FILE --with TEXT`: how long a job would take with volunteers that are not there yet, what each home would send
 // and receive, and which settings would be faster. Nothing is trained, and no coordinator is asked.
 import { dirname, resolve } from 'node:path'
+import { type JobFile, locatedDataset, readJobFile } from '@starling-grid/client/job-file'
 import { dryRun } from '@starling-grid/coordinator'
 import { type JobSpec, MistakesError } from '@starling-grid/protocol'
 import { Command } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { demoJob } from '../demo-job.ts'
-import { type JobFile, locatedDataset, readJobFile } from '../job-file.ts'
 import { readChurn, readCrowd } from '../plan/crowd.ts'
 import { type JobPlan, planJob } from '../plan/plan.ts'
 import { planReport } from '../plan/report.ts'

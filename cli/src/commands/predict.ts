@@ -1,9 +1,9 @@
 // `predict`: what a trained model answers to images, rows of a table, or the beginning of a text.
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { extname, join } from 'node:path'
-import { openPredictor, type Predictor, type PredictorOptions } from '@starling-grid/client'
+import { readFile, stat } from 'node:fs/promises'
+import { extname } from 'node:path'
+import { GridJob, type ModelFile, openPredictor, type Predictor, type PredictorOptions } from '@starling-grid/client'
 import { adapterLabel } from '@starling-grid/client-node'
+import { openApi } from '@starling-grid/client/connection'
 import {
   openRow,
   openUnlabelled,
@@ -12,8 +12,7 @@ import {
 } from '@starling-grid/coordinator/datasets'
 import { describeError, GridError, isGridError } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { connect, type ConnectionFlags, withConnection } from '../api/connection.ts'
-import { saveBody } from '../api/coordinator-api.ts'
+import { type ConnectionFlags, withConnection } from '../api/connection.ts'
 import { jobNamed } from '../api/job-named.ts'
 import { wholeNumber } from '../arguments.ts'
 import { answerJson, answerLines, type Answered, csvHeader, csvRow } from '../predict/answers.ts'
@@ -92,18 +91,18 @@ function positive(text: string): number {
 }
 
 /** On WebGPU; where there is none, and no executor was asked for, on the CPU, which is said. */
-async function opened(file: string, flags: PredictFlags): Promise<Predictor> {
+async function opened(model: string | ModelFile, flags: PredictFlags): Promise<Predictor> {
   const { executor, adapter } = flags
   const options: PredictorOptions = {
     ...(adapter === undefined ? {} : { adapter }),
     ...(flags.tokenizer === undefined ? {} : { tokenizer: await textOf(flags.tokenizer) }),
   }
   try {
-    return await openPredictor(file, { ...options, executor: executor === 'auto' ? 'webgpu' : executor })
+    return await openPredictor(model, { ...options, executor: executor === 'auto' ? 'webgpu' : executor })
   } catch (error) {
     if (executor !== 'auto' || adapter !== undefined || !isGridError(error) || error.code !== 'no-adapter') throw error
     process.stderr.write(`No WebGPU here, so the CPU computes, by the slow reference executor: ${error.message}\n`)
-    return openPredictor(file, { ...options, executor: 'reference' })
+    return openPredictor(model, { ...options, executor: 'reference' })
   }
 }
 
@@ -116,15 +115,8 @@ function textOf(file: string): Promise<string> {
 }
 
 async function ofJob(name: string, flags: PredictFlags): Promise<Predictor> {
-  const api = await connect(flags)
-  const folder = await mkdtemp(join(tmpdir(), 'starling-predict-'))
-  try {
-    const file = join(folder, 'model.safetensors')
-    await saveBody(await api.export(await jobNamed(api, name)), file)
-    return await opened(file, flags)
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
+  const api = await openApi(flags)
+  return opened(await new GridJob(api, await jobNamed(api, name)).model(), flags)
 }
 
 /** The prompt and what follows it, as it comes; with --json both at once. */

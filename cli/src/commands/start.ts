@@ -1,3 +1,4 @@
+import { readJobFile } from '@starling-grid/client/job-file'
 // `starling start`: options, the pages, start, next steps, stop on signal.
 import {
   type Coordinator,
@@ -10,7 +11,6 @@ import {
 } from '@starling-grid/coordinator'
 import { describeError, isGridError, type JobSpec, ROUTES } from '@starling-grid/protocol'
 import { type Certificate, certificateOf } from '../certificate.ts'
-import { readJobFile } from '../job-file.ts'
 import { ALL_ADDRESSES, otherMachines } from '../other-machines.ts'
 import { processLog } from '../process-log.ts'
 import { type StartOptions, startSettings, timingOf } from '../start-options.ts'

@@ -1,8 +1,8 @@
 // `token`: who else may use a coordinator as an owner, and how far.
 import { writeFile } from 'node:fs/promises'
+import { openApi } from '@starling-grid/client/connection'
 import { describeError, GridError, plainText, type TokenScope, SCOPES, type TokenView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
-import { connect } from '../api/connection.ts'
 import { type AnswerFlags, subcommand, tell } from '../api/subcommand.ts'
 import { durationIn, momentText } from '../moments.ts'
 import { table } from '../terminal/table.ts'
@@ -39,7 +39,7 @@ function addCreate(program: Command): void {
     .option('--expires <duration>', 'after which it is good for nothing, such as 90m, 12h or 30d', durationIn)
     .option('--out <file>', 'write it into a new file of mode 600 instead')
     .action(async ({ scope, name, expires, out, ...flags }: TokenFlags) => {
-      const api = await connect(flags)
+      const api = await openApi(flags)
       const expiry = expires === undefined ? {} : { expiresAt: Date.now() + expires }
       const made = await api.createToken({ scopes: [...scope], ...expiry, ...(name === undefined ? {} : { name }) })
       if (out !== undefined) await writeSecret(out, made.token)
@@ -69,7 +69,7 @@ function described({ id, scopes, expiresAt }: TokenView): string {
 
 function addList(program: Command): void {
   subcommand(program, 'list', 'The tokens beside the first one.').action(async (flags: AnswerFlags) => {
-    const tokens = await (await connect(flags)).tokens()
+    const tokens = await (await openApi(flags)).tokens()
     tell(flags, { tokens }, table([HEAD, ...tokens.map(row)]))
   })
 }
@@ -85,7 +85,7 @@ function addRevoke(program: Command): void {
   subcommand(program, 'revoke', 'Ends a token at once, and what its holder has open.')
     .argument('<id>', 'as `starling token list` shows it')
     .action(async (id: string, flags: AnswerFlags) => {
-      const revoked = await (await connect(flags)).revokeToken(id)
+      const revoked = await (await openApi(flags)).revokeToken(id)
       tell(flags, { revoked }, [`${revoked} is revoked`])
     })
 }

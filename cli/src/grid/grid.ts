@@ -2,8 +2,8 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { setPriority, tmpdir } from 'node:os'
 import { join, parse } from 'node:path'
+import { CoordinatorApi, saveBody } from '@starling-grid/client/coordinator-api'
 import type { JobSpec, RunView, StepRecord } from '@starling-grid/protocol'
-import { CoordinatorApi, saveBody } from '../api/coordinator-api.ts'
 import { type Child, earlyEnd, startChild, stopChild } from './processes.ts'
 import { Watch } from './watch.ts'
 

@@ -1,7 +1,7 @@
+import { type CoordinatorApi, isPassing } from '@starling-grid/client/coordinator-api'
 // Follows one run until it ends: a block that is redrawn on a terminal, lines in a pipe. A coordinator that goes away
 // and comes back, as at a restart, costs nothing but a line.
 import { describeError, GridError, plainText, type RunView } from '@starling-grid/protocol'
-import { type CoordinatorApi, isPassing } from '../api/coordinator-api.ts'
 import { RedrawnBlock } from '../terminal/redrawn-block.ts'
 import { progressLine, runLines, stateOf } from './describe-run.ts'
 

@@ -1,5 +1,6 @@
-// The events of a run as server-sent events: those that a reader has not had yet, then new ones as they come. A reader
-// that does not read is cut off, and comes back with the id of the last event that it had.
+// The events of a run as server-sent events: those that a reader has not had yet, then new ones as they come, and the
+// newest committed step, which has no id. A reader that does not read is cut off, and comes back with the id of the last
+// event that it had.
 import type { RunEvent } from '@starling-grid/protocol'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { CoordinatorClock } from '../clock.ts'
@@ -62,17 +63,28 @@ export class EventStreams {
         saidAt = this.#clock.awake()
       }
     }
+    let step: number | undefined
+    const sayStep = (): void => {
+      const { lastStep } = run.history
+      if (lastStep === undefined || lastStep.v === step) return
+      step = lastStep.v
+      raw.write(`event: step\ndata: ${JSON.stringify(lastStep)}\n\n`)
+      saidAt = this.#clock.awake()
+    }
     say(past)
+    sayStep()
     const stopLooking = this.#clock.every(LOOK_MS, () => {
       if (raw.writableLength > MAX_BACKLOG_BYTES) return void raw.destroy()
       if (!mayRead()) return void raw.end()
       if (run.finished && run.history.isReleased) {
         stopLooking()
         return void run.past().then(({ events }) => {
+          sayStep()
           say(events)
           raw.end()
         })
       }
+      sayStep()
       say(run.history.events)
       if (this.#clock.awake() - saidAt < HEARTBEAT_MS) return
       saidAt = this.#clock.awake()

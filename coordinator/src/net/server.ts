@@ -7,6 +7,7 @@ import fastifyHelmet from '@fastify/helmet'
 import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
 import {
+  DEFAULT_PORT,
   describeError,
   type ErrorCode,
   GridError,
@@ -61,7 +62,6 @@ import { registerSignalling, type Signalling } from './signalling.ts'
 import { TlsDoor, type TlsDoorOptions } from './tls-door.ts'
 
 export const DEFAULT_HOST = '127.0.0.1'
-export const DEFAULT_PORT = 8790
 
 const NO_ICE: IceOptions = { urls: [] }
 /** ms for a whole request to arrive; 0: as long as its bytes move (api/connections.ts) */

@@ -1,4 +1,5 @@
-// The coordinator's HTTP API for owners and readers, typed by the schemas of the protocol: what all commands use.
+// The coordinator's HTTP API for owners and readers, typed by the schemas of the protocol: what commands and programs
+// use.
 import { open } from 'node:fs/promises'
 import { sendRequest } from '@starling-grid/client-node/http'
 import {
@@ -33,6 +34,8 @@ const IMPORT_MS = 60 * 60_000
 const DOWNLOAD_MS = 24 * 60 * 60_000
 /** Bytes of a JSON answer: a list of a thousand jobs has a few megabytes. */
 const MOST_BYTES = 64 * 1024 * 1024
+/** Bytes of a model: as large as any within the limits is. */
+const MOST_FILE_BYTES = 1024 * 1024 * 1024
 /** What this user alone may read of a file. */
 const OWN_FILE = 0o600
 /** Statuses of a coordinator that is away, or busy, for a while. */
@@ -68,7 +71,11 @@ interface ApiRequest {
   readonly parts?: Readonly<Record<string, string | number>>
   readonly query?: Readonly<Record<string, string | number | boolean>>
   readonly body?: unknown
+  readonly headers?: Readonly<Record<string, string>>
+  /** for the whole answer */
   readonly limitMs?: number
+  /** in place of the limit */
+  readonly signal?: AbortSignal
 }
 
 export class CoordinatorApi {
@@ -127,6 +134,13 @@ export class CoordinatorApi {
   /** The committed chain. */
   records(id: string): Promise<StepRecord[]> {
     return allRecords(id, async (path) => JSON.parse(await textOf(await this.#send('GET', path), path)))
+  }
+
+  /** Steps and events as server-sent events, those behind the id `last` and those to come; 204: none come any more. */
+  eventStream(id: string, { last, signal }: { readonly last: string | undefined; readonly signal: AbortSignal }) {
+    const resumed = last === undefined ? {} : { 'last-event-id': last }
+    const headers = { accept: 'text/event-stream', ...resumed }
+    return this.#send('GET', pathTo(ROUTES.events, { id }), { headers, signal })
   }
 
   /** The model of a kept checkpoint, by default of the newest, as it comes. */
@@ -188,15 +202,15 @@ export class CoordinatorApi {
   async #send(
     method: ApiRoute['method'],
     path: string,
-    { body, limitMs = ANSWER_MS }: ApiRequest = {},
+    { body, headers = {}, limitMs = ANSWER_MS, signal }: ApiRequest = {},
   ): Promise<Response> {
     const authorization = this.#token === undefined ? {} : { authorization: `Bearer ${this.#token}` }
     const json = body === undefined ? {} : { 'content-type': 'application/json' }
     const response = await sendRequest(this.url + path, {
       method,
-      headers: { accept: 'application/json', ...authorization, ...json },
+      headers: { accept: 'application/json', ...authorization, ...json, ...headers },
       ...(body === undefined ? {} : { body: new TextEncoder().encode(JSON.stringify(body)) }),
-      signal: AbortSignal.timeout(limitMs),
+      signal: signal ?? AbortSignal.timeout(limitMs),
     }).catch((cause: unknown) => {
       throw lost(this.url, cause)
     })
@@ -235,20 +249,27 @@ function fieldsOf(text: string): Readonly<Record<string, unknown>> {
   }
 }
 
-/** @throws GridError 'message-too-large', 'coordinator-lost' when the rest does not come */
 async function textOf(response: Response, path: string): Promise<string> {
+  return Buffer.from(await bytesOf(response, { most: MOST_BYTES, what: path })).toString('utf8')
+}
+
+/** @throws GridError 'message-too-large', 'coordinator-lost' when the rest does not come */
+export async function bytesOf(
+  response: Response,
+  { most = MOST_FILE_BYTES, what = 'a model' }: { readonly most?: number; readonly what?: string } = {},
+): Promise<Uint8Array> {
   const pieces: Uint8Array[] = []
   let length = 0
   for await (const piece of piecesOf(response)) {
     pieces.push(piece)
     length += piece.byteLength
-    if (length > MOST_BYTES)
-      throw new GridError('message-too-large', `expected at most ${MOST_BYTES} bytes of ${path}, got more`)
+    if (length > most) throw new GridError('message-too-large', `expected at most ${most} bytes of ${what}, got more`)
   }
-  return Buffer.concat(pieces).toString('utf8')
+  return Buffer.concat(pieces)
 }
 
-async function* piecesOf({ body }: Response): AsyncGenerator<Uint8Array> {
+/** As they come. @throws GridError 'coordinator-lost' */
+export async function* piecesOf({ body }: Response): AsyncGenerator<Uint8Array> {
   try {
     for (const reader = body?.getReader(); reader !== undefined;) {
       const { done, value } = await reader.read()
