@@ -43,6 +43,7 @@ test('told to end, a coordinator says that it is not ready, ends the step, and l
   await said(first, 'draining')
   const ready = await fetch(url + ROUTES.readyz)
   assert.deepEqual([ready.status, await ready.json()], [503, { ready: false, reason: 'it drains' }])
+  assert.match(ready.headers.get('retry-after') ?? '', /^\d+$/)
   assert.equal((await fetch(url + ROUTES.healthz)).status, 200, 'it still lives')
   assert.equal(await first.ended, 0)
   for (const member of members) await member.closed

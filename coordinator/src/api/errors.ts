@@ -13,7 +13,7 @@ import {
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 /** Seconds after which a caller that was too fast, or a coordinator that leaves, may do better. */
-const RETRY_SECONDS = 2
+export const RETRY_SECONDS = 2
 const BUSY: ReadonlySet<number> = new Set([429, 503])
 
 /** A GridError that has another status than its code usually has. */

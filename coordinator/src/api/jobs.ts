@@ -132,7 +132,7 @@ function registerReads(app: FastifyInstance, { clock, runs, access }: JobRoutes)
     const { run } = access.requireReader(request, request.params.id)
     const { from = 1, limit = MAX_RECORDS } = queryOf(HTTP_API.records, request)
     const { rewinds, to } = shownRecords(run, { from, limit })
-    if (isKnown(request, reply, `"${rewinds}.${from}.${to}.${limit}"`)) return reply.code(304).send()
+    if (isKnown(request, reply, `"${rewinds}.${from}.${to}"`)) return reply.code(304).send()
     const page = await recordsPage(run, { from, limit, rewinds, to })
     // A rewind meanwhile: records of both branches, perhaps.
     const isSame = run.history.rewindCount === rewinds && page.records.length === to - from + 1

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import fastifyStatic from '@fastify/static'
 import { ROUTES } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyReply } from 'fastify'
+import { RETRY_SECONDS } from './errors.ts'
 
 /** Names of built files hold a hash of their content; the pages' own names stay. */
 const HASHED = /[\\/]assets[\\/]/
@@ -38,6 +39,7 @@ export function registerProbes(app: FastifyInstance, notReady: () => string | un
   app.get(ROUTES.healthz, async () => ({ ok: true }))
   app.get(ROUTES.readyz, async (_, reply) => {
     const reason = notReady()
-    return reason === undefined ? { ready: true } : reply.code(503).send({ ready: false, reason })
+    if (reason === undefined) return { ready: true }
+    return reply.code(503).header('retry-after', RETRY_SECONDS).send({ ready: false, reason })
   })
 }
