@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
-import { ROUTES } from '@starling-grid/protocol'
+import { jobId, ROUTES } from '@starling-grid/protocol'
 import type { Browser, Page } from 'playwright-core'
 import { builtPages, launchBrowser, openPage, overflow, type WatchedPage } from './browser.ts'
 import { runAt, snapshotAt, stepPoint, updateTo } from './fixture-run.ts'
@@ -37,7 +37,10 @@ const waitForStep = (page: Page, v: number): Promise<void> =>
 test('threat 4: the owner token leaves the address at once and stands in no request', async () => {
   const { page, complaints } = await openPage(browser)
   const asked: string[] = []
-  page.on('request', (request) => asked.push(request.url(), JSON.stringify(request.headers())))
+  page.on('request', (request) => {
+    const { authorization: _proof, ...headers } = request.headers()
+    asked.push(request.url(), JSON.stringify(headers))
+  })
   page.on('websocket', (socket) => asked.push(socket.url()))
   const words = server.said.length
   await page.goto(`${server.url}${ROUTES.dashboard}?x=time#token=owner-secret`)
@@ -51,9 +54,29 @@ test('threat 4: the owner token leaves the address at once and stands in no requ
   assert.equal(
     asked.some((text) => text.includes('owner-secret')),
     false,
-    'in no address and in no header',
+    'in no address, and in no header but the one that proves it',
   )
   assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('of several jobs the page shows the one that is chosen, at an address that can be sent', async () => {
+  const one = runAt(330)
+  const other = { ...one, job: { ...one.job, id: jobId('flowers-0a1b2c'), name: 'Flowers' } }
+  server.jobs = [other, one]
+  const { page, complaints } = await open('?x=time')
+  const choice = page.getByLabel('Job')
+  assert.deepEqual(await choice.locator('option').allInnerTexts(), ['Flowers', one.job.name])
+  assert.equal(await choice.inputValue(), one.job.id)
+  server.first = snapshotAt(330, { job: other.job })
+  await choice.selectOption('Flowers')
+  await page.getByRole('heading', { name: 'Flowers' }).waitFor()
+  assert.equal(new URL(page.url()).search, `?x=time&job=${other.job.id}`)
+  assert.equal(server.watched.at(-1), `${ROUTES.watch}?job=${other.job.id}`)
+  await page.getByRole('button', { name: 'samples' }).click()
+  assert.match(page.url(), /job=flowers-0a1b2c/, 'another axis is of the same job')
+  assert.deepEqual(complaints, [])
+  server.jobs = []
   await page.close()
 })
 

@@ -5,7 +5,7 @@ import { stat } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { extname, join, normalize } from 'node:path'
-import { type JobList, ROUTES, type WatchMessage } from '@starling-grid/protocol'
+import { type JobList, ROUTES, type RunView, type WatchMessage } from '@starling-grid/protocol'
 import { type WebSocket, WebSocketServer } from 'ws'
 
 export const CSP = [
@@ -43,21 +43,28 @@ export interface FixtureServer {
   answer(watchers: boolean): void
   /** what watchers said, the newest last */
   readonly said: readonly string[]
+  /** paths that watchers dialled, the newest last */
+  readonly watched: readonly string[]
+  /** that the server lists */
+  jobs: readonly RunView[]
   /** resolves with the first message of the next volunteer that says something */
   heard(): Promise<string>
   stop(): Promise<void>
 }
 
 export async function startFixtureServer(folder: string, first: WatchMessage, port = 0): Promise<FixtureServer> {
-  const server = createServer((request, response) => void serve(folder, request, response))
+  const server = createServer((request, response) => void serve(folder, { request, response, jobs: fixture.jobs }))
   const volunteers = new WebSocketServer({ noServer: true })
   const watchers = new WebSocketServer({ noServer: true })
   const said: string[] = []
+  const watched: string[] = []
   let answering = true
   server.on('upgrade', (request, socket, head) => {
     if (request.url === VOLUNTEER_PATH)
       return volunteers.handleUpgrade(request, socket, head, (volunteer) => volunteers.emit('connection', volunteer))
-    if (!answering || request.url !== '/api/watch') return void socket.destroy()
+    if (!answering || new URL(request.url ?? '/', 'http://fixture').pathname !== ROUTES.watch)
+      return void socket.destroy()
+    watched.push(request.url ?? '')
     watchers.handleUpgrade(request, socket, head, (watcher) => {
       watcher.on('message', (data: Buffer) => said.push(data.toString()))
       watcher.send(JSON.stringify(fixture.first))
@@ -69,6 +76,8 @@ export async function startFixtureServer(folder: string, first: WatchMessage, po
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     first,
     said,
+    watched,
+    jobs: [],
     send: (message) => everyone((watcher) => watcher.send(JSON.stringify(message))),
     answer(watching) {
       answering = watching
@@ -92,13 +101,18 @@ export async function startFixtureServer(folder: string, first: WatchMessage, po
 
 const PAGES: Readonly<Record<string, string>> = { '/': 'index.html', '/dashboard': 'dashboard.html' }
 
-/** No owner publishes a job: the page offers no choice. */
-const NO_JOBS: JobList = { jobs: [], next: null }
+interface Asked {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly jobs: JobList['jobs']
+}
 
-async function serve(folder: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function serve(folder: string, { request, response, jobs }: Asked): Promise<void> {
   const { pathname } = new URL(request.url ?? '/', 'http://fixture')
   if (pathname === ROUTES.jobs)
-    return void response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(NO_JOBS))
+    return void response
+      .writeHead(200, { 'content-type': 'application/json' })
+      .end(JSON.stringify({ jobs, next: null } satisfies JobList))
   const file = join(folder, PAGES[pathname] ?? normalize(pathname))
   const found = await stat(file).catch(() => undefined)
   if (found === undefined || !found.isFile()) return void response.writeHead(404).end('not found')

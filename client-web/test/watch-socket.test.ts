@@ -41,6 +41,7 @@ test('a stream that breaks again and again is dialled less and less often, and s
   const links: WatchLink[] = []
   const socket = new WatchSocket({
     token: undefined,
+    job: undefined,
     onTokenRefused: () => undefined,
     onMessage: () => undefined,
     onLink: (link) => links.push(link),

@@ -1,12 +1,23 @@
 // What the pages are served: the watch stream, the pages themselves, probes and headers.
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
+import { on, once } from 'node:events'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { ROUTES, type StepPoint, type ValidationPoint, type WatchMessage } from '@starling-grid/protocol'
-import { runOf, smallJob, startCoordinator, submit, temporaryFolder, until, volunteer, watch } from './fixture.ts'
+import WebSocket from 'ws'
+import {
+  runOf,
+  smallJob,
+  startCoordinator,
+  submit,
+  temporaryFolder,
+  TOKEN,
+  until,
+  volunteer,
+  watch,
+} from './fixture.ts'
 
 /** What a page knows after these messages. */
 interface Known {
@@ -39,6 +50,41 @@ async function follow(
 }
 
 const isFinished = (message: WatchMessage): boolean => message.type !== 'none' && message.run.phase === 'finished'
+
+/** The first message of a page whose address names a job. */
+async function firstOf(url: string, job: string, token?: string): Promise<WatchMessage> {
+  const socket = new WebSocket(`${url.replace(/^http/, 'ws')}${ROUTES.watch}?job=${encodeURIComponent(job)}`)
+  try {
+    if (token === undefined) return JSON.parse(String((await once(socket, 'message'))[0])) as WatchMessage
+    await once(socket, 'open')
+    socket.send(JSON.stringify({ type: 'owner', token }))
+    for await (const [data] of on(socket, 'message')) {
+      const message = JSON.parse(String(data)) as WatchMessage
+      if (message.type !== 'none') return message
+    }
+    return assert.fail()
+  } finally {
+    socket.close()
+  }
+}
+
+test('threat 48: a page is shown the job that its address names, where its reader may see that', async () => {
+  const { url } = await startCoordinator()
+  const open = await submit(url, smallJob({ name: 'Open', public: true }))
+  const secret = await submit(url, smallJob({ name: 'Secret', public: false }))
+  await submit(url, smallJob({ name: 'Newest', public: true }))
+  const shown = async (job: string, token?: string) => {
+    const message = await firstOf(url, job, token)
+    return message.type === 'none' ? message.reason : message.run.job.name
+  }
+  assert.equal(await shown(open.id), 'Open')
+  assert.equal(await shown(''), 'Newest')
+  const hidden = await shown(secret.id)
+  assert.match(hidden, /^no job secret-\w+ is shown here: it is gone, or private/)
+  assert.equal(await shown('secret-000000'), hidden.replace(secret.id, 'secret-000000'), 'it says not which')
+  assert.equal(await shown(secret.id, TOKEN), 'Secret')
+  assert.match(await shown('\u202e'.repeat(500)), /is shown here/)
+})
 
 test('a page that watches from the start and one that comes at the end know the same curve', async () => {
   const { url } = await startCoordinator()

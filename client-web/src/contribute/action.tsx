@@ -1,8 +1,10 @@
 // The one thing to do next: start, watch and stop, or what to do about a refusal.
-import { MAX_NAME_LENGTH } from '@starling-grid/protocol'
+import { type JobId, MAX_NAME_LENGTH } from '@starling-grid/protocol'
 import { useState } from 'preact/hooks'
+import type { LiveRun } from '../live/live-run.ts'
+import { askedJob } from '../live/open-jobs.ts'
 import { Contribution } from './contribution.tsx'
-import { askedJob, JobChoice } from './job-choice.tsx'
+import { JobChoice } from './job-choice.tsx'
 import { LimitsForm } from './limits-form.tsx'
 import { type Refusal, refusalAtSight, refusalOf, type Surroundings } from './refusal.ts'
 import type { Session, SessionState } from './session.ts'
@@ -17,12 +19,13 @@ const START_LABEL: Readonly<Record<Exclude<SessionState, Busy>['type'], string>>
 }
 
 export interface ActionProps {
+  readonly run: LiveRun
   readonly session: Session
   readonly here: Surroundings
 }
 
 export function Action(props: ActionProps) {
-  const { session, here } = props
+  const { run, session, here } = props
   const state = session.state.value
   const refusal = refusalAtSight(here) ?? refusalAfter(state, here)
   return (
@@ -32,7 +35,7 @@ export function Action(props: ActionProps) {
       {isBusy(state) ? (
         <Contribution state={state} onStop={() => session.stop()} />
       ) : (
-        (refusal?.again ?? true) && <StartForm session={session} label={START_LABEL[state.type]} />
+        (refusal?.again ?? true) && <StartForm run={run} session={session} label={START_LABEL[state.type]} />
       )}
     </div>
   )
@@ -58,13 +61,23 @@ function RefusalNote(props: { readonly refusal: Refusal }) {
   )
 }
 
-function StartForm(props: { readonly session: Session; readonly label: string }) {
+interface StartFormProps {
+  readonly run: LiveRun
+  readonly session: Session
+  readonly label: string
+}
+
+function StartForm(props: StartFormProps) {
   const [name, setName] = useState(rememberedName)
   const [limits, setLimits] = useState(rememberedLimits)
   const [job, setJob] = useState(() => askedJob(location.search))
   const choose = (changed: VisitorLimits): void => {
     setLimits(changed)
     rememberLimits(changed)
+  }
+  const chooseJob = (chosen: JobId | undefined): void => {
+    setJob(chosen)
+    props.run.show(chosen)
   }
   const start = (event: SubmitEvent): void => {
     event.preventDefault()
@@ -85,7 +98,7 @@ function StartForm(props: { readonly session: Session; readonly label: string })
           onInput={(event) => setName(event.currentTarget.value)}
         />
       </label>
-      <JobChoice job={job} onChange={setJob} />
+      <JobChoice job={job} onChange={chooseJob} />
       <LimitsForm limits={limits} onChange={choose} />
     </form>
   )

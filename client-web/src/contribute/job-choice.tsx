@@ -1,11 +1,6 @@
 // Which job this tab lends itself to: any, or one that the visitor chose. `/?job=ID` chooses one from the start.
-import { allPages, type JobId, jobId, type JobList, ROUTES } from '@starling-grid/protocol'
-import { useEffect, useState } from 'preact/hooks'
-
-interface ChosenJob {
-  readonly id: JobId
-  readonly name: string
-}
+import { type JobId, jobId } from '@starling-grid/protocol'
+import { type ListedJob, useJobs } from '../live/open-jobs.ts'
 
 interface JobChoiceProps {
   /** undefined: any */
@@ -15,7 +10,10 @@ interface JobChoiceProps {
 
 /** Nothing to choose where there is one job. */
 export function JobChoice({ job, onChange }: JobChoiceProps) {
-  const jobs = useOpenJobs(job)
+  const jobs = withAsked(
+    useJobs().filter(({ finished }) => !finished),
+    job,
+  )
   if (job === undefined && jobs.length < 2) return null
   return (
     <label class="job-choice">
@@ -36,30 +34,8 @@ export function JobChoice({ job, onChange }: JobChoiceProps) {
   )
 }
 
-/** What the address of the page asks for. */
-export function askedJob(search: string): JobId | undefined {
-  const asked = new URLSearchParams(search).get('job')
-  return asked === null || asked === '' ? undefined : jobId(asked)
-}
-
-/** Jobs that are public; one that the page's address names is listed by its id where it is not. */
-function useOpenJobs(asked: JobId | undefined): readonly ChosenJob[] {
-  const [jobs, setJobs] = useState<readonly ChosenJob[]>([])
-  useEffect(() => {
-    const left = new AbortController()
-    openJobs(left.signal).then(setJobs, () => undefined) // it lends to any job, as without a choice
-    return () => left.abort()
-  }, [])
+/** One that the page's address names is listed by its id where it is not public. */
+function withAsked(jobs: readonly ListedJob[], asked: JobId | undefined): readonly ListedJob[] {
   const isListed = asked === undefined || jobs.some(({ id }) => id === asked)
-  return isListed ? jobs : [...jobs, { id: asked, name: asked }]
-}
-
-async function openJobs(signal: AbortSignal): Promise<readonly ChosenJob[]> {
-  const pages = await allPages(async ({ limit, after }): Promise<JobList> => {
-    const query = `?limit=${limit}${after === undefined ? '' : `&after=${after}`}`
-    const response = await fetch(ROUTES.jobs + query, { signal })
-    return response.ok ? ((await response.json()) as JobList) : { jobs: [], next: null }
-  })
-  const jobs = pages.flatMap((page) => page.jobs)
-  return jobs.filter(({ finishedAt }) => finishedAt === null).map(({ job: { id, name } }) => ({ id, name }))
+  return isListed ? jobs : [...jobs, { id: asked, name: asked, finished: false }]
 }

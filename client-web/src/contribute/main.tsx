@@ -5,6 +5,7 @@ import '../style/ring-picture.css'
 import '../style/contribute.css'
 import { render } from 'preact'
 import { createLiveRun } from '../live/live-run.ts'
+import { askedJob } from '../live/open-jobs.ts'
 import { ContributePage } from './page.tsx'
 import { browserOf, refusalAtSight, type Surroundings } from './refusal.ts'
 import { prefetchWorker, Session } from './session.ts'
@@ -19,7 +20,7 @@ const here: Surroundings = {
 
 takeInvite()
 addEventListener('hashchange', takeInvite)
-const run = createLiveRun()
+const run = createLiveRun({ job: askedJob(location.search) })
 const session = new Session()
 const app = document.getElementById('app')
 if (app !== null) render(<ContributePage run={run} session={session} here={here} />, app)

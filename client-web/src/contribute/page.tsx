@@ -27,7 +27,7 @@ export function ContributePage(props: ContributePageProps) {
             <p class="eyebrow">{eyebrow(view, noRun)}</p>
             <h1>{view === null ? 'Many small machines, one network' : view.job.name}</h1>
             <p class="purpose">{view?.job.purpose ?? explanation(noRun)}</p>
-            <Action session={props.session} here={props.here} />
+            <Action run={props.run} session={props.session} here={props.here} />
             <CoordinatorNotice live={props.run} session={props.session} />
           </section>
           {view !== null && <JobFacts run={view} />}

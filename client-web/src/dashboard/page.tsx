@@ -10,6 +10,7 @@ import { ChartControls, type ChartControlsProps } from './chart-controls.tsx'
 import { Curve } from './curve.tsx'
 import { Events } from './events.tsx'
 import { Figures, Headline } from './headline.tsx'
+import { JobSwitch } from './job-switch.tsx'
 import { LinkNotice } from './link-notice.tsx'
 import { Departed, Members } from './members.tsx'
 import { Refusals, Versions } from './versions.tsx'
@@ -57,6 +58,7 @@ function Run(props: RunProps) {
   const view = useView()
   return (
     <>
+      <JobSwitch shown={run.job.id} token={props.token} />
       <Headline run={run} />
       <Figures history={history} run={run} />
       <div class="columns">

@@ -10,6 +10,8 @@ export interface ChartScale {
   readonly logY: boolean
 }
 export interface ViewState {
+  /** the job that is shown; null: the newest */
+  readonly job: string | null
   readonly x: XAxis
   /** 0: none, up to MAX_SMOOTHING */
   readonly smoothing: number
@@ -20,6 +22,7 @@ export const MAX_SMOOTHING = 0.99
 const DEFAULT_SMOOTHING = 0.9
 const LINEAR: ChartScale = { logX: false, logY: false }
 export const DEFAULT_VIEW: ViewState = {
+  job: null,
   x: 'step',
   smoothing: DEFAULT_SMOOTHING,
   charts: { loss: LINEAR, accuracy: LINEAR },
@@ -30,6 +33,7 @@ export function parseView(search: string): ViewState {
   const query = new URLSearchParams(search)
   const smoothing = Number(query.get('smoothing') ?? DEFAULT_SMOOTHING)
   return {
+    job: query.get('job'),
     x: X_AXES.find((axis) => axis === query.get('x')) ?? 'step',
     smoothing: smoothing >= 0 && smoothing <= MAX_SMOOTHING ? smoothing : DEFAULT_SMOOTHING,
     charts: { loss: parseScale(query.get('loss')), accuracy: parseScale(query.get('accuracy')) },
@@ -38,7 +42,7 @@ export function parseView(search: string): ViewState {
 
 /** The part of the address after the path; empty for the default view. */
 export function formatView(view: ViewState): string {
-  const query = new URLSearchParams()
+  const query = new URLSearchParams(view.job === null ? {} : { job: view.job })
   if (view.x !== 'step') query.set('x', view.x)
   if (view.smoothing !== DEFAULT_SMOOTHING) query.set('smoothing', String(view.smoothing))
   for (const [chart, scale] of Object.entries(view.charts))

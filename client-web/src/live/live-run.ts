@@ -1,5 +1,6 @@
 // The run as signals: history and state of the stream. Both pages read it; neither handles sockets.
 import { type ReadonlySignal, signal } from '@preact/signals'
+import type { JobId } from '@starling-grid/protocol'
 import { forgetOwnerToken } from './owner-token.ts'
 import { applyWatch, EMPTY_HISTORY, type PageHistory } from './run-history.ts'
 import { type WatchLink, WatchSocket } from './watch-socket.ts'
@@ -11,14 +12,23 @@ export interface LiveRun {
   readonly token: ReadonlySignal<string | undefined>
   start(): void
   retryNow(): void
+  /** Another job from now on; undefined: the newest. */
+  show(job: JobId | undefined): void
 }
 
-export function createLiveRun(ownerToken?: string): LiveRun {
+interface LiveRunOptions {
+  readonly token?: string | undefined
+  /** undefined: the newest */
+  readonly job: JobId | undefined
+}
+
+export function createLiveRun({ token: ownerToken, job }: LiveRunOptions): LiveRun {
   const token = signal(ownerToken)
   const history = signal<PageHistory>(EMPTY_HISTORY)
   const link = signal<WatchLink>({ type: 'connecting' })
   const socket = new WatchSocket({
     token: ownerToken,
+    job,
     onTokenRefused: () => {
       token.value = undefined
       forgetOwnerToken()
@@ -30,5 +40,9 @@ export function createLiveRun(ownerToken?: string): LiveRun {
       link.value = next
     },
   })
-  return { history, link, token, start: () => socket.start(), retryNow: () => socket.retryNow() }
+  const show = (shown: JobId | undefined): void => {
+    history.value = EMPTY_HISTORY
+    socket.watch(shown)
+  }
+  return { history, link, token, start: () => socket.start(), retryNow: () => socket.retryNow(), show }
 }

@@ -1,5 +1,5 @@
 // The watch stream: a WebSocket that reconnects and reports when it will.
-import { type ErrorCode, ROUTES, type WatchMessage } from '@starling-grid/protocol'
+import { type ErrorCode, type JobId, ROUTES, type WatchMessage } from '@starling-grid/protocol'
 
 /** Reason of a close: the token is not this coordinator's. */
 const TOKEN_REFUSED: ErrorCode = 'token-required'
@@ -16,6 +16,8 @@ export type WatchLink =
 export interface WatchHandlers {
   /** sent to the coordinator first, so that it sends everything */
   readonly token: string | undefined
+  /** undefined: the newest */
+  readonly job: JobId | undefined
   readonly onTokenRefused: () => void
   readonly onMessage: (message: WatchMessage) => void
   readonly onLink: (link: WatchLink) => void
@@ -27,15 +29,17 @@ export class WatchSocket {
   #timer: ReturnType<typeof setTimeout> | undefined
   #failures = 0
   #token: string | undefined
+  #job: JobId | undefined
 
   constructor(handlers: WatchHandlers) {
     this.#handlers = handlers
     this.#token = handlers.token
+    this.#job = handlers.job
   }
 
   start(): void {
     this.#handlers.onLink({ type: 'connecting' })
-    const socket = new WebSocket(watchUrl(location))
+    const socket = new WebSocket(watchUrl(location, this.#job))
     this.#socket = socket
     socket.onmessage = (event: MessageEvent<unknown>) => this.#received(event.data)
     socket.onopen = () =>
@@ -55,6 +59,12 @@ export class WatchSocket {
   retryNow(): void {
     this.stop()
     this.start()
+  }
+
+  /** Another job, at once. */
+  watch(job: JobId | undefined): void {
+    this.#job = job
+    this.retryNow()
   }
 
   #received(data: unknown): void {
@@ -79,8 +89,9 @@ export class WatchSocket {
   }
 }
 
-function watchUrl(page: Location): string {
-  return `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}${ROUTES.watch}`
+function watchUrl(page: Location, job: JobId | undefined): string {
+  const query = job === undefined ? '' : `?${new URLSearchParams({ job })}`
+  return `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}${ROUTES.watch}${query}`
 }
 
 /** The stream comes from the coordinator that served this page; an unknown type is from a newer one. */

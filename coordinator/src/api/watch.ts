@@ -1,5 +1,6 @@
 // The dashboard's stream: one snapshot, then what is new, twice a second. A page that reads too slowly misses updates
-// and gets a new snapshot; it never costs more memory than one. A page says at most one thing: the owner's token.
+// and gets a new snapshot; it never costs more memory than one. A page says at most one thing: the owner's token. Its
+// address may name the job (`?job=ID`); it is shown the newest one otherwise.
 import {
   CLOSE_AWAY,
   CLOSE_FULL,
@@ -8,6 +9,7 @@ import {
   isGridError,
   parse,
   parseJson,
+  plainText,
   ROUTES,
   type RunEvent,
   type RunView,
@@ -67,6 +69,8 @@ interface ToldSoFar {
 interface Watcher extends ToldSoFar {
   readonly socket: WebSocket
   readonly address: string
+  /** the job that its address names; undefined: the newest one */
+  readonly job: string | undefined
   /** undefined: a stranger */
   holder: Holder | undefined
   /** ms: when it came, when it last answered a ping, when it was last pinged */
@@ -106,6 +110,7 @@ export function registerWatch(app: FastifyInstance, { clock, runs, access }: Wat
       const watcher = newWatcher({
         socket,
         address: addressOf(request),
+        job: jobNamed(request.query),
         unproven: seat === 'unproven',
         at: clock.awake(),
       })
@@ -127,17 +132,29 @@ export function registerWatch(app: FastifyInstance, { clock, runs, access }: Wat
   }
 }
 
+/** Characters of what a page names as a job: an id is shorter. */
+const MAX_JOB_NAME = 200
+
+/** Whatever a page writes there: a name that is no job is answered as a job that is gone. */
+function jobNamed(query: unknown): string | undefined {
+  const { job } = query as { readonly job?: unknown }
+  return typeof job === 'string' && job !== '' ? job.slice(0, MAX_JOB_NAME) : undefined
+}
+
 /** What is damaged is its owner's to know. */
-function nothingToShow({ holder }: Watcher, runs: Runs): string {
+function nothingToShow({ holder, job }: Watcher, runs: Runs): string {
+  if (job !== undefined)
+    return `no job ${plainText(job)} is shown here: it is gone, or private; open the dashboard without it`
   const isAdmin = holder !== undefined && allows(holder, 'admin')
   return ['no job was submitted yet', ...(isAdmin ? runs.damaged() : []).map(({ message }) => message)].at(-1) ?? ''
 }
 
-function newWatcher({ socket, address, unproven, at }: NewWatcher): Watcher {
+function newWatcher({ socket, address, job, unproven, at }: NewWatcher): Watcher {
   const heard = { holder: undefined, openedAt: at, aliveAt: at, pingedAt: at, unproven, spoke: false }
   return {
     socket,
     address,
+    job,
     ...heard,
     run: undefined,
     fresh: true,
@@ -150,7 +167,7 @@ function newWatcher({ socket, address, unproven, at }: NewWatcher): Watcher {
   }
 }
 
-interface NewWatcher extends Pick<Watcher, 'socket' | 'address' | 'unproven'> {
+interface NewWatcher extends Pick<Watcher, 'socket' | 'address' | 'job' | 'unproven'> {
   /** ms */
   readonly at: number
 }
@@ -232,14 +249,14 @@ interface ShownView {
 }
 
 function tell(watchers: Iterable<Watcher>, runs: Runs): void {
-  const run = runs.shown()
-  const views = new Map<Reader, ShownView>()
+  const views = new Map<string, ShownView>()
   for (const watcher of watchers) {
     if (watcher.unproven && watcher.holder === undefined) continue
     if (watcher.socket.bufferedAmount > MAX_BACKLOG_BYTES) {
       watcher.fresh = true
       continue
     }
+    const run = runFor(watcher, runs)
     if (watcher.run !== run) Object.assign(watcher, { run, fresh: true })
     if (run === undefined) {
       if (watcher.fresh) send(watcher, { type: 'none', reason: nothingToShow(watcher, runs) })
@@ -247,8 +264,9 @@ function tell(watchers: Iterable<Watcher>, runs: Runs): void {
       continue
     }
     const reader = readerWith(watcher.holder, run)
-    const view = views.get(reader) ?? shown(reader, run)
-    views.set(reader, view)
+    const key = `${run.job.id} ${reader}`
+    const view = views.get(key) ?? shown(reader, run)
+    views.set(key, view)
     if (missesMore(watcher, run)) watcher.fresh = true
     if (watcher.fresh && run.history.isReleased) {
       void tellPast(watcher, run)
@@ -258,6 +276,13 @@ function tell(watchers: Iterable<Watcher>, runs: Runs): void {
     if (message !== undefined) send(watcher, message)
     told(watcher, run, view.text)
   }
+}
+
+/** A private job that a page names is there for its owner alone. */
+function runFor({ job, holder }: Watcher, runs: Runs): RunHost | undefined {
+  if (job === undefined) return runs.shown()
+  const run = runs.find(job)
+  return run !== undefined && readerWith(holder, run) !== 'stranger' ? run : undefined
 }
 
 /** More than an update says: too many rewinds, or the end of a run whose points are on the disk by now. */
