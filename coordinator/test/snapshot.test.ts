@@ -207,8 +207,11 @@ test(`in ${SEEDS} random histories a snapshot and the rows after it restore what
     const { rows } = new Journal(seed, LENGTH)
     const [state, history] = [durable(replay(config, rows)), shown(historyOf(rows))]
     metrics += history.validations.filter((point) => point.metrics !== undefined).length
-    for (const place of [1, 50 + seed, 200 + seed, LENGTH - seed, LENGTH]) {
+    const cutOff = rows.findLastIndex(({ entry }) => entry.type === 'rewind') + 1 // what it left may come back
+    for (const place of [1, cutOff, 50 + seed, 200 + seed, LENGTH - seed, LENGTH]) {
       const found = snapshotted(rows, place)
+      const then = durable(replay(config, rows.slice(0, place)))
+      assert.deepEqual(durable(replay(config, found.slice(0, 1))), then, `seed ${seed}, a snapshot of ${place} rows`)
       assert.deepEqual(durable(replay(config, found)), state, `seed ${seed}, snapshot after ${place} rows`)
       assert.deepEqual(shown(historyOf(found)), history, `seed ${seed}, curves after ${place} rows`)
       const twice = snapshotted(found, Math.ceil(found.length / 2))
