@@ -11,6 +11,7 @@ import {
 import { parseOptimizerSpec } from './optimizer.ts'
 import { parseModelSpec } from './parse.ts'
 import { type Loss } from './spec.ts'
+import { startMistakes } from './start.ts'
 import { stopMistakes } from './stop.ts'
 
 /**
@@ -20,7 +21,7 @@ import { stopMistakes } from './stop.ts'
  */
 export function parseJob(value: unknown): JobSpec {
   const fields = jobMistakes(value)
-  const { model, optimizer, stop, evaluate } = (
+  const { model, optimizer, stop, evaluate, from } = (
     typeof value === 'object' && value !== null ? value : {}
   ) as Partial<JobSpec>
   const isWrong = (key: string): boolean => fields.some(({ path }) => path.length === 0 || path[0] === key)
@@ -32,7 +33,8 @@ export function parseJob(value: unknown): JobSpec {
     isAbsent || ['stop', 'evaluate', 'optimizer'].some(isWrong)
       ? []
       : stopMistakes({ stop, optimizer, ...(evaluate ? { evaluate } : {}) }, lossOf(model))
-  const job = [...fields, ...inOptimizer, ...inStop]
+  const inStart = isWrong('from') ? [] : startMistakes(from)
+  const job = [...fields, ...inStart, ...inOptimizer, ...inStop]
   if (job.length + inModel.length > 0)
     throw new MistakesError(job.length > 0 ? 'job-invalid' : 'model-invalid', [...job, ...inModel])
   return asJobSpec(value)

@@ -45,13 +45,14 @@ export interface VersionState extends VersionContent {
   readonly version: VersionRef
 }
 
-const FORMAT = 'starling-version'
+/** of a file with a whole version */
+export const FORMAT = 'starling-version'
 /** Bytes of JSON around one tensor: its name (PyTorch's are shorter than 200), dtype, shape and offsets. */
 const HEADER_BYTES_PER_TENSOR = 400
 /** Bytes of metadata, optimizer scalars and padding. */
 const HEADER_BYTES_BASE = 4096
 
-/** What version 0 holds: anybody can make it from the job alone. */
+/** What version 0 holds where the seed makes it: anybody can make it from the job alone. */
 export function initialVersionState(
   spec: ModelSpec,
   optimizer: OptimizerSpec,

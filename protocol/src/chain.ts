@@ -48,9 +48,10 @@ export interface VersionRef {
 
 const encoder = new TextEncoder()
 
-/** Version 0 of a job: nothing trained, parameters from the seed. */
-export function genesis(job: JobId, modelHash: string, seed: number): VersionRef {
-  return { v: 0, id: hashText(`starling version 0\n${job}\n${modelHash}\n${seed}`) }
+/** Version 0 of a job: no step made. Its parameters are those of the digest `initial`, or the seed's without one. */
+export function genesis(job: JobId, modelHash: string, seed: number, initial?: Sha256): VersionRef {
+  const given = initial === undefined ? '' : `\n${initial}`
+  return { v: 0, id: hashText(`starling version 0\n${job}\n${modelHash}\n${seed}${given}`) }
 }
 
 /** id(v) = SHA-256(id(v−1) ‖ r(v)), the record in a fixed field order. */

@@ -178,6 +178,15 @@ export const HTTP_API = {
     answer: RunViewSchema,
     refusals: { ...READERS, 500: ['journal-damaged', 'unsupported'] },
   },
+  spec: {
+    method: 'GET',
+    path: ROUTES.spec,
+    caller: 'jobs:read',
+    about: 'the job as its file says it, with the version that it began with where that was `latest`',
+    status: 200,
+    answer: JobSpecSchema,
+    refusals: OF_A_JOB,
+  },
   deleteJob: {
     method: 'DELETE',
     path: ROUTES.job,

@@ -85,6 +85,7 @@ export {
   type Metric,
   MOST_BEST_CHECKPOINTS,
   MOST_LAST_CHECKPOINTS,
+  type StartRule,
   type StopRule,
 } from './job.ts'
 export {
@@ -231,6 +232,7 @@ export {
   floatTensor,
   int32Values,
   readSafetensors,
+  type Safetensors,
   safetensorsBytes,
   safetensorsParts,
   type StoredTensor,

@@ -110,6 +110,8 @@ export const JobTermsSchema = strict({
   /** at most: the run may end sooner */
   epochs: Type.Integer({ minimum: 1, maximum: MOST_EPOCHS }),
   seed: Type.Integer({ minimum: 0, maximum: 0xffffffff }),
+  /** SHA-256 of the parameters of version 0 (f32, little-endian), which members fetch; absent: the seed makes them */
+  initial: Type.Optional(Sha256Schema),
   /** absent: f32 */
   encoding: Type.Optional(GradientEncodingSchema),
   /** absent: f32 */

@@ -109,6 +109,33 @@ export const KeepSchema = strict({
 })
 export type KeepRule = Static<typeof KeepSchema>
 
+/** Names of tensors; each stands for itself, or for all below it: `fc3` for `fc3.weight` and `fc3.bias`. */
+const MAX_NAMED_TENSORS = 1000
+const LONGEST_TENSOR_NAME = 200
+
+/**
+ * Where the parameters of version 0 come from, in place of the seed: a file or another job. One of the two is named
+ * (`parseJob`).
+ */
+const StartSchema = strict({
+  /** safetensors, inside the data root */
+  file: Type.Optional(Type.String({ minLength: 1, maxLength: 4096 })),
+  /** of the same owner on the same coordinator */
+  job: Type.Optional(Type.String({ pattern: '^[0-9a-z-]{1,40}$', title: 'the id of a job' })),
+  /** a kept checkpoint of that job; absent: latest */
+  version: Type.Optional(
+    Type.Union([Type.Literal('latest'), Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })]),
+  ),
+  /** tensors that are not taken: those of the model begin at their seeded values */
+  except: Type.Optional(
+    Type.Array(Type.String({ minLength: 1, maxLength: LONGEST_TENSOR_NAME }), {
+      minItems: 1,
+      maxItems: MAX_NAMED_TENSORS,
+    }),
+  ),
+})
+export type StartRule = Static<typeof StartSchema>
+
 /** A job as submitted. The model is checked by `@starling-grid/model`, not here. */
 export const JobSpecSchema = strict({
   name: Type.String({ minLength: 1, maxLength: 80 }),
@@ -119,6 +146,8 @@ export const JobSpecSchema = strict({
   /** anybody may see its members, its data and its model; absent: only its owner and its volunteers */
   public: Type.Optional(Type.Boolean()),
   model: Type.Unknown(),
+  /** absent: the seed makes the parameters of version 0 */
+  from: Type.Optional(StartSchema),
   dataset: JobDatasetSchema,
   optimizer: OptimizerSchema,
   /** global norm of the mean gradient is clipped to this */

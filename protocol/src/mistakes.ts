@@ -104,6 +104,8 @@ interface Rule {
   readonly title?: string
   readonly minLength?: number
   readonly maxLength?: number
+  readonly minItems?: number
+  readonly maxItems?: number
 }
 
 /** Where a field went that older files or other programs name: path of the object and name → what to write. */
@@ -128,6 +130,7 @@ class MistakeFinder {
     if (rule.anyOf !== undefined) this.#union(rule.anyOf, value, path)
     else if (rule.properties !== undefined) this.#object(rule, value, path)
     else if (Array.isArray(rule.items)) this.#tuple(rule.items, value, path)
+    else if (rule.items !== undefined) this.#list(rule, value, path)
     else if (!fits(rule, value)) this.#add(path, { expected: described(rule), value })
   }
 
@@ -197,6 +200,13 @@ class MistakeFinder {
       return this.#add(path, { expected: `a list of ${rules.length} values`, value })
     for (const [i, rule] of rules.entries()) this.look(rule, value[i], [...path, i])
   }
+
+  #list(rule: Rule, value: unknown, path: Path): void {
+    const { items = {}, minItems = 0, maxItems = Infinity } = rule
+    if (!Array.isArray(value) || value.length < minItems || value.length > maxItems)
+      return this.#add(path, { expected: described(rule), value })
+    for (const [i, item] of value.entries()) this.look(items as Rule, item, [...path, i])
+  }
 }
 
 function fieldsOf(value: unknown): Map<string, unknown> | undefined {
@@ -245,6 +255,7 @@ export function described(schema: object): string {
   }
   if (rule.const !== undefined) return String(rule.const)
   if (Array.isArray(rule.items)) return `a list of ${rule.items.length} values`
+  if (rule.items !== undefined) return `a list of ${rule.minItems ?? 0} to ${rule.maxItems ?? 'any number of'} values`
   switch (rule.type) {
     case 'string':
       return `text of ${rule.minLength ?? 0} to ${rule.maxLength ?? 'any number of'} characters`

@@ -133,7 +133,11 @@ function plain(schema: unknown, isComponent = false): unknown {
   if (typeof schema !== 'object' || schema === null) return schema
   const name = Object.keys(COMPONENTS).find((key) => COMPONENTS[key] === schema)
   if (name !== undefined && !isComponent) return { $ref: `#/components/schemas/${name}` }
-  return Object.fromEntries(
-    Object.entries(schema).map(([key, value]) => [key === 'each' ? 'items' : key, plain(value)]),
-  )
+  return Object.fromEntries(Object.entries(schema).map(([key, value]) => [keyword(key, value), plain(value)]))
+}
+
+/** Tuples are written in the words of JSON Schema 2020-12, as OpenAPI 3.1 has it. */
+function keyword(key: string, value: unknown): string {
+  if (key === 'items' && Array.isArray(value)) return 'prefixItems'
+  return key === 'each' || key === 'additionalItems' ? 'items' : key
 }

@@ -23,6 +23,7 @@ export const ROUTES = {
   // the owner's and readers', of the first version of this interface
   jobs: '/api/v1/jobs',
   job: '/api/v1/jobs/:id',
+  spec: '/api/v1/jobs/:id/spec',
   stop: '/api/v1/jobs/:id/stop',
   pause: '/api/v1/jobs/:id/pause',
   resume: '/api/v1/jobs/:id/resume',

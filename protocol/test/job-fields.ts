@@ -79,6 +79,35 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
       layers: [{ type: 'flatten' }, { type: 'linear', name: 'fc', out: 10 }],
     },
   },
+  from: {
+    about:
+      'The parameters that it begins with, in place of those of its seed: of a file or of another job; see ' +
+      '[fine-tuning](#fine-tuning).',
+    default: { words: 'parameters of the seed' },
+    example: { file: 'model.safetensors', except: ['fc3'] },
+  },
+  'from.file': {
+    about:
+      'A safetensors file. `starling train` reads it relative to the job file, a coordinator inside its data root.',
+    default: { words: 'none: `from.job`' },
+    example: 'model.safetensors',
+  },
+  'from.job': {
+    about: 'Another job of the same owner on the same coordinator.',
+    default: { words: 'none: `from.file`' },
+    example: 'handwritten-digits-3f2a1c',
+  },
+  'from.version': {
+    about: 'Which checkpoint of that job, among those that are kept.',
+    default: 'latest',
+    example: 400,
+  },
+  'from.except': {
+    about:
+      'Tensors that are not taken, by name or by the start of it up to a dot. Those of the model begin from the seed.',
+    default: { words: 'all are taken' },
+    example: ['fc3'],
+  },
   dataset: { about: 'What it learns from.', example: { source: 'digits' } },
   'dataset[named].source': { about: 'A dataset that was imported under a name.', default: 'named', example: 'named' },
   'dataset[named].name': { about: 'Name that the dataset was imported under.', example: 'flowers' },
