@@ -121,8 +121,9 @@ async function openDesk(grid: Grid, terms: JobTerms, kind: 'webgpu' | 'reference
   const spec = parseModelSpec(terms.model)
   const host = createNodeHost({ coordinatorUrl: grid.direct, executor: kind })
   const held = new LocalVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
-  const version = genesis(terms.id, terms.modelHash, terms.seed)
-  held.adoptInitial(version, terms.seed)
+  const version = genesis(terms.id, terms.modelHash, terms.seed, terms.initial)
+  // otherwise a volunteer kept the version 0 that it fetched
+  if (terms.initial === undefined) held.adoptInitial(version, terms.seed)
   const compute = new Compute(await host.createExecutor(spec, blockSamples), held, systemClock)
   const batches = new Batches(terms, new Shards(terms.dataset, (name) => shard(grid, name), host.shards), spec)
   return {

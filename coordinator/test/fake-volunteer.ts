@@ -651,7 +651,7 @@ export class FakeVolunteer {
 
   #genesis(): VersionRef {
     if (this.terms === undefined) throw new Error('no job was given')
-    return genesis(this.terms.id, this.terms.modelHash, this.terms.seed)
+    return genesis(this.terms.id, this.terms.modelHash, this.terms.seed, this.terms.initial)
   }
 
   #range(block: BlockId, split: 'train' | 'validation') {

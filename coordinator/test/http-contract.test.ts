@@ -109,7 +109,17 @@ test('answers of every route, taken and refused, are what the document says', as
   await ask('submit', { body: { ...smallJob(), stop: { epochs: 0 } } })
   await ask('submit', { body: smallJob(), query: '?dri=true' })
   await ask('submit', { body: smallJob(), headers: {} })
-  for (const name of ['job', 'events', 'records', 'checkpoints', 'stop', 'pause', 'resume', 'export'] as const) {
+  for (const name of [
+    'job',
+    'spec',
+    'events',
+    'records',
+    'checkpoints',
+    'stop',
+    'pause',
+    'resume',
+    'export',
+  ] as const) {
     await ask(name, of(HTTP_API[name].path))
     await ask(name, of(HTTP_API[name].path, nowhere))
     await ask(name, { ...of(HTTP_API[name].path), headers: {} })

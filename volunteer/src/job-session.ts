@@ -42,6 +42,7 @@ import type { openLocalRounds } from './local/local-round.ts'
 import type { MemberCore, ControlMessage } from './member/member-state.ts'
 import { claimOf, createMember, goOnFrom } from './member/member.ts'
 import { DEFAULT_LIMITS, executorBytes, requireBlockWork } from './own-limits.ts'
+import { requireInitial } from './recovery/catch-up.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { LocalVersion } from './recovery/local-version.ts'
 import { requireAdapter, requireMemory } from './requirements.ts'
@@ -217,7 +218,8 @@ export class JobSession {
       (blocks, error) => reportUnreadable(blocks, error, this.#send),
     )
     this.#kept = new KeptState(parts.host.shards, terms.id, clock)
-    const first = genesis(terms.id, terms.modelHash, terms.seed)
+    const { initial } = terms
+    const first = genesis(terms.id, terms.modelHash, terms.seed, initial)
     this.core = createMember(parts.self, first, this.#held.replayMost)
     const { http, network, linkOpenMs, openRelay, onChange } = parts
     const onFatal = this.#failed
@@ -247,6 +249,7 @@ export class JobSession {
       openRelay,
       genesis: first,
       seed: terms.seed,
+      initial,
       encoding,
       send: this.#send,
       onChange,
@@ -402,7 +405,10 @@ export class JobSession {
       version,
       Float32Array.BYTES_PER_ELEMENT * layout.total + HEADER_BYTES,
     )
-    return { version, parameters: readParameters(bytes, layout) }
+    const parameters = readParameters(bytes, layout)
+    const { initial } = this.terms
+    if (version.v === 0 && initial !== undefined) await requireInitial(parameters, initial)
+    return { version, parameters }
   }
 
   #show(activity: JobSession['activity']): void {

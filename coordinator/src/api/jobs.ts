@@ -3,6 +3,7 @@ import { parseJob, parseModelSpec } from '@starling-grid/model'
 import { isGridError, JOBS_PAGE, MAX_RECORDS, pathTo, type RecordsPage, ROUTES } from '@starling-grid/protocol'
 import { HTTP_API } from '@starling-grid/protocol/http-api'
 import type { FastifyInstance } from 'fastify'
+import { owns } from '../access/tokens.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import { modelSize } from '../host/model-size.ts'
 import type { RunHost } from '../host/run-host.ts'
@@ -49,11 +50,11 @@ function registerChanges(app: FastifyInstance, { runs, access }: JobRoutes): voi
       onRequest: async (request) => void access.requireOwner(request, 'jobs:write'),
     },
     async (request, reply) => {
-      const { id: ownedBy } = access.requireOwner(request, 'jobs:write')
+      const holder = access.requireOwner(request, 'jobs:write')
       const { dry = false } = queryOf(HTTP_API.submit, request)
       const spec = parseJob(request.body)
       if (dry) return { model: modelSize(parseModelSpec(spec.model)) }
-      const run = await runs.submit(spec, ownedBy)
+      const run = await runs.submit(spec, holder.id, ({ job }) => owns(holder, job.ownedBy))
       return reply
         .code(201)
         .header('location', pathTo(ROUTES.job, { id: run.job.id }))
@@ -115,6 +116,12 @@ function registerReads(app: FastifyInstance, { clock, runs, access }: JobRoutes)
     const { run, reader } = access.requireReader(request, request.params.id)
     return sendTagged(request, reply, viewFor(reader, run.view()))
   })
+
+  app.get<OneJob>(
+    ROUTES.spec,
+    { onRequest: async (request) => void access.requireOwnRun(request, request.params.id, 'jobs:read') },
+    async (request) => access.requireOwnRun(request, request.params.id, 'jobs:read').job.submitted,
+  )
 
   const streams = new EventStreams(clock)
   app.get<OneJob>(ROUTES.events, async (request, reply) => {

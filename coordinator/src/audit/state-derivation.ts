@@ -19,7 +19,7 @@ export interface StateDerivationParts {
   readonly clock: CoordinatorClock
   readonly job: Job
   readonly sums: StepSums
-  /** the whole state of a checkpoint with a blob */
+  /** the whole state of a checkpoint that the seed does not make */
   stateOf(checkpoint: Checkpoint): Promise<Uint8Array>
   /** digest of the state that these sums lead to */
   follow(task: FollowTask): Promise<Sha256>
@@ -58,7 +58,8 @@ export class StateDerivation {
       return { why: `the sums since version ${from.version.v} have ${bytes} bytes, and members keep ${MOST_BYTES}` }
     const found = await this.#sumsOf(steps, members, limit)
     if (found === undefined) return { why: `no member serves the sums since version ${from.version.v}` }
-    const state = from.blob === undefined ? undefined : await stateOf(from)
+    const isSeeded = from.blob === undefined && job.initial === undefined
+    const state = isSeeded ? undefined : await stateOf(from)
     const records = steps.map(({ record }) => record)
     return {
       digest: await follow({ type: 'follow', terms: job.terms, from: from.version, state, records, sums: found }),

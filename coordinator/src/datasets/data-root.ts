@@ -20,15 +20,23 @@ export async function datasetInside(dataset: JobDataset, root: string): Promise<
   return { ...dataset, folder }
 }
 
-async function inside(path: string, root: string): Promise<string> {
+/** What to do about a file that lies elsewhere. */
+export const OUTSIDE_HINT = 'put it there, or start the coordinator with --data-root and a folder that has it'
+
+/** The real path of what lies inside the root; undefined: outside, or nowhere. */
+export async function insideRoot(path: string, root: string): Promise<string | undefined> {
   const base = await realpath(root).catch(() => undefined)
   const real = await realpath(resolve(root, path)).catch(() => undefined)
   const way = base === undefined || real === undefined ? '..' : relative(base, real)
-  if (real !== undefined && !isAbsolute(way) && way.split(/[/\\]/)[0] !== '..') return real
+  return isAbsolute(way) || way.split(/[/\\]/)[0] === '..' ? undefined : real
+}
+
+async function inside(path: string, root: string): Promise<string> {
+  const real = await insideRoot(path, root)
+  if (real !== undefined) return real
   throw new GridError(
     'dataset-unreadable',
     'expected data inside the folder that this coordinator reads datasets from, ' +
-      `got ${JSON.stringify(path.slice(0, 200))}; put it there, ` +
-      'or start the coordinator with --data-root and a folder that has it',
+      `got ${JSON.stringify(path.slice(0, 200))}; ${OUTSIDE_HINT}`,
   )
 }

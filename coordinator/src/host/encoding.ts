@@ -3,6 +3,7 @@
 import { Worker } from 'node:worker_threads'
 import {
   decodeVersionState,
+  emptyStates,
   encodeVersionState,
   type ExportHeader,
   exportModel,
@@ -17,21 +18,28 @@ const OWN_THREAD_BYTES = 4 * 1024 * 1024
 /** What an export says of its version beside the parameters. */
 export type Known = Pick<ExportHeader, 'accuracy' | 'accuracyConfirmed' | 'vocabulary' | 'signature' | 'tokenizer'>
 
+/** What makes version 0. */
+export interface Beginning {
+  readonly seed: number
+  /** its parameters as f32, where a job names them; absent: the seed makes them */
+  readonly initial?: Uint8Array
+}
+
 export type EncodingTask = { readonly form: VersionForm; readonly version: VersionRef } & (
   | {
       readonly type: 'export'
       readonly state: Uint8Array
       readonly known: Known
     }
-  | { readonly type: 'seed'; readonly seed: number }
+  | ({ readonly type: 'seed' } & Beginning)
   /** answered with the same bytes when they are this version */
   | { readonly type: 'check'; readonly state: Uint8Array }
 )
 
-/** What a version holds: in the bytes that a member uploaded, or made from the seed. */
+/** What a version holds: in the bytes that a member uploaded, or of version 0. */
 export type DecodingTask = { readonly form: VersionForm; readonly version: VersionRef } & (
   | { readonly type: 'read'; readonly state: Uint8Array }
-  | { readonly type: 'begin'; readonly seed: number }
+  | ({ readonly type: 'begin' } & Beginning)
 )
 
 type EncoderTask = EncodingTask | DecodingTask
@@ -96,9 +104,10 @@ function exportOf({ form, version, state, known }: Extract<EncodingTask, { type:
   return exportModel({ ...form, version, parameters, ...known })
 }
 
-function beginningOf({ form, version, seed }: Extract<EncoderTask, { seed: number }>): VersionState {
+function beginningOf({ form, version, seed, initial }: Extract<EncoderTask, Beginning>): VersionState {
   const { spec, optimizer, outer } = form
-  return { version, ...initialVersionState(spec, optimizer, seed, outer) }
+  if (initial === undefined) return { version, ...initialVersionState(spec, optimizer, seed, outer) }
+  return { version, parameters: new Float32Array(new Uint8Array(initial).buffer), ...emptyStates(form) }
 }
 
 function inThread(task: EncoderTask): Promise<EncodingAnswer> {

@@ -306,8 +306,9 @@ export class RunHost {
 
   /** Blobs that it needs. */
   blobs(): Sha256[] {
-    const { train, validation } = this.job.manifest
-    return [...[...train, ...validation].map(({ sha256 }) => sha256), ...this.versions.blobs()]
+    const { initial, manifest } = this.job
+    const shards = [...manifest.train, ...manifest.validation].map(({ sha256 }) => sha256)
+    return [...shards, ...(initial === undefined ? [] : [initial]), ...this.versions.blobs()]
   }
 
   /** What volunteers are told of the end; undefined before it is durable (R1). */

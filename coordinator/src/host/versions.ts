@@ -20,7 +20,7 @@ import { decodePushMemory, type PushMemory } from '../parameter-server/push-memo
 import { summary, validationBlocks } from '../run/history/validation.ts'
 import { withBytes } from '../run/journal-replay.ts'
 import type { Checkpoint, DamagedCheckpoint, RunState } from '../run/state.ts'
-import { decoded, encoded, type Known } from './encoding.ts'
+import { type Beginning, decoded, encoded, type Known } from './encoding.ts'
 import type { KeptFiles } from './kept-files.ts'
 
 /** ms after which an upload that became no checkpoint never will */
@@ -98,7 +98,7 @@ export class Versions {
     return { version, blob, bytes: bytes.byteLength }
   }
 
-  /** The whole state, from a checkpoint or the seed; undefined when it is not kept. */
+  /** The whole state, from a checkpoint, or of version 0; undefined when it is not kept. */
   async state(id: VersionId): Promise<Stored | undefined> {
     const { state, job, blobs, files } = this.#parts
     const checkpoint = checkpointOf(state, id)
@@ -106,8 +106,23 @@ export class Versions {
     const { blob } = checkpoint
     if (blob !== undefined)
       return this.#reading(checkpoint, async () => (await blobs.read(blob)) ?? this.#tidied(checkpoint))
-    return files.file(seedSlot(job.id), id, () =>
-      encoded({ type: 'seed', form: job.form, version: checkpoint.version, seed: job.spec.seed }),
+    return files.file(beginningSlot(job.id), id, () => this.bytesOf(checkpoint))
+  }
+
+  /** What makes version 0. @throws GridError 'disk-failed' when its parameters are not there: no older version serves */
+  async #beginning(): Promise<Beginning> {
+    const { blobs, job } = this.#parts
+    const { seed } = job.spec
+    if (job.initial === undefined) return { seed }
+    const initial = await blobs.get(job.initial).catch((error: unknown) => {
+      if (isDamage(error)) return undefined
+      throw error
+    })
+    if (initial !== undefined) return { seed, initial }
+    throw new GridError(
+      'disk-failed',
+      `expected the parameters of version 0 in the data folder, got no whole blob ${job.initial}; ` +
+        'restore it from a backup',
     )
   }
 
@@ -140,15 +155,20 @@ export class Versions {
 
   /** @throws GridError 'shard-corrupt', 'version-corrupt' when the blob was lost or damaged */
   async load(checkpoint: Checkpoint): Promise<VersionState> {
-    const { form, spec } = this.#parts.job
+    const { form } = this.#parts.job
     const { blob, version } = checkpoint
-    if (blob === undefined) return decoded({ type: 'begin', form, version, seed: spec.seed })
+    if (blob === undefined) return decoded({ type: 'begin', form, version, ...(await this.#beginning()) })
     return decoded({ type: 'read', form, version, state: await this.bytesOf(checkpoint) })
   }
 
-  /** The whole state, as its member uploaded it. @throws GridError 'version-corrupt', 'shard-corrupt' */
+  /**
+   * The whole state, as its member uploaded it, or of version 0. @throws GridError 'version-corrupt', 'shard-corrupt',
+   * 'disk-failed'
+   */
   async bytesOf({ blob, version }: Checkpoint): Promise<Uint8Array> {
-    const bytes = blob === undefined ? undefined : await this.#parts.blobs.get(blob)
+    const { form } = this.#parts.job
+    if (blob === undefined) return encoded({ type: 'seed', form, version, ...(await this.#beginning()) })
+    const bytes = await this.#parts.blobs.get(blob)
     if (bytes !== undefined) return bytes
     throw gone({ blob, version })
   }
@@ -255,7 +275,7 @@ export class Versions {
   /** The run is deleted: what was encoded for its readers goes. */
   async forget(): Promise<void> {
     const { files, job } = this.#parts
-    await Promise.all([exportSlot, olderSlot, seedSlot].map((slot) => files.drop(slot(job.id))))
+    await Promise.all([exportSlot, olderSlot, beginningSlot].map((slot) => files.drop(slot(job.id))))
   }
 
   /** Deletes what no checkpoint, no decision under way and no reader needs; after each new checkpoint. */
@@ -299,7 +319,7 @@ function checkpointOf(state: RunState, id: VersionId): Checkpoint | undefined {
 const exportSlot = (job: JobId): string => `${job} export`
 /** Apart, so that a reader of an older version does not take the newest away. */
 const olderSlot = (job: JobId): string => `${job} older export`
-const seedSlot = (job: JobId): string => `${job} seed`
+const beginningSlot = (job: JobId): string => `${job} beginning`
 
 function gone({ blob, version }: Pick<Checkpoint, 'blob' | 'version'>): GridError {
   return new GridError(

@@ -29,9 +29,9 @@ import {
   MistakesError,
   MOST_EPOCHS,
   type Path,
+  type Sha256,
   sha256Name,
 } from '@starling-grid/protocol'
-import type { BlobStore } from '../blobs/blob-store.ts'
 import type { Catalog } from '../datasets/catalog.ts'
 import { datasetInside } from '../datasets/data-root.ts'
 import { importDataset } from '../datasets/import.ts'
@@ -41,17 +41,22 @@ import { keptVersions } from '../parameter-server/memory.ts'
 import { asyncPolicy } from '../run/async/async-policy.ts'
 import type { RunConfig } from '../run/state.ts'
 import type { Timing } from '../run/timing.ts'
+import { startOf, type StartParts } from './start.ts'
 import { withFieldsOfToday } from './stored-spec.ts'
 
 export interface Job {
   readonly id: JobId
   readonly spec: JobSpec
+  /** as its owner wrote it */
+  readonly submitted: JobSpec
   readonly manifest: DatasetManifest
   readonly words: DatasetWords
   /** ms since the epoch */
   readonly submittedAt: number
   /** id of the token that submitted it; absent: the first token */
   readonly ownedBy: string | undefined
+  /** blob of the parameters of version 0; undefined: the seed makes them */
+  readonly initial: Sha256 | undefined
   readonly form: VersionForm
   readonly terms: JobTerms
   readonly config: RunConfig
@@ -67,18 +72,19 @@ interface Description {
   readonly words?: DatasetWords
   readonly submittedAt: number
   readonly ownedBy?: string
+  /** of a job that begins with given parameters */
+  readonly initial?: { readonly sha256: Sha256 }
+  /** its schedule runs over the whole training: the file named no number of steps */
+  readonly wholeSchedule?: true
 }
 
 const ID_RANDOM_BYTES = 3
 /** Characters of a job's name in its id. */
 const ID_NAME_LENGTH = 30
 
-export interface ImportParts {
-  readonly blobs: BlobStore
+export interface ImportParts extends StartParts {
   /** of datasets that jobs name */
   readonly catalog: Catalog
-  /** folder that jobs may read files of */
-  readonly dataRoot: string
   /** ms since the epoch */
   readonly submittedAt: number
   /** id of the token that submits it; absent: the first token */
@@ -86,16 +92,17 @@ export interface ImportParts {
 }
 
 /**
- * Checks the whole job and imports its dataset.
+ * Checks the whole job, imports its dataset, and keeps the parameters that it begins with.
  * @throws GridError 'model-invalid', 'job-invalid', 'unsupported', 'dataset-unreadable', 'disk-failed'
  */
 export async function importJob(spec: JobSpec, parts: ImportParts): Promise<StoredJob> {
-  const { dataRoot, submittedAt, ownedBy } = parts
+  const { dataRoot, submittedAt, ownedBy, blobs } = parts
   const model = parseModelSpec(spec.model)
   parseOptimizerSpec(spec.optimizer)
   asyncPolicy(spec.async, keptVersions(parameterCount(model)))
   localSettings(spec)
   requireRoom(spec)
+  const start = await startOf(spec, model, parts)
   const manifest = await importDataset(await datasetInside(spec.dataset, dataRoot), model, parts)
   if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
     throw mistaken(['blockSamples'], {
@@ -105,11 +112,13 @@ export async function importJob(spec: JobSpec, parts: ImportParts): Promise<Stor
     })
   const words = await datasetWords(spec.dataset, parts.catalog)
   const description: Description = {
-    spec: withScheduledSteps(spec, manifest),
+    spec: { ...withScheduledSteps(spec, manifest), ...(start ? { from: start.from } : {}) },
     manifest,
     words,
     submittedAt,
     ...(ownedBy === undefined ? {} : { ownedBy }),
+    ...(start ? { initial: { sha256: await blobs.put(start.parameters) } } : {}),
+    ...(spec.optimizer.schedule?.steps === undefined ? { wholeSchedule: true } : {}),
   }
   return { id: newJobId(spec.name), description: JSON.stringify(description) }
 }
@@ -133,9 +142,17 @@ function withScheduledSteps(spec: JobSpec, manifest: DatasetManifest): JobSpec {
   return { ...spec, optimizer: { ...optimizer, schedule: { ...optimizer.schedule, steps } } }
 }
 
+function withoutScheduledSteps(spec: JobSpec): JobSpec {
+  const { schedule, ...optimizer } = spec.optimizer
+  if (schedule === undefined) return spec
+  const { steps: _, ...whole } = schedule
+  return { ...spec, optimizer: { ...optimizer, schedule: whole } }
+}
+
 /** A job as it was stored by importJob, which checked it. */
 export function readJob({ id, description }: StoredJob, timing: Timing): Job {
-  const { spec: stored, manifest, words = {}, submittedAt, ownedBy } = JSON.parse(description) as Description
+  const { spec: stored, manifest, words = {}, submittedAt, ownedBy, ...kept } = JSON.parse(description) as Description
+  const initial = kept.initial?.sha256
   const spec = withFieldsOfToday(withVolunteers(stored))
   const model = parseModelSpec(spec.model)
   const local = localSettings(spec)
@@ -155,16 +172,19 @@ export function readJob({ id, description }: StoredJob, timing: Timing): Job {
     blocks: training.length,
     validationBlocks: validation.length,
     versionBytes: maxVersionBytes(form),
+    initial,
   })
   return {
     id,
     spec,
+    submitted: kept.wholeSchedule === true ? withoutScheduledSteps(spec) : spec,
     manifest,
     words,
     submittedAt,
     ownedBy,
+    initial,
     form,
-    terms: termsOf(id, spec, model, manifest),
+    terms: { ...termsOf(id, spec, model, manifest), ...(initial ? { initial } : {}) },
     config,
     training,
     validation,
@@ -184,16 +204,17 @@ interface ConfigParts {
   readonly blocks: number
   readonly validationBlocks: number
   readonly versionBytes: number
+  readonly initial: Sha256 | undefined
 }
 
-function configOf({ id, spec, model, timing, blocks, validationBlocks, versionBytes }: ConfigParts): RunConfig {
+function configOf({ id, spec, model, timing, initial, ...sizes }: ConfigParts): RunConfig {
   const { seed, batchBlocks, blockSamples, stop, evaluate = {}, keep = {}, volunteers, mode } = spec
   return {
     job: id,
-    genesis: genesis(id, modelHash(model), seed),
+    genesis: genesis(id, modelHash(model), seed, initial),
     seed,
-    blocks,
-    validationBlocks,
+    ...(initial ? { initial } : {}),
+    ...sizes,
     batchBlocks,
     blockSamples,
     epochs: stop.epochs ?? MOST_EPOCHS,
@@ -203,7 +224,6 @@ function configOf({ id, spec, model, timing, blocks, validationBlocks, versionBy
     minVolunteers: volunteers?.min ?? 1,
     mode,
     exchange: exchangeOf(spec, model),
-    versionBytes,
     timing,
     async: asyncPolicy(spec.async, keptVersions(parameterCount(model))),
     roundSteps: localSettings(spec)?.innerSteps ?? 1,

@@ -88,14 +88,20 @@ export class Runs {
   }
 
   /**
-   * `ownedBy`: id of the token that submits it; absent: the first token. Durable when it resolves; volunteers hear of
-   * it.
+   * `ownedBy`: id of the token that submits it; absent: the first token. `mayUse`: of which jobs it may take a version
+   * (`from`). Durable when it resolves; volunteers hear of it.
    * @throws GridError what is wrong with the job, or with the disk
    */
-  async submit(spec: JobSpec, ownedBy?: string): Promise<RunHost> {
+  async submit(
+    spec: JobSpec,
+    ownedBy?: string,
+    mayUse: (run: RunHost) => boolean = ({ job }) => job.ownedBy === ownedBy,
+  ): Promise<RunHost> {
     return this.#alone(async () => {
       const { blobs, catalog, dataRoot, clock } = this.#parts
-      return this.begin(await importJob(spec, { blobs, catalog, dataRoot, submittedAt: clock.awake(), ownedBy }))
+      const parent = (id: string): RunHost | undefined => this.#hosts.find((run) => run.job.id === id && mayUse(run))
+      const parts = { blobs, catalog, dataRoot, parent, submittedAt: clock.awake(), ownedBy }
+      return this.begin(await importJob(spec, parts))
     })
   }
 

@@ -11,7 +11,7 @@ function rememberedOf({ config }: Recording): number {
   return 2 * lastOf(config.keep)
 }
 
-/** Version 0, made from the seed: the checkpoint that is always there. */
+/** Version 0: the checkpoint that is always there. */
 export function seedCheckpoint(config: RunConfig): Checkpoint {
   return { version: config.genesis, blob: undefined, bytes: 0, witnessed: true, agreeing: 0, members: 0, at: 0 }
 }
@@ -168,7 +168,7 @@ function commit(state: Recorded, records: readonly StepRecord[]): void {
   state.chain.append(records)
 }
 
-/** Version 0 needs no bytes: it is made from the seed. */
+/** Version 0 has no bytes of its own, and is always there. */
 function forgetCheckpoint(state: Recorded, { id }: VersionRef): void {
   const { checkpoints } = state
   state.kept = state.kept.filter(({ version }) => version.id !== id)

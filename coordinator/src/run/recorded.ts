@@ -24,6 +24,8 @@ export interface RunConfig {
   readonly job: JobId
   readonly genesis: VersionRef
   readonly seed: number
+  /** digest of the parameters of version 0, which members fetch; absent: they make them from the seed */
+  readonly initial?: Sha256
   /** training and validation blocks per epoch */
   readonly blocks: number
   readonly validationBlocks: number
@@ -119,7 +121,7 @@ export type JournalEntry =
 
 export interface Checkpoint {
   readonly version: VersionRef
-  /** undefined for version 0, which the seed makes */
+  /** undefined for version 0: it is made from the seed, or from the parameters that the job began with */
   readonly blob: Sha256 | undefined
   readonly bytes: number
   /** blob of what the parameter server that wrote it remembers of pushes */

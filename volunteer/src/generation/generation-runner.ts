@@ -11,6 +11,7 @@ import {
   saltedDigest,
   sameVersion,
   SerialQueue,
+  type Sha256,
   type VersionRef,
   sha256Of,
 } from '@starling-grid/protocol'
@@ -28,7 +29,8 @@ import {
   type ControlMessage,
 } from '../member/member-state.ts'
 import { mayServe, react } from '../member/member.ts'
-import { catchUpBytes, type CatchUpEffect, type CatchUpSources } from '../recovery/catch-up.ts'
+import { catchUpBytes, type CatchUpEffect, type CatchUpSources, requireInitial } from '../recovery/catch-up.ts'
+import type { DecodedVersion } from '../recovery/local-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
 import { StateServer } from '../recovery/state-server.ts'
 import { gradientBuckets } from '../reduce/gradient-buckets.ts'
@@ -45,9 +47,10 @@ export interface GenerationRunnerParts extends JobParts {
   openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
   /** for a link to open; LINK_OPEN_MS where it is not said */
   readonly linkOpenMs: number | undefined
-  /** version 0 and the seed that makes it */
+  /** version 0, and what makes it: the seed, or parameters of this digest, which the coordinator has */
   readonly genesis: VersionRef
   readonly seed: number
+  readonly initial?: Sha256 | undefined
   readonly fromCoordinator: CatchUpSources['fromCoordinator']
   /** of audits */
   readonly witness?: StepWitness | undefined
@@ -191,7 +194,9 @@ export class GenerationRunner {
       if (signal.aborted) return
       const at = { generation: effect.generation, version: effect.target }
       if (effect.type === 'fetch-state') {
-        generation.stageState(bytes && this.#parts.held.decode(bytes, effect.target))
+        const state = bytes && (await this.#decoded(bytes, effect.target))
+        if (signal.aborted) return
+        generation.stageState(state)
         this.tell({ type: 'state-fetched', ...at })
       } else if (bytes !== undefined) {
         generation.stage({ sum: new Float32Array(bytes.buffer), isOwn: false })
@@ -204,12 +209,25 @@ export class GenerationRunner {
     }
   }
 
-  /** Version 0 needs no source: the seed makes it. @throws what catchUpBytes throws */
+  /**
+   * Version 0 needs no source where the seed makes it. Otherwise the coordinator has it, whatever members hold. @throws
+   * what catchUpBytes throws
+   */
   async #bytesToReach(effect: CatchUpEffect, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    const { core, held, fromCoordinator, genesis } = this.#parts
-    if (effect.type === 'fetch-state' && sameVersion(effect.target, genesis)) return undefined
+    const { core, held, fromCoordinator, genesis, initial } = this.#parts
+    const isBeginning = effect.type === 'fetch-state' && sameVersion(effect.target, genesis)
+    if (isBeginning && initial === undefined) return undefined
+    const wanted = isBeginning ? { ...effect, sources: [], coordinatorHolds: true } : effect
     const isLinked = (member: MemberId): boolean => this.links.has(member)
-    return catchUpBytes(effect, { self: core.id, fromCoordinator, held, fetch: this.#fetch, isLinked }, signal)
+    return catchUpBytes(wanted, { self: core.id, fromCoordinator, held, fetch: this.#fetch, isLinked }, signal)
+  }
+
+  /** @throws GridError 'version-corrupt', or 'digest-mismatch' of a version 0 with other parameters than the job's */
+  async #decoded(bytes: Uint8Array, version: VersionRef): Promise<DecodedVersion> {
+    const { held, genesis, initial } = this.#parts
+    const state = held.decode(bytes, version)
+    if (initial !== undefined && sameVersion(version, genesis)) await requireInitial(state.parameters, initial)
+    return state
   }
 
   #adopt(version: VersionRef): void {

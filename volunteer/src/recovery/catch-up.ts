@@ -1,6 +1,14 @@
 // Where a member gets the target of a ballot (R7): from several holders at once, and from the coordinator's checkpoint
 // last.
-import { type FetchRequest, GridError, type MemberId, type VersionRef, sha256Of } from '@starling-grid/protocol'
+import {
+  type FetchRequest,
+  GridError,
+  type MemberId,
+  type Sha256,
+  type VersionRef,
+  sha256Of,
+} from '@starling-grid/protocol'
+import { bytesOf } from '../codec/numbers.ts'
 import type { MemberEffect } from '../member/member-state.ts'
 import type { LocalVersion } from './local-version.ts'
 import type { StateFetch } from './state-fetch.ts'
@@ -57,6 +65,16 @@ export async function catchUpBytes(
       `expected the reduced gradient in the record of version ${version.v}, got other bytes`,
     )
   return bytes
+}
+
+/** Of a job that begins with given parameters. @throws GridError 'digest-mismatch' when these are others */
+export async function requireInitial(parameters: Float32Array, initial: Sha256): Promise<void> {
+  const found = await sha256Of(bytesOf(parameters))
+  if (found === initial) return
+  throw new GridError(
+    'digest-mismatch',
+    `expected the parameters ${initial.slice(0, 12)} as version 0, got ${found.slice(0, 12)} from the coordinator`,
+  )
 }
 
 /**

@@ -19,7 +19,7 @@ export function isNear(
   { id, claim }: { readonly id: MemberId; readonly claim: Claim | null | undefined },
 ): boolean {
   if (state.members.get(id)?.drifted === true) return false
-  if (target.v === 0) return true
+  if (target.v === 0 && state.config.initial === undefined) return true
   const held = claim ? fold(claim.base, claim.records) : undefined
   if (held === undefined) return false
   return held.id === target.id || (state.chain.has(held) && lacksLittle(state, id, target.v - held.v))

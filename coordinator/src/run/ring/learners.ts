@@ -79,8 +79,7 @@ const SLOW_STEP_MS = 2000
 const CATCH_UP_MS = 2000
 
 /**
- * It joined a running ring: it learns first. Every member makes version 0 from the seed. `holds`: what it kept of an
- * earlier visit. When that is on the chain it hears so, since it may follow only from what it knows to be committed
+ * It joined a running ring: it learns first. `holds`: what it kept of an earlier visit. When that is on the chain it hears so, since it may follow only from what it knows to be committed
  * (R7).
  */
 export function beginLearning(transition: Transition, member: Member, holds: VersionRef | undefined): void {

@@ -1,0 +1,130 @@
+// The parameters that a job begins with (`from`): of a file inside the data root, or of a checkpoint of another job of
+// its owner, matched with its model. The job keeps a copy of its own.
+import { open } from 'node:fs/promises'
+import { type ModelSpec, startFrom } from '@starling-grid/model'
+import {
+  describeError,
+  isGridError,
+  type JobSpec,
+  type Mistake,
+  MistakesError,
+  type Path,
+  readSafetensors,
+  type Safetensors,
+  shown,
+  type StartRule,
+} from '@starling-grid/protocol'
+import type { BlobStore } from '../blobs/blob-store.ts'
+import { insideRoot, OUTSIDE_HINT } from '../datasets/data-root.ts'
+import type { RunHost } from '../host/run-host.ts'
+
+/** Bytes of a file of parameters, which is read whole: those of the largest version. */
+const MOST_BYTES = 1024 * 1024 * 1024
+
+export interface StartParts {
+  readonly blobs: BlobStore
+  /** folder that jobs may read files of */
+  readonly dataRoot: string
+  /** a run of the same owner */
+  parent(id: string): Pick<RunHost, 'versions'> | undefined
+}
+
+export interface FoundStart {
+  /** of version 0, as f32 */
+  readonly parameters: Uint8Array
+  /** the rule with the version that `latest` was */
+  readonly from: StartRule
+}
+
+/**
+ * Undefined: the seed makes version 0.
+ * @throws MistakesError 'job-invalid' with what is wrong with the source, or with each tensor that does not match
+ */
+export async function startOf(
+  { from, seed }: JobSpec,
+  model: ModelSpec,
+  parts: StartParts,
+): Promise<FoundStart | undefined> {
+  if (from === undefined) return undefined
+  const { except } = from
+  const found = from.job === undefined ? await ofFile(from, parts) : await ofJob(from.job, from, parts)
+  const as = from.job === undefined ? 'file' : 'job'
+  const { parameters } = startFrom(model, { seed, as, ...(except ? { except } : {}) }, found.source)
+  return { parameters: new Uint8Array(parameters.buffer), from: found.from }
+}
+
+interface Source {
+  readonly source: Safetensors
+  readonly from: StartRule
+}
+
+async function ofFile(from: StartRule, { dataRoot }: StartParts): Promise<Source> {
+  const { file = '' } = from
+  const path = await insideRoot(file, dataRoot)
+  if (path === undefined)
+    throw mistaken(['from', 'file'], {
+      expected: 'a file inside the folder that this coordinator reads data from',
+      found: shown(file),
+      hint: OUTSIDE_HINT,
+    })
+  return { source: tensorsIn(await contentOf(path, file), ['from', 'file'], shown(file)), from }
+}
+
+/** @throws MistakesError 'job-invalid' of what is no file, is too large, or cannot be read */
+async function contentOf(path: string, named: string): Promise<Uint8Array> {
+  const refused = (found: string, hint: string): MistakesError =>
+    mistaken(['from', 'file'], { expected: `a safetensors file of at most ${MOST_BYTES} bytes`, found, hint })
+  const handle = await open(path).catch((error: unknown) => {
+    throw refused(`${shown(named)} (${describeError(error)})`, 'name one that can be read')
+  })
+  try {
+    const about = await handle.stat()
+    if (!about.isFile()) throw refused(`${shown(named)}, which is no file`, 'name the file itself')
+    if (about.size > MOST_BYTES) throw refused(`${about.size} bytes`, 'leave out of it what the model does not have')
+    return await handle.readFile()
+  } finally {
+    await handle.close()
+  }
+}
+
+async function ofJob(id: string, from: StartRule, { parent, blobs }: StartParts): Promise<Source> {
+  const run = parent(id)
+  if (run === undefined)
+    throw mistaken(['from', 'job'], {
+      expected: 'a job of the same owner on this coordinator',
+      found: shown(id),
+      hint: '`starling job list` names them',
+    })
+  const { version = 'latest' } = from
+  const kept = await run.versions.kept()
+  const found = version === 'latest' ? kept.at(-1) : kept.findLast(({ v }) => v === version)
+  const bytes = found && (await blobs.get(found.sha256))
+  if (found === undefined || bytes === undefined)
+    throw mistaken(['from', 'version'], {
+      expected: kept.length === 0 ? 'a job that has a checkpoint' : `latest or one of ${versionsOf(kept)}`,
+      found: kept.length === 0 ? `${shown(id)}, which has none yet` : String(version),
+      hint: kept.length === 0 ? 'submit again after its first' : 'only these are kept',
+    })
+  return {
+    source: tensorsIn(bytes, ['from', 'job'], `version ${found.v} of ${id}`),
+    from: { ...from, version: found.v },
+  }
+}
+
+function versionsOf(kept: readonly { readonly v: number }[]): string {
+  return kept.map(({ v }) => v).join(', ')
+}
+
+function tensorsIn(bytes: Uint8Array, path: Path, what: string): Safetensors {
+  try {
+    return readSafetensors(bytes)
+  } catch (error) {
+    if (!isGridError(error)) throw error
+    const found = `${what}: ${describeError(error)}`
+    throw mistaken(path, { expected: 'a safetensors file', found, hint: 'take one that PyTorch or Starling wrote' })
+  }
+}
+
+function mistaken(path: Path, mistake: Omit<Mistake, 'path'>): MistakesError {
+  return new MistakesError('job-invalid', [{ path, ...mistake }])
+}
