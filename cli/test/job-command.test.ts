@@ -181,6 +181,40 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
     assert.ok(right > 0.6 * names.length, `${right} of ${names.length} digits are right`)
   }
 
+  test('forks a job: the same with other fields, from its newest checkpoint or the one that is named', async () => {
+    const [parent] = (await grid.api.jobs()).jobs.filter(({ phase }) => phase === 'finished')
+    const { id } = parent?.job ?? assert.fail()
+    const changes = join(folder, 'changes.yaml')
+    await writeFile(changes, '# a comment\nstop: { steps: 3, epochs: null, minutes: 5 }\noptimizer: { lr: 0.0005 }\n')
+    const forked = await starling('fork', id.slice(0, -2), changes, '--json')
+    assert.equal(forked.status, 0, forked.stderr)
+    const { job: fork } = JSON.parse(forked.stdout) as RunView
+    await grid.watch.waitFor('its end', ({ run }) => run?.job.id === fork.id && run.phase === 'finished')
+    const { from, optimizer: changed, stop, model } = await grid.api.spec(fork.id)
+    assert.deepEqual(
+      [from, stop],
+      [
+        { job: id, version: 40 },
+        { steps: 3, minutes: 5 },
+      ],
+    )
+    assert.deepEqual([changed, model], [{ type: 'adam', lr: 0.0005 }, job.model])
+    const [last, first] = [(await grid.records(id)).at(-1), (await grid.records(fork.id))[0]]
+    const [lossOf, targets] = [
+      (record: typeof first) => (record?.lossSum ?? 9) / (record?.targets ?? 1),
+      first?.targets,
+    ]
+    assert.ok(targets === last?.targets && lossOf(first) < 2 * lossOf(last), `${lossOf(last)}, then ${lossOf(first)}`)
+
+    const other = await starling('fork', id, '--version', '7')
+    assert.equal(other.status, 1)
+    assert.match(other.stderr, /from\.version: expected latest or one of .*40, got 7; only these are kept/)
+    await writeFile(changes, '# a comment\nstop: { steps: two }\n')
+    const wrong = await starling('fork', id, changes)
+    assert.equal(wrong.status, 1)
+    assert.match(wrong.stderr, /changes\.yaml:2:9: stop\.steps: expected a whole number .*, got "two"/)
+  })
+
   test('deletes a job when that is confirmed, and not while it runs', async () => {
     const { id } = (await grid.api.submit({ ...job, stop: { steps: 100_000, epochs: 50 } })).job
     const unasked = await starling('delete', id)

@@ -103,6 +103,11 @@ export class CoordinatorApi {
     return this.#ask(HTTP_API.job, { parts: { id } })
   }
 
+  /** What its owner submitted. */
+  async spec(id: string): Promise<JobSpec> {
+    return this.#ask(HTTP_API.spec, { parts: { id } })
+  }
+
   /** What happened since a moment, in ms since the epoch. */
   async events(id: string, since = 0): Promise<readonly RunEvent[]> {
     const from = Math.floor(since)

@@ -4,7 +4,7 @@ import { GridError, type JobSpec, MistakesError } from '@starling-grid/protocol'
 import { readYamlFile } from './yaml-file.ts'
 
 export interface JobFile {
-  /** paths of its dataset as they are written: relative to what, the command decides */
+  /** paths as they are written: relative to what, the command decides */
   readonly job: JobSpec
   /** The same refusal with the lines of this file, also of what only the coordinator finds. */
   readonly located: (error: MistakesError) => GridError
@@ -19,6 +19,16 @@ export async function readJobFile(file: string): Promise<JobFile> {
     return { job: parseJob(value), located: locatedAll }
   } catch (error) {
     throw error instanceof MistakesError ? locatedAll(error) : error
+  }
+}
+
+/** The job with each path changed that it names: of its dataset, and of the file that it begins with. */
+export function locatedJob(job: JobSpec, path: (named: string) => string): JobSpec {
+  const { dataset, from } = job
+  return {
+    ...job,
+    dataset: locatedDataset(dataset, path),
+    ...(from?.file === undefined ? {} : { from: { ...from, file: path(from.file) } }),
   }
 }
 

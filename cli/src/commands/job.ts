@@ -4,7 +4,7 @@ import { basename, resolve } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { openApi } from '@starling-grid/client/connection'
 import { ApiRefusal, type CoordinatorApi, saveBody } from '@starling-grid/client/coordinator-api'
-import { submitFile } from '@starling-grid/client/submit-file'
+import { submitFile, submitJob } from '@starling-grid/client/submit-file'
 import { watchRun } from '@starling-grid/client/watch-run'
 import { GridError, plainText, type RunView } from '@starling-grid/protocol'
 import { Command } from 'commander'
@@ -22,6 +22,7 @@ import {
 } from '../export-formats.ts'
 import { keptLines, listLines, progressLine, runLines } from '../job/describe-run.ts'
 import { eventLine } from '../job/event-log.ts'
+import { forkOf } from '../job/fork.ts'
 import { displayOn, watchJob } from '../job/watch-job.ts'
 
 /** What one subcommand gets. */
@@ -38,6 +39,7 @@ export async function job(argv: string[]): Promise<number> {
     )
     .exitOverride()
   addSubmit(program)
+  addFork(program)
   addLooks(program)
   addChanges(program)
   addPauses(program)
@@ -61,12 +63,30 @@ function addSubmit(program: Command): void {
   subcommand(program, 'submit', 'Begins the job of a file.')
     .argument('<file>', 'YAML or JSON file with a job, such as examples/nanogpt-shakespeare-char.json')
     .option('--watch', 'follow it until it ends')
-    .action(async (file: string, flags: AnswerFlags & { watch?: boolean }) => {
+    .action(async (file: string, flags: BeginFlags) => {
       const api = await openApi(flags)
-      const run = await submitFile(api, file)
-      if (flags.watch !== true) return tell(flags, run, [`${run.job.id} begins: ${plainText(run.reason)}`])
-      process.stderr.write(`${run.job.id} begins\n`)
-      await follow(run.job.id, { api, flags })
+      await begun(await submitFile(api, file), { api, flags })
+    })
+}
+
+type BeginFlags = AnswerFlags & { readonly watch?: boolean }
+
+async function begun(run: RunView, { api, flags }: Called<BeginFlags>): Promise<void> {
+  if (flags.watch !== true) return tell(flags, run, [`${run.job.id} begins: ${plainText(run.reason)}`])
+  process.stderr.write(`${run.job.id} begins\n`)
+  await follow(run.job.id, { api, flags })
+}
+
+function addFork(program: Command): void {
+  subcommand(program, 'fork', 'Begins a job like another, with the parameters of its newest checkpoint.')
+    .argument('<id>')
+    .argument('[changes]', 'YAML or JSON file with the fields that are other; null leaves one out')
+    .option('--version <n>', 'another checkpoint that the job keeps', wholeNumber(1))
+    .option('--watch', 'follow it until it ends')
+    .action(async (name: string, changes: string | undefined, flags: BeginFlags & { readonly version?: number }) => {
+      const api = await openApi(flags)
+      const fork = await forkOf(api, await jobNamed(api, name), { changes, version: flags.version })
+      await begun(await submitJob(api, fork), { api, flags })
     })
 }
 

@@ -2,7 +2,7 @@
 // at the end. Its data folder stays: the same command again goes on where the last one ended, however it ended.
 import { dirname, resolve } from 'node:path'
 import { ensureWebPage } from '@starling-grid/client-web/build'
-import { type JobFile, locatedDataset, readJobFile } from '@starling-grid/client/job-file'
+import { type JobFile, locatedDataset, locatedJob, readJobFile } from '@starling-grid/client/job-file'
 import { DEFAULT_PORT, MistakesError, type RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
@@ -130,8 +130,9 @@ function parse(argv: string[]): { readonly file: string; readonly options: Train
 
 /** Paths in a job file are relative to it. */
 async function readJob(file: string, { data, steps }: TrainCommandOptions): Promise<JobFile> {
-  const { job, located } = await readJobFile(file)
-  const dataset = locatedDataset(job.dataset, (path) => resolve(data ?? resolve(dirname(file), path)))
+  const { job: written, located } = await readJobFile(file)
+  const job = locatedJob(written, (path) => resolve(dirname(file), path))
+  const dataset = locatedDataset(job.dataset, (path) => resolve(data ?? path))
   return { job: { ...job, dataset, ...(steps === undefined ? {} : { stop: { ...job.stop, steps } }) }, located }
 }
 
