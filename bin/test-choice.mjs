@@ -56,6 +56,8 @@ export const LATER = {
   'a-sleeper-comes-back': 'link-set.test.ts and run-ballot.test.ts have the two sides of a silence',
   'a-hidden-tab-gets-half': 'run-ring.test.ts and run-async.test.ts have the shares and leases of hidden tabs',
   'learns-a-text': 'gpu-sequence.test.ts trains decoders, windows.test.ts and text.test.ts have the data',
+  'begins-with-given-parameters':
+    'begins-with-parameters.test.ts has what members are served, start.test.ts what is taken of a file',
   'examples-reach-their-quality':
     'named-datasets.test.ts and table-formats.test.ts have the datasets, golden.test.ts compares losses with PyTorch',
   'golden-in-browser': 'browser-meets-node.test.ts computes in a browser what a process computes',

@@ -56,6 +56,9 @@ function songs() {
 
 const FRUITS = { cherry: [200, 30, 50], leaf: [60, 170, 60], plum: [120, 50, 160] }
 const [SIDE, PICTURES] = [16, 150]
+/** Other kinds, of which there are few pictures: half of them to learn from. */
+const FEW = { banana: [220, 200, 60], blueberry: [70, 70, 190], lime: [140, 200, 40], peach: [240, 150, 110] }
+const FEW_PICTURES = 24
 
 /** A disc of about its fruit's colour somewhere on noise. */
 function picture(colour, random) {
@@ -73,11 +76,11 @@ function picture(colour, random) {
   return PNG.sync.write(png)
 }
 
-async function fruits(path) {
-  const random = randomOf(SEED + 2)
-  for (const [name, colour] of Object.entries(FRUITS)) {
+async function pictures(path, { kinds, count, seed }) {
+  const random = randomOf(seed)
+  for (const [name, colour] of Object.entries(kinds)) {
     await mkdir(join(path, name), { recursive: true })
-    for (let i = 0; i < PICTURES; i++) await writeFile(join(path, name, `${i}.png`), picture(colour, random))
+    for (let i = 0; i < count; i++) await writeFile(join(path, name, `${i}.png`), picture(colour, random))
   }
 }
 
@@ -156,5 +159,6 @@ await writeFile(join(folder, 'homes.csv'), homes())
 await writeFile(join(folder, 'songs.jsonl'), songs())
 await writeFile(join(folder, 'sentences.txt'), sentences)
 await writeFile(join(folder, 'tokenizer.json'), JSON.stringify(tokenizer(sentences)))
-await fruits(join(folder, 'fruits'))
-console.log(`made homes.csv, songs.jsonl, sentences.txt, tokenizer.json and fruits in ${folder}`)
+await pictures(join(folder, 'fruits'), { kinds: FRUITS, count: PICTURES, seed: SEED + 2 })
+await pictures(join(folder, 'few'), { kinds: FEW, count: FEW_PICTURES, seed: SEED + 4 })
+console.log(`made homes.csv, songs.jsonl, sentences.txt, tokenizer.json, fruits and few in ${folder}`)

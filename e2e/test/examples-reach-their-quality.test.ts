@@ -11,7 +11,7 @@ import { promisify } from 'node:util'
 import { Grid } from '@starling-grid/cli'
 import { Catalog } from '@starling-grid/coordinator/datasets'
 import { parseJob } from '@starling-grid/model'
-import { readSafetensors, type ShardRef, type ValidationPoint } from '@starling-grid/protocol'
+import { type JobSpec, readSafetensors, type ShardRef, type ValidationPoint } from '@starling-grid/protocol'
 import { parse } from 'yaml'
 import { QUICK } from './small-job.ts'
 
@@ -20,6 +20,8 @@ const folder = await mkdtemp(join(tmpdir(), 'starling-examples-'))
 after(() => rm(folder, { recursive: true }))
 const run = promisify(execFile)
 const data = join(folder, 'data')
+/** the model of colour-images.yaml, which another one begins with */
+const FRUITS = join(folder, 'fruits.safetensors')
 await run(process.execPath, [join(ROOT, 'examples/make-data.mjs'), data])
 
 interface Trained {
@@ -27,16 +29,30 @@ interface Trained {
   readonly catalog: Catalog
 }
 
-async function trained(file: string, imported: readonly string[]): Promise<Trained> {
-  const dataDir = join(folder, file)
+interface TrainOptions {
+  /** of the job in the file */
+  readonly change?: (job: JobSpec) => JobSpec
+  /** where its model is written */
+  readonly model?: string
+}
+
+let runs = 0
+
+async function trained(
+  file: string,
+  imported: readonly string[],
+  { change = (job) => job, model }: TrainOptions = {},
+): Promise<Trained> {
+  const dataDir = join(folder, `${file}-${++runs}`)
   const command = [join(ROOT, 'bin/starling.mjs'), 'dataset', 'import', ...imported, '--data-dir', dataDir]
   await run(process.execPath, command, { cwd: data })
   const grid = await Grid.start({ dataDir, timing: QUICK })
   try {
-    await grid.submit(parseJob(parse(await readFile(join(ROOT, 'examples', file), 'utf8'))))
+    const job = await grid.submit(change(parseJob(parse(await readFile(join(ROOT, 'examples', file), 'utf8')))))
     for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
     await grid.watch.waitFor('the end', ({ run: seen }) => seen?.phase === 'finished' && seen, 900_000)
     const validation = await grid.watch.waitFor('the validation', ({ validations }) => validations.at(-1))
+    if (model !== undefined) await grid.exportModel(job, model)
     return { validation, catalog: new Catalog(dataDir) }
   } finally {
     await grid.stop()
@@ -151,9 +167,24 @@ test('multi-label.yaml comes to the loss of logistic regression', { timeout: 1_2
 })
 
 test('colour-images.yaml tells 95 % of the images right', { timeout: 1_200_000 }, async () => {
-  const { validation } = await trained('colour-images.yaml', ['fruits', 'fruits'])
+  const { validation } = await trained('colour-images.yaml', ['fruits', 'fruits'], { model: FRUITS })
   assert.ok(validation.accuracy >= 0.95, `${validation.accuracy}`)
 })
+
+test(
+  'fine-tuning.yaml, on the model of colour-images.yaml, is better than from the seed',
+  { timeout: 1_200_000 },
+  async (t) => {
+    const few = ['few', 'few', '--split', '0.5']
+    const tuned = await trained('fine-tuning.yaml', few, {
+      change: (job) => ({ ...job, from: { ...job.from, file: FRUITS } }),
+    })
+    const anew = await trained('fine-tuning.yaml', few, { change: ({ from: _, ...job }) => job })
+    t.diagnostic(`fine-tuned ${tuned.validation.accuracy}, from the seed ${anew.validation.accuracy}`)
+    assert.ok(tuned.validation.accuracy >= 0.9, `${tuned.validation.accuracy}`)
+    assert.ok(tuned.validation.accuracy >= anew.validation.accuracy + 0.1, `${anew.validation.accuracy} from the seed`)
+  },
+)
 
 test('text-bpe.yaml comes within 15 % of the entropy of its text', { timeout: 1_200_000 }, async () => {
   const pieces = ['sentences', 'sentences.txt', '--tokens', 'tokenizer.json']

@@ -20,6 +20,7 @@ import type { Timing } from '../run/timing.ts'
 import { blobsOfOthers, finishDeletion } from './deletion.ts'
 import { importJob, readJob } from './jobs.ts'
 import { type VolunteerSeats, Sharing } from './sharing.ts'
+import type { KeptVersions } from './start.ts'
 
 /** What the owner of all runs tells of them. */
 export interface RunsEvents {
@@ -99,8 +100,9 @@ export class Runs {
   ): Promise<RunHost> {
     return this.#alone(async () => {
       const { blobs, catalog, dataRoot, clock } = this.#parts
-      const parent = (id: string): RunHost | undefined => this.#hosts.find((run) => run.job.id === id && mayUse(run))
-      const parts = { blobs, catalog, dataRoot, parent, submittedAt: clock.awake(), ownedBy }
+      const versionsOf = (id: string): KeptVersions | undefined =>
+        this.#hosts.find((run) => run.job.id === id && mayUse(run))?.versions
+      const parts = { blobs, catalog, dataRoot, versionsOf, submittedAt: clock.awake(), ownedBy }
       return this.begin(await importJob(spec, parts))
     })
   }

@@ -11,12 +11,12 @@ import {
   type Path,
   readSafetensors,
   type Safetensors,
+  type Sha256,
   shown,
   type StartRule,
 } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { insideRoot, OUTSIDE_HINT } from '../datasets/data-root.ts'
-import type { RunHost } from '../host/run-host.ts'
 
 /** Bytes of a file of parameters, which is read whole: those of the largest version. */
 const MOST_BYTES = 1024 * 1024 * 1024
@@ -25,8 +25,14 @@ export interface StartParts {
   readonly blobs: BlobStore
   /** folder that jobs may read files of */
   readonly dataRoot: string
-  /** a run of the same owner */
-  parent(id: string): Pick<RunHost, 'versions'> | undefined
+  /** versions of a job of the same owner */
+  versionsOf(job: string): KeptVersions | undefined
+}
+
+/** Versions of a job (host/versions.ts). */
+export interface KeptVersions {
+  /** the oldest first */
+  kept(): Promise<readonly { readonly v: number; readonly sha256: Sha256 }[]>
 }
 
 export interface FoundStart {
@@ -87,21 +93,22 @@ async function contentOf(path: string, named: string): Promise<Uint8Array> {
   }
 }
 
-async function ofJob(id: string, from: StartRule, { parent, blobs }: StartParts): Promise<Source> {
-  const run = parent(id)
-  if (run === undefined)
+async function ofJob(id: string, from: StartRule, { versionsOf, blobs }: StartParts): Promise<Source> {
+  const versions = versionsOf(id)
+  if (versions === undefined)
     throw mistaken(['from', 'job'], {
       expected: 'a job of the same owner on this coordinator',
       found: shown(id),
       hint: '`starling job list` names them',
     })
   const { version = 'latest' } = from
-  const kept = await run.versions.kept()
+  const kept = await versions.kept()
   const found = version === 'latest' ? kept.at(-1) : kept.findLast(({ v }) => v === version)
   const bytes = found && (await blobs.get(found.sha256))
   if (found === undefined || bytes === undefined)
     throw mistaken(['from', 'version'], {
-      expected: kept.length === 0 ? 'a job that has a checkpoint' : `latest or one of ${versionsOf(kept)}`,
+      expected:
+        kept.length === 0 ? 'a job that has a checkpoint' : `latest or one of ${kept.map(({ v }) => v).join(', ')}`,
       found: kept.length === 0 ? `${shown(id)}, which has none yet` : String(version),
       hint: kept.length === 0 ? 'submit again after its first' : 'only these are kept',
     })
@@ -109,10 +116,6 @@ async function ofJob(id: string, from: StartRule, { parent, blobs }: StartParts)
     source: tensorsIn(bytes, ['from', 'job'], `version ${found.v} of ${id}`),
     from: { ...from, version: found.v },
   }
-}
-
-function versionsOf(kept: readonly { readonly v: number }[]): string {
-  return kept.map(({ v }) => v).join(', ')
 }
 
 function tensorsIn(bytes: Uint8Array, path: Path, what: string): Safetensors {
