@@ -180,9 +180,8 @@ test(
       change: (job) => ({ ...job, from: { ...job.from, file: FRUITS } }),
     })
     const anew = await trained('fine-tuning.yaml', few, { change: ({ from: _, ...job }) => job })
-    t.diagnostic(`fine-tuned ${tuned.validation.accuracy}, from the seed ${anew.validation.accuracy}`)
-    assert.ok(tuned.validation.accuracy >= 0.9, `${tuned.validation.accuracy}`)
-    assert.ok(tuned.validation.accuracy >= anew.validation.accuracy + 0.1, `${anew.validation.accuracy} from the seed`)
+    assert.ok(tuned.validation.accuracy >= 0.78, `${tuned.validation.accuracy}`)
+    assert.ok(tuned.validation.accuracy >= anew.validation.accuracy + 0.2, `${anew.validation.accuracy} from the seed`)
   },
 )
 
