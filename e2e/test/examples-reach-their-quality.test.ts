@@ -174,7 +174,7 @@ test('colour-images.yaml tells 95 % of the images right', { timeout: 1_200_000 }
 test(
   'fine-tuning.yaml, on the model of colour-images.yaml, is better than from the seed',
   { timeout: 1_200_000 },
-  async (t) => {
+  async () => {
     const few = ['few', 'few', '--split', '0.5']
     const tuned = await trained('fine-tuning.yaml', few, {
       change: (job) => ({ ...job, from: { ...job.from, file: FRUITS } }),
