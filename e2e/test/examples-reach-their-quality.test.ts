@@ -179,7 +179,7 @@ test(
     const tuned = await trained('fine-tuning.yaml', few, {
       change: (job) => ({ ...job, from: { ...job.from, file: FRUITS } }),
     })
-    const anew = await trained('fine-tuning.yaml', few, { change: ({ from: _, ...job }) => job })
+    const anew = await trained('fine-tuning.yaml', few, { change: ({ from: _from, ...job }) => job })
     assert.ok(tuned.validation.accuracy >= 0.78, `${tuned.validation.accuracy}`)
     assert.ok(tuned.validation.accuracy >= anew.validation.accuracy + 0.2, `${anew.validation.accuracy} from the seed`)
   },

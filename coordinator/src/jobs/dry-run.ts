@@ -23,7 +23,9 @@ export async function dryRun(
 ): Promise<(changes?: Partial<JobSpec>) => Job> {
   const catalog = new Catalog(dataDir)
   const blobs = await shardsFor(spec, catalog)
-  const { id, description } = await importJob(spec, { blobs, catalog, dataRoot, submittedAt: 0 })
+  const { from: _from, ...seeded } = spec // a plan is the same whatever the parameters are
+  const parts = { blobs, catalog, dataRoot, versionsOf: () => undefined, submittedAt: 0 }
+  const { id, description } = await importJob(seeded, parts)
   const { spec: taken, ...rest } = JSON.parse(description) as { readonly spec: JobSpec }
   return (changes = {}) =>
     readJob({ id, description: JSON.stringify({ ...rest, spec: { ...taken, ...changes } }) }, DEFAULT_TIMING)
