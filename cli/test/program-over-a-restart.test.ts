@@ -53,9 +53,15 @@ test('a watch has each event once and ends with the run, also when it begins aft
   for await (const update of own.job(run.job.id).watch()) updates.push(update)
   const last = updates.at(-1)
   assert.ok(last?.type === 'end' && last.run.phase === 'finished')
+  const seen = updates.flatMap((update) => (update.type === 'event' ? [update.event] : []))
+  assert.equal(new Set(seen.map((event) => JSON.stringify(event))).size, seen.length)
+  // What members did is told while the run is in memory, and not kept.
+  const listed = await own.api.events(run.job.id)
+  const both = seen.filter(({ text }) => listed.some((one) => one.text === text))
+  assert.ok(both.length > 2 && both.some(({ text }) => text === last.run.reason))
   assert.deepEqual(
-    updates.flatMap((update) => (update.type === 'event' ? [update.event] : [])),
-    await own.api.events(run.job.id),
+    both,
+    listed.filter(({ text }) => seen.some((one) => one.text === text)),
   )
   assert.deepEqual(
     updates.flatMap((update) => (update.type === 'step' ? [update.step.v] : [])),
