@@ -44,7 +44,7 @@ interface ImportKind {
   readonly parser: string
   readonly unit: string
   /** units of work in the source */
-  work(source: Source, answer: ImportAnswer): number
+  work(source: ImportSource, answer: ImportAnswer): number
 }
 
 const CSV: ImportKind = {
@@ -61,14 +61,14 @@ const PICTURES: ImportKind = {
   work: (_, { samples }) => samples,
 }
 
-interface Source {
+interface ImportSource {
   readonly name: string
   readonly path: string
   readonly bytes: number
 }
 
 /** In turns, each import in a process and a data folder of its own. */
-async function rows({ rounds, log }: SuiteOptions, source: Source, kind: ImportKind): Promise<BenchRow[]> {
+async function rows({ rounds, log }: SuiteOptions, source: ImportSource, kind: ImportKind): Promise<BenchRow[]> {
   const [rates, parser, peaks]: [number[], number[], number[]] = [[], [], []]
   for (let round = 0; round < rounds; round++) {
     const dataDir = await mkdtemp(join(tmpdir(), 'starling-bench-data-'))
@@ -102,7 +102,7 @@ async function run(task: string, path: string, dataDir: string): Promise<ImportA
 }
 
 /** Random numbers of six digits in 20 columns, and a class. */
-async function csvFile(folder: string): Promise<Source> {
+async function csvFile(folder: string): Promise<ImportSource> {
   const path = join(folder, 'table.csv')
   const out = createWriteStream(path)
   const random = random32(1)
@@ -128,7 +128,7 @@ function number(bits: number): string {
 }
 
 /** Colour noise, which PNG cannot pack, in ten folders. */
-async function imageFolder(folder: string): Promise<Source> {
+async function imageFolder(folder: string): Promise<ImportSource> {
   const path = join(folder, 'images')
   for (let kind = 0; kind < CLASSES; kind++) await mkdir(join(path, `k${kind}`), { recursive: true })
   const random = random32(2)

@@ -81,7 +81,7 @@ async function ofCoordinator(size: number, { rounds, log }: Pick<SuiteOptions, '
   const grid = await Grid.start({})
   try {
     const job = await grid.submit(JOB)
-    const crowd = await Crowd.join(grid.url, size)
+    const crowd = await LeaseCrowd.join(grid.url, size)
     const loads = await crowd.rounds(rounds, (load) => log(`coordinator, ${size}: ${asText(load)}`))
     const records = await grid.records(job)
     const blocks = records.flatMap((record) => record.blocks)
@@ -98,7 +98,7 @@ async function ofBareServer(size: number, { rounds, log }: Pick<SuiteOptions, 'r
   const server = fork(TYPESCRIPT, [BARE])
   try {
     const [{ url }] = (await once(server, 'message')) as [{ readonly url: string }]
-    const crowd = await Crowd.join(url, size)
+    const crowd = await LeaseCrowd.join(url, size)
     const loads = await crowd.rounds(rounds, (load) => log(`bare sockets, ${size}: ${asText(load)}`))
     crowd.leave()
     return loads
@@ -108,15 +108,15 @@ async function ofBareServer(size: number, { rounds, log }: Pick<SuiteOptions, 'r
 }
 
 /** Volunteers of one process, on several addresses of it. */
-class Crowd {
+class LeaseCrowd {
   #holders: LeaseHolder[] = []
   #leases: number[] = []
   #commits = 0
   refused = 0
   #left = false
 
-  static async join(url: string, size: number): Promise<Crowd> {
-    const crowd = new Crowd()
+  static async join(url: string, size: number): Promise<LeaseCrowd> {
+    const crowd = new LeaseCrowd()
     const agents = Array.from({ length: Math.ceil(size / PER_ADDRESS) }, () => new Agent({ keepAlive: true }))
     for (let i = 0; i < size; i++) {
       if (i % PER_JOIN === 0) await delay(JOIN_MS)

@@ -23,7 +23,7 @@ export interface ConvertOptions {
   readonly name: string
 }
 
-export interface Written {
+export interface WrittenModel {
   readonly file: string
   readonly bytes: number
   /** file of the parameters, where they lie beside */
@@ -47,7 +47,7 @@ export function withEnding(name: string, format: ExportFormat): string {
  * The model of the safetensors file `from` in another format. A file is there when it is whole.
  * @throws GridError 'usage', 'model-invalid', 'version-corrupt', 'dataset-unreadable', 'folder-unwritable'
  */
-export async function convertModel(from: string, { file, format, name }: ConvertOptions): Promise<Written> {
+export async function convertModel(from: string, { file, format, name }: ConvertOptions): Promise<WrittenModel> {
   if (format === 'pytorch-script' && extname(file) !== ENDINGS[format])
     throw new GridError('usage', `expected a name that ends in .py for a program, got ${file}; name another with --out`)
   const model = readModelFile(await read(from), name)
@@ -59,7 +59,7 @@ export async function convertModel(from: string, { file, format, name }: Convert
 }
 
 /** For people. */
-export function writtenLines({ file, bytes, weights }: Written): string[] {
+export function writtenLines({ file, bytes, weights }: WrittenModel): string[] {
   const beside = weights === undefined ? [] : [`${weights}  its parameters; keep it beside the program`]
   return [`${file}  ${bytes.toLocaleString('en-US')} bytes`, ...beside]
 }

@@ -44,7 +44,7 @@ export async function* watchRun(
   let last: string | undefined
   for (let failures = 0; ; failures++) {
     if (failures > 0) await pause(waitMs(failures), signal)
-    const attempt = new Attempt(signal)
+    const attempt = new WatchAttempt(signal)
     try {
       const response = await api.eventStream(id, { last, signal: attempt.signal })
       if (response.status === NO_CONTENT) return yield { type: 'end', run: await api.run(id) }
@@ -76,7 +76,7 @@ function waitMs(failures: number): number {
 }
 
 /** One stream: given up when nothing comes for a while, or when the caller's signal says so. */
-class Attempt {
+class WatchAttempt {
   readonly #over = new AbortController()
   readonly signal: AbortSignal
   #timer: NodeJS.Timeout

@@ -32,7 +32,7 @@ export {
 export { parseModelSpec } from './parse.ts'
 export { type ModelFile, readModelFile } from './model-file.ts'
 export { randomWords } from './random.ts'
-export { type Start, startFrom, type StartSource } from './start.ts'
+export { type Start, startFrom } from './start.ts'
 export type { GptLayer, Loss, ModelSpec, OperatorLayer } from './spec.ts'
 export { takesTokens, tokenVocabulary } from './tokens.ts'
 export { meanOfStep, nextVersion, outerOptimizer, type UpdateRule } from './update.ts'

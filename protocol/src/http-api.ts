@@ -445,7 +445,8 @@ export const WIRE_ROUTES: readonly WireRoute[] = [
     path: ROUTES.watch,
     caller: 'anyone',
     about:
-      'snapshot, then updates; totals only for those who may not read the job. ' +
+      'snapshot, then updates, of the job that `?job=` names, or of the newest; totals only for those who may not read ' +
+      'the job. ' +
       "A page says one thing at most: `{ type: 'owner', token }`",
   },
   {

@@ -180,7 +180,7 @@ export {
   TokenAskedSchema,
   type TokenView,
 } from './owner-api.ts'
-export { allPages, type AskedPage, JOBS_PAGE, MAX_PAGE } from './pages.ts'
+export { allPages, JOBS_PAGE, MAX_PAGE } from './pages.ts'
 export { plainText } from './plain-text.ts'
 export { type Problem, PROBLEM_TYPE, problemOf, refusalIn, statusOf } from './problem.ts'
 export { allRecords, MAX_RECORDS, type RecordsPage } from './records.ts'

@@ -17,7 +17,7 @@ import {
   type ExportFormat,
   formatOption,
   withEnding,
-  type Written,
+  type WrittenModel,
   writtenLines,
 } from '../export-formats.ts'
 import { keptLines, listLines, progressLine, runLines } from '../job/describe-run.ts'
@@ -251,7 +251,7 @@ function fileNameOf({ headers }: Response, otherwise: string): string {
 async function saveAs(
   response: Response,
   { file, format, name }: Omit<ConvertOptions, 'format'> & { readonly format: ExportFormat },
-): Promise<Written> {
+): Promise<WrittenModel> {
   const unfinished = `${file}.part`
   try {
     const bytes = await saveBody(response, unfinished)

@@ -14,7 +14,7 @@ export interface ForkOptions {
   readonly version?: number | undefined
 }
 
-type Fields = Readonly<Record<string, unknown>>
+type JsonFields = Readonly<Record<string, unknown>>
 
 /** @throws GridError 'job-invalid' with a line of the file for each mistake */
 export async function forkOf(api: CoordinatorApi, id: string, { changes, version }: ForkOptions): Promise<JobFile> {
@@ -31,7 +31,7 @@ export async function forkOf(api: CoordinatorApi, id: string, { changes, version
   }
 }
 
-async function changesIn(file: string): Promise<Pick<YamlFile, 'located'> & { readonly fields: Fields }> {
+async function changesIn(file: string): Promise<Pick<YamlFile, 'located'> & { readonly fields: JsonFields }> {
   const { value, located } = await readYamlFile(file, { holds: 'changes of a job', code: 'job-invalid' })
   if (isFields(value)) return { fields: value, located }
   throw new GridError('job-invalid', located({ path: [], expected: 'fields of a job', found: shown(value) }))
@@ -47,7 +47,7 @@ export function merged(value: unknown, patch: unknown): unknown {
   return Object.fromEntries(fields)
 }
 
-function isFields(value: unknown): value is Fields {
+function isFields(value: unknown): value is JsonFields {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
@@ -55,7 +55,7 @@ function isFields(value: unknown): value is Fields {
 function withPathsOf(
   file: string,
   job: JobSpec,
-  { api, named }: { readonly api: CoordinatorApi; readonly named: Fields },
+  { api, named }: { readonly api: CoordinatorApi; readonly named: JsonFields },
 ): JobSpec {
   if (!isLoopbackUrl(api.url)) return job
   const dataset = isFields(named['dataset']) ? Object.values(named['dataset']) : []

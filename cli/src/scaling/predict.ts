@@ -19,7 +19,7 @@ const COMMITS = 200
 const LONG_MS = 900_000
 const FEWEST_COMMITS = 10
 
-interface OpenModel extends ScaleModel {
+interface OpenScaleModel extends ScaleModel {
   readonly volunteers: ReadonlyMap<MemberId, ModelVolunteer>
   /** virtual ms of the first computation; undefined before */
   readonly beganAt: () => number | undefined
@@ -76,7 +76,7 @@ function endOf(commits: ModelCoordinator['commits'], samples: number): number {
   return to.at + ((samples - to.samples) * (to.at - from.at)) / (to.samples - from.samples)
 }
 
-function openModel(setting: Setting): OpenModel {
+function openModel(setting: Setting): OpenScaleModel {
   const clock = new EventClock()
   const words = random32(setting.seed)
   const random = (): number => words() / 2 ** 32

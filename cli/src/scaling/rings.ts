@@ -2,10 +2,18 @@
 // a direct exchange takes. That time is by the coordinator's own formula.
 import { exchangeMs } from '@starling-grid/coordinator/run'
 import { type Exchange, type Manifest, type MemberId, sha256Name } from '@starling-grid/protocol'
-import type { MemberGeneration } from '@starling-grid/volunteer/member'
+import type { MemberCore, MemberGeneration, MemberInput } from '@starling-grid/volunteer/member'
 import type { EventClock } from './clock.ts'
 import type { Setting } from './setting.ts'
-import type { ModelVolunteer } from './volunteers.ts'
+
+/** What rings know of a volunteer. */
+export interface RingVolunteer {
+  readonly core: MemberCore
+  readonly alive: boolean
+  /** bytes that went up and came down */
+  moved(up: number, down: number): void
+  take(input: MemberInput): void
+}
 
 /** ms until neighbours know that a link closed with its process */
 const NOTICE_MS = 100
@@ -13,7 +21,7 @@ const NOTICE_MS = 100
 interface ModelReduce {
   readonly size: number
   readonly exchange: Exchange
-  readonly assignments: Map<number, { readonly volunteer: ModelVolunteer; readonly manifest: Manifest }>
+  readonly assignments: Map<number, { readonly volunteer: RingVolunteer; readonly manifest: Manifest }>
 }
 
 export class Rings {
@@ -21,16 +29,16 @@ export class Rings {
   readonly #setting: Setting
   readonly #reduces = new Map<string, ModelReduce>()
   /** who is alive, to tell neighbours of a loss */
-  readonly #volunteers: ReadonlyMap<MemberId, ModelVolunteer>
+  readonly #volunteers: ReadonlyMap<MemberId, RingVolunteer>
 
-  constructor(clock: EventClock, setting: Setting, volunteers: ReadonlyMap<MemberId, ModelVolunteer>) {
+  constructor(clock: EventClock, setting: Setting, volunteers: ReadonlyMap<MemberId, RingVolunteer>) {
     this.#clock = clock
     this.#setting = setting
     this.#volunteers = volunteers
   }
 
   contribute(
-    volunteer: ModelVolunteer,
+    volunteer: RingVolunteer,
     { generation, step, manifest }: { readonly generation: number; readonly step: number; readonly manifest: Manifest },
   ): void {
     const { ring } = volunteer.core

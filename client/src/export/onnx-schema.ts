@@ -2,9 +2,9 @@
 // fields are those of the standard.
 import protobuf from 'protobufjs/light.js'
 
-type Field = readonly [name: string, number: number, type: string, repeated?: 'repeated']
+type WireField = readonly [name: string, number: number, type: string, repeated?: 'repeated']
 
-const MESSAGES: Readonly<Record<string, readonly Field[]>> = {
+const MESSAGES: Readonly<Record<string, readonly WireField[]>> = {
   ModelProto: [
     ['irVersion', 1, 'int64'],
     ['producerName', 2, 'string'],

@@ -23,7 +23,7 @@ const MASKED = -1e30
 type Attribute = number | string | readonly number[] | { readonly float: number }
 
 /** The graph that is being built. */
-class Graph {
+class OnnxGraph {
   readonly nodes: object[] = []
   readonly initializers: object[] = []
   readonly #known = new Map<string, string>()
@@ -98,7 +98,7 @@ function attributeOf(name: string, value: Attribute): object {
 }
 
 interface RowParts<L> {
-  readonly graph: Graph
+  readonly graph: OnnxGraph
   readonly layer: L
   /** values of the layer's inputs */
   readonly x: readonly [string, ...string[]]
@@ -106,12 +106,14 @@ interface RowParts<L> {
   readonly p: (role: string) => string | undefined
   readonly placed: PlacedLayer
 }
-type Row<T extends OperatorLayer['type']> = (parts: RowParts<Extract<OperatorLayer, { readonly type: T }>>) => string
+type OnnxRow<T extends OperatorLayer['type']> = (
+  parts: RowParts<Extract<OperatorLayer, { readonly type: T }>>,
+) => string
 
 const needed = (name: string | undefined): string => name ?? ''
 const without = (names: readonly (string | undefined)[]): string[] => names.filter((name) => name !== undefined)
 const plain =
-  (opType: string): Row<'relu'> =>
+  (opType: string): OnnxRow<'relu'> =>
   ({ graph, x }) =>
     graph.op(opType, [x[0]])
 
@@ -122,7 +124,7 @@ const window = ({ kernel, stride, padding }: { kernel: number; stride: number; p
 })
 
 /** Operator of a model → its nodes; the name of their output. */
-const ROWS: { readonly [T in OperatorLayer['type']]: Row<T> } = {
+const ROWS: { readonly [T in OperatorLayer['type']]: OnnxRow<T> } = {
   linear({ graph, x, p }) {
     const turned = graph.op('Transpose', [needed(p('weight'))], { perm: [1, 0] })
     const product = graph.op('MatMul', [x[0], turned])
@@ -184,7 +186,7 @@ const ROWS: { readonly [T in OperatorLayer['type']]: Row<T> } = {
 
 /** x (N, T, 3 · channels): queries, keys and values side by side, each split into heads → (N, T, channels) */
 function attention(
-  graph: Graph,
+  graph: OnnxGraph,
   x: string,
   { heads, causal }: { readonly heads: number; readonly causal: boolean },
   [length = 1, wide = 3]: readonly number[],
@@ -204,7 +206,7 @@ function attention(
 }
 
 /** (T, T): what masks the scores of later positions; the same value for all layers */
-function future(graph: Graph, length: number): string {
+function future(graph: OnnxGraph, length: number): string {
   return graph.once(`future ${length}`, () => {
     const masked = graph.op('Expand', [graph.float(MASKED), graph.int64(length, length)])
     return graph.op('Trilu', [masked, graph.scalar(1)], { upper: 1 })
@@ -214,7 +216,7 @@ function future(graph: Graph, length: number): string {
 /** @example await writeFile('model.onnx', onnxModel(readModelFile(bytes))) */
 export function onnxModel(model: ModelFile): Uint8Array {
   const { spec, parameters } = model
-  const graph = new Graph()
+  const graph = new OnnxGraph()
   for (const entry of parameterLayout(spec).entries)
     graph.parameter(entry, parameters.subarray(entry.offset, entry.offset + entry.length))
   const placed = layerShapes(spec)
@@ -236,10 +238,10 @@ export function onnxModel(model: ModelFile): Uint8Array {
   })
 }
 
-function outputOf(graph: Graph, placed: PlacedLayer, values: readonly string[]): string {
+function outputOf(graph: OnnxGraph, placed: PlacedLayer, values: readonly string[]): string {
   const names = new Map(placed.parameters.map(({ role, name }) => [role, parameterName(name)]))
   // The table pairs each type with its own row, which the compiler cannot follow through a union.
-  const row = ROWS[placed.layer.type] as Row<OperatorLayer['type']>
+  const row = ROWS[placed.layer.type] as OnnxRow<OperatorLayer['type']>
   const [first = '', ...others] = placed.inputs.map((value) => values[value] ?? '')
   return row({ graph, layer: placed.layer, x: [first, ...others], p: (role) => names.get(role), placed })
 }

@@ -3,7 +3,7 @@
 // alone, because models come from other people.
 import { layerShapes, type ModelFile, type OperatorLayer, type PlacedLayer, takesTokens } from '@starling-grid/model'
 
-type Row<T extends OperatorLayer['type']> = (parts: {
+type PythonRow<T extends OperatorLayer['type']> = (parts: {
   readonly layer: Extract<OperatorLayer, { readonly type: T }>
   /** Python names of its inputs */
   readonly x: readonly string[]
@@ -15,7 +15,7 @@ type Row<T extends OperatorLayer['type']> = (parts: {
 const numbered = (value: number): string => (Number.isInteger(value) ? `${value}.0` : String(value))
 
 /** Operator → the expression of its output. */
-const ROWS: { readonly [T in OperatorLayer['type']]: Row<T> } = {
+const ROWS: { readonly [T in OperatorLayer['type']]: PythonRow<T> } = {
   linear: ({ x, p }) => `F.linear(${x[0]}, ${p('weight')}, ${p('bias')})`,
   conv2d: ({ layer, x, p }) =>
     `F.conv2d(${x[0]}, ${p('weight')}, ${p('bias')}, stride=${layer.stride}, padding=${layer.padding}, ` +
@@ -64,7 +64,7 @@ function expressionOf(placed: PlacedLayer): string {
     return name === undefined ? 'None' : `self.tensor(${JSON.stringify(name)})`
   }
   // The table pairs each type with its own row, which the compiler cannot follow through a union.
-  const row = ROWS[placed.layer.type] as Row<OperatorLayer['type']>
+  const row = ROWS[placed.layer.type] as PythonRow<OperatorLayer['type']>
   return row({ layer: placed.layer, x: placed.inputs.map((value) => `v${value}`), p, placed })
 }
 

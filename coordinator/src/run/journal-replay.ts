@@ -1,8 +1,8 @@
 // Durable state of a run from its journal: one function applies an entry, live and on replay alike, so that both agree.
 import { type BlockId, PLAN_WINDOW, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { withEvaluation } from './history/ending.ts'
-import { keptOf, lastOf, MOST_RELEASED } from './history/keep.ts'
-import { RINGS_KEPT, VALIDATED_KEPT } from './history/kept.ts'
+import { keptOf, lastOf } from './history/keep.ts'
+import { MOST_RELEASED, RINGS_KEPT, VALIDATED_KEPT } from './history/kept.ts'
 import { readRun } from './history/snapshot.ts'
 import type { Checkpoint, JournalEntry, Recorded, Recording, RunConfig, ValidationResult } from './recorded.ts'
 

@@ -38,7 +38,7 @@ function modelFor(blocks: number): { readonly classes: number; readonly model: o
   return { classes, model: { name: 'counter', input: [1, 1, SAMPLE_BYTES], layers } }
 }
 
-export interface GridJob {
+export interface WorldJob {
   /** of an epoch */
   readonly blocks: number
   readonly epochs: number
@@ -58,7 +58,7 @@ export type JobShape = Pick<
   readonly blocks: number
 }
 
-export function gridJob({ blocks, epochs, ...shape }: JobShape, id = 'simulated'): GridJob {
+export function gridJob({ blocks, epochs, ...shape }: JobShape, id = 'simulated'): WorldJob {
   const { classes, model: described } = modelFor(blocks)
   const spec: JobSpec = {
     name: 'counts',
@@ -102,7 +102,7 @@ export function gridJob({ blocks, epochs, ...shape }: JobShape, id = 'simulated'
   }
 }
 
-export const genesisOf = ({ stored, form, spec }: GridJob) => genesis(stored.id, modelHash(form.spec), spec.seed)
+export const genesisOf = ({ stored, form, spec }: WorldJob) => genesis(stored.id, modelHash(form.spec), spec.seed)
 
 function shardOf(first: number, samples: number): Uint8Array {
   const x = new Uint8Array(samples * SAMPLE_BYTES)

@@ -4,7 +4,7 @@
 import { decodeVersionState, initialVersionState } from '@starling-grid/model'
 import { blockIndex, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { History } from './history.ts'
-import { genesisOf, type GridJob } from './job.ts'
+import { genesisOf, type WorldJob } from './job.ts'
 import type { Violations } from './violations.ts'
 import type { Watching } from './watched-run.ts'
 
@@ -16,14 +16,14 @@ const ENCODED_TOLERANCE = 0.3
 const LEAST_DAMPED = 0.01
 
 export class Ledger extends History {
-  readonly job: GridJob
+  readonly job: WorldJob
   readonly #violations: Violations
   /** off-ring members took part, whose late blocks count less */
   isDamped: boolean
   /** version id → its parameters; of other kinds than ring as they were first seen */
   readonly #parameters = new Map<string, Float32Array>()
 
-  constructor(job: GridJob, { violations, scenario }: Watching) {
+  constructor(job: WorldJob, { violations, scenario }: Watching) {
     const first = genesisOf(job)
     super(first, { blocks: job.blocks, epochs: job.epochs }, violations)
     this.isDamped = isOffRing(scenario)

@@ -8,7 +8,7 @@ import { Chronicle } from './chronicle.ts'
 import type { Counts } from './counts.ts'
 import type { Disk } from './disk.ts'
 import type { Replica } from './history.ts'
-import { genesisOf, type GridJob } from './job.ts'
+import { genesisOf, type WorldJob } from './job.ts'
 import { Ledger } from './ledger.ts'
 import type { GridScenario } from './scenario.ts'
 import type { Violations } from './violations.ts'
@@ -21,7 +21,7 @@ export interface Watching {
 }
 
 export class WatchedRun {
-  readonly job: GridJob
+  readonly job: WorldJob
   readonly genesis: VersionRef
   readonly ledger: Ledger
   readonly #world: Watching
@@ -30,7 +30,7 @@ export class WatchedRun {
   /** fence, generation and version → its id */
   readonly #made = new Map<string, VersionRef>()
 
-  constructor(job: GridJob, world: Watching) {
+  constructor(job: WorldJob, world: Watching) {
     this.#world = world
     this.job = job
     this.genesis = genesisOf(job)

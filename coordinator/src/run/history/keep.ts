@@ -1,14 +1,9 @@
 // Which checkpoints a run keeps, and for how long (`keep` of the job). Decides from what is recorded alone, so that a
 // restart keeps the same.
-import { type KeepRule, LAST_CHECKPOINTS, type Metric, MOST_BEST_CHECKPOINTS } from '@starling-grid/protocol'
+import { type KeepRule, LAST_CHECKPOINTS, type Metric } from '@starling-grid/protocol'
 import type { Checkpoint } from '../recorded.ts'
 import { bestOnes, type Evaluation } from './ending.ts'
-
-/** Checkpoints of `every` that are kept: a disk is finite. */
-const MOST_OF_EVERY = 100
-export const MOST_KEPT = MOST_OF_EVERY + MOST_BEST_CHECKPOINTS
-/** Checkpoints whose bytes are deleted with the next new one: the rules let go of a few meanwhile. */
-export const MOST_RELEASED = 16
+import { MOST_OF_EVERY } from './kept.ts'
 
 export interface KeepOf {
   readonly keep: KeepRule

@@ -15,8 +15,7 @@ import {
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { MOST_EVALUATIONS } from './ending.ts'
-import { MOST_KEPT, MOST_RELEASED } from './keep.ts'
-import { RINGS_KEPT, VALIDATED_KEPT } from './kept.ts'
+import { MOST_KEPT, MOST_RELEASED, RINGS_KEPT, VALIDATED_KEPT } from './kept.ts'
 
 /** Raised when older programs would misread a snapshot. */
 export const SNAPSHOT_FORM = 1
