@@ -434,6 +434,12 @@ export const WIRE_ROUTES: readonly WireRoute[] = [
     about: 'an upload that may become a checkpoint (R15)',
   },
   {
+    method: 'POST',
+    path: ROUTES.leave,
+    caller: 'session',
+    about: 'the volunteer leaves; a closing tab sends it, because its Worker may be ended before it does',
+  },
+  {
     method: 'GET',
     path: ROUTES.metrics,
     caller: 'scraper',

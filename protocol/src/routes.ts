@@ -39,6 +39,7 @@ export const ROUTES = {
   groups: '/api/v1/groups',
   groupRanks: '/api/v1/groups/:id/ranks',
   // members'
+  leave: '/api/session/leave',
   shard: '/api/shards/:sha256',
   version: '/api/jobs/:id/versions/:versionId',
   upload: '/api/jobs/:id/versions/:v/:versionId',

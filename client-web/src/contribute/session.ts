@@ -1,7 +1,7 @@
 // One visitor's contribution: starts the Worker, keeps the peer network for it, leaves gracefully. Independent of the
 // page's appearance.
 import { type ReadonlySignal, signal } from '@preact/signals'
-import { describeError, isGridError, type MemberId } from '@starling-grid/protocol'
+import { describeError, isGridError, type MemberId, ROUTES } from '@starling-grid/protocol'
 import type { PeerNetwork, VolunteerStatus } from '@starling-grid/volunteer'
 import { requestAdapter } from '../gpu.ts'
 import workerUrl from '../train-worker.ts?worker&url'
@@ -11,7 +11,7 @@ import { visitorInvite } from './visitor-invite.ts'
 /** Leaving takes two messages; a Worker that is stuck in a kernel longer than this is ended from outside. */
 const STOP_MS = 4000
 
-/** Enough for one message to a Worker that is not inside a kernel, too short to be felt. */
+/** Enough for a request to leave before the Worker's socket closes, too short to be felt. */
 const GOODBYE_MS = 60
 
 export type SessionState =
@@ -35,6 +35,8 @@ interface RunningWorker {
   /** ends the watch over whether the page is seen */
   readonly visibility: AbortController
   network: PeerNetwork | undefined
+  /** of its session with the coordinator, once it has one */
+  token: string | undefined
 }
 
 /** Loads what the button needs while the visitor reads; nothing of it runs yet. */
@@ -85,8 +87,10 @@ export class Session {
   /** The page is about to go, and the Worker with it. */
   leave(): void {
     if (this.#running === undefined) return
+    const { token } = this.#running
     this.stop()
-    // The Worker dies with this handler's return; these few milliseconds let its goodbye reach the socket.
+    // The Worker dies with this handler's return, perhaps inside a kernel. A request with `keepalive` outlives the page.
+    if (token !== undefined) void sendLeave(token).catch(() => undefined)
     const until = performance.now() + GOODBYE_MS
     while (performance.now() < until);
   }
@@ -118,6 +122,7 @@ export class Session {
     const here = this.#running
     if (here === undefined) return
     this.#self.value = access.self
+    here.token = access.token
     try {
       const [{ openPeerNetwork }, { servePeerNetwork }, { signerWith }] = await Promise.all([
         import('../rtc-link.ts'),
@@ -173,11 +178,16 @@ function startWorker(
   }
   worker.postMessage(begin, [port2])
   const visibility = new AbortController()
-  const running: RunningWorker = { worker, control: port1, visibility, network: undefined }
+  const running: RunningWorker = { worker, control: port1, visibility, network: undefined, token: undefined }
   const look = (): void => tell(running, { type: 'hidden', hidden: document.visibilityState === 'hidden' })
   document.addEventListener('visibilitychange', look, { signal: visibility.signal })
   look()
   return running
+}
+
+/** What the Worker says too, where it still can. */
+function sendLeave(token: string): Promise<Response> {
+  return fetch(ROUTES.leave, { method: 'POST', keepalive: true, headers: { authorization: `Bearer ${token}` } })
 }
 
 function tell(running: RunningWorker, message: ToWorker): void {

@@ -25,6 +25,8 @@ export interface SessionBook {
   authenticate(token: string): MemberId | undefined
   /** it was offered this job */
   takesPart(member: MemberId, job: JobId): boolean
+  /** it goes between two steps, or at once where it is in no run */
+  leave(member: MemberId): void
 }
 
 export interface AccessParts {
@@ -133,6 +135,11 @@ export class Access {
         'expected the session token of a volunteer, got none or an old one; send it as Authorization: Bearer TOKEN',
       )
     return member
+  }
+
+  /** The member whose session asks goes as if it had said so on its socket. @throws GridError 'session-unknown' */
+  leave(request: FastifyRequest): void {
+    this.#parts.sessions.leave(this.requireSession(request))
   }
 
   /** A run that this caller may read. @throws GridError 'token-required', HttpRefusal 404 */

@@ -132,6 +132,8 @@ export class VolunteerSession {
   #refused = 0
   #hasWelcome = false
   #ended = false
+  /** it said so; a tab that is closing may break its connection before its run lets it go */
+  #isLeaving = false
   /** ms: last message, last answer to a ping, last ping */
   #heardAt: number
   #aliveAt: number
@@ -160,7 +162,7 @@ export class VolunteerSession {
     })
     socket.on('close', (code) =>
       this.#end(
-        code === CLOSE_BROKEN
+        code === CLOSE_BROKEN && !this.#isLeaving
           ? { reason: 'the connection broke', expected: false }
           : { reason: 'closed its connection', expected: true },
       ),
@@ -364,10 +366,7 @@ export class VolunteerSession {
       case 'heartbeat':
         return this.#beat(message)
       case 'leave':
-        this.#next = undefined
-        return this.#run === undefined
-          ? this.dismiss()
-          : this.#run.feed({ type: 'member-leaving', member: this.#hello.incarnation })
+        return this.leave()
       default:
         if (this.#run?.job.id !== message.job) return this.#ignoreStale(message)
         requireHonestMessage(this.#run.job, message)
@@ -388,6 +387,14 @@ export class VolunteerSession {
       )
     if (this.#run === undefined && this.#offered?.id === job && !run.finished && !this.#joined.has(job))
       throw new GridError('message-unexpected', `expected ready before ${type}, got none; send ready first`)
+  }
+
+  /** It goes once no member waits for it: its run lets it go between two steps. */
+  leave(): void {
+    this.#isLeaving = true
+    this.#next = undefined
+    if (this.#run === undefined || this.id === undefined) return this.dismiss()
+    this.#run.feed({ type: 'member-leaving', member: this.id })
   }
 
   /** No member waits for it now: it said that it leaves, or goes on to another job. */

@@ -295,6 +295,11 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
     return id
   }
 
+  /** The page of this member closes; its Worker may not live to say so. */
+  leave(member: MemberId): void {
+    this.#byId.get(member)?.leave()
+  }
+
   /** Whether a member was given this job, now or before. */
   takesPart(member: MemberId, job: JobId): boolean {
     return this.#remembered.get(member)?.jobs.has(job) ?? false
