@@ -1,6 +1,6 @@
-// Runs the tests of every package, each file in a process of its own, and those that take long first; reported as one
-// run by Node's own reporter. Run through `starling test`. Without a text: every promise once (test-choice.mjs names
-// what is left out, with the reason); with `--all` also what is left out.
+// Runs the tests of every package, each file in a process of its own, the longest first. Node's own reporter shows them
+// as one run. Run through `starling test`. Without a text: every promise once (test-choice.mjs names what is left out,
+// with the reason); with `--all` also what is left out.
 import { readdirSync, existsSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { basename, dirname, join, relative } from 'node:path'

@@ -1,4 +1,4 @@
-// LeNet-5 learns MNIST's digits in a loop of its own, in as many processes as it is launched with:
+// LeNet-5 learns MNIST's digits in a loop of its own, in several processes:
 //   node bin/starling.mjs launch -n 4 examples/lenet.ts --data FOLDER
 // Five lines make it distributed: those with `group` and `distributedOptimizer`.
 import { readFile } from 'node:fs/promises'

@@ -1,4 +1,4 @@
-// Volunteers of a coordinator learn to read digits, and this program reads some with what they learned:
+// Volunteers of a coordinator learn to read digits, and this program then reads some:
 //   npx tsx examples/train-and-predict.ts
 // STARLING_URL and STARLING_TOKEN say where the coordinator is; without them it is the one of this folder.
 import { readFile } from 'node:fs/promises'

@@ -1,5 +1,5 @@
-// Samples per second of a grid with one slow member: asynchronous pushes against a synchronous parameter server, with
-// the same coordinator, volunteers, job and number of samples. Shows also what both have learned at the end, over
+// Samples per second of a grid with one slow member: asynchronous pushes against a synchronous parameter server. Both
+// have the same coordinator, volunteers, job and number of samples. Shows also what both have learned at the end, over
 // several seeds. Computing takes the members as long as is said here, so that a small machine can hold several.
 import type { AsyncSettings, JobSpec } from '@starling-grid/protocol'
 import { type BenchRow, compared, mean } from './row.ts'
@@ -16,9 +16,9 @@ const SEEDS = [11, 12, 13]
 
 const SYNCHRONOUS: AsyncSettings = { update: 'all' }
 /**
- * Most of the time would go to a synchronous run that waits for its slow member. It learns the same whatever computing
- * takes, since no push of it is late: once its rate is counted, over 37 steps, it need not wait any more. The others
- * keep their pace to the end.
+ * Most of the time would go to a synchronous run that waits for its slow member. What it learns does not depend on how
+ * long computing takes, because none of its pushes is late. Once its rate is counted, over 37 steps, it need not wait
+ * any more. The others keep their pace to the end.
  */
 const SYNCHRONOUS_TIMES: TrainOptions = { counted: [0.1, 0.2], pacedWhileCounted: true }
 /** Of the policies without waiting; late pushes count whole, as those of the synchronous run do. */

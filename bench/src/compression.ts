@@ -1,6 +1,5 @@
-// Encodings of the all-reduce: how fast processes of this machine sum a vector with them, how many bytes they send, and
-// what they do to training. For that, four members reduce in memory, and their loss after equal steps is compared with
-// f32.
+// Encodings of the all-reduce: how fast processes of this machine sum a vector, how many bytes they send, and what
+// training loses. For that, four members reduce in memory, and their loss after equal steps is compared with f32.
 import { initialParameters, mlp, parameterCount } from '@starling-grid/model'
 import { newMemberId, random32 } from '@starling-grid/protocol'
 import {

@@ -1,5 +1,5 @@
-// What a GPU's own gradient costs until it can leave: read back whole and encoded on the CPU, or encoded on the GPU and
-// read back small. Equal bytes both ways, which is checked first.
+// What a gradient on a GPU costs until it can be sent. Either it is read back whole and encoded on the CPU, or it is
+// encoded on the GPU and read back small. Equal bytes both ways, which is checked first.
 import { readFile } from 'node:fs/promises'
 import { openGpu } from '@starling-grid/client-node'
 import { random32 } from '@starling-grid/protocol'

@@ -1,6 +1,6 @@
-// Counts what a library asks of WebGPU, and how long its JavaScript takes to say it: from the beginning of a command
-// encoder to the submit that carries its commands; and how long the submit itself keeps the caller. Works on the
-// interfaces that all libraries of a place share.
+// Counts a library's calls of WebGPU and times its JavaScript, from the beginning of a command encoder to the submit
+// that carries its commands. The submit itself is timed apart. Works on the interfaces that all libraries of a place
+// share.
 
 export interface GpuCalls {
   readonly dispatches: number

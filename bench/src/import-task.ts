@@ -1,5 +1,5 @@
-// One import, or what the parser library alone needs for the same files, in a process of its own: prints its time and
-// the most memory that it held.
+// One import in a process of its own, or the parser library alone on the same files. Prints its time and its peak
+// memory.
 import { createReadStream } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -15,9 +15,9 @@ export interface Library {
 /** A task with its inputs in the library's own memory. */
 export interface PreparedTask {
   /**
-   * Does the task from its beginning and gives its result, the same numbers in the same order for every library:
-   * matmul (size, size); conv2d y, and then in training dx and dweight, as PyTorch shapes them. Step: the loss after
-   * each update minus that before the first; chain: the last vector.
+   * Does the task from its beginning and returns its result, the same numbers in the same order for every library.
+   * matmul: (size, size). conv2d: y, and in training dx and dweight, in PyTorch's shapes. Step: the loss after each
+   * update minus that before the first; chain: the last vector.
    */
   result(): Promise<Float32Array>
   /** Does the task so many times and reads the last result. Milliseconds. */

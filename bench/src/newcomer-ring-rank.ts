@@ -27,8 +27,7 @@ import { batchFor, MODEL, OPTIMIZER } from './overlap-task.ts'
 import { timedExecutor } from './timed-executor.ts'
 
 /**
- * ms of computing in a step: a slow GPU beside a fast line, so that the exchange of 7.3 MB is a part of the step that
- * counts
+ * ms of computing in a step. A slow GPU beside a fast line makes the exchange of 7.3 MB count.
  */
 const STEP_MS = 250
 const RING = 2

@@ -1,7 +1,7 @@
-// How much of the exchange a step waits for: (step with the ring − step that only computes) ÷ exchange alone, when
-// buckets of the gradient enter the ring as backward finishes them, against the whole gradient after it. Two members in
-// processes of their own, over WebRTC on links as slow as homes have: first with a computing that only takes time, then
-// on an adapter.
+// How much of the exchange a step waits for: (step with the ring − step that only computes) ÷ exchange alone. Compares
+// buckets that enter the ring while backward runs with the whole gradient after it. Two members in processes of their
+// own exchange over WebRTC, on links as slow as those of homes. First their computing only takes time, then it runs on
+// an adapter.
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'

@@ -1,6 +1,6 @@
-// What `starling plan` predicts beside what a real grid takes: a coordinator and volunteers in this process over WebRTC,
-// on lines of 20 Mbit/s and 15 ms. Their machines take a fixed time for a sample, so that two cores carry several. How
-// fast one of them is in fact is measured first, alone, and that speed is given to the plan.
+// What `starling plan` predicts beside what a real grid takes. The grid is a coordinator and volunteers in this process
+// over WebRTC, on lines of 20 Mbit/s and 15 ms. Their machines take a fixed time for a sample, so that two cores carry
+// several. How fast one of them is in fact is measured first, alone, and that speed is given to the plan.
 import { planJob, readCrowd } from '@starling-grid/cli/plan'
 import { dryRun } from '@starling-grid/coordinator'
 import { mlp } from '@starling-grid/model'

@@ -1,4 +1,4 @@
-// `keep` of a job as its owner sees it: two volunteers in processes of their own, `job show` and `job export --version`.
+// `keep` of a job as its owner sees it: two volunteer processes, `job show` and `job export --version`.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'

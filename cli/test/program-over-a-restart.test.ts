@@ -44,7 +44,7 @@ test('a program submits a job, watches it over a restart of the coordinator, and
   for (const digit of [0, 1, 7]) assert.match(said, new RegExp(`^a ${digit} is class ${digit}, \\d+ %$`, 'm'), said)
 })
 
-test('a watch has each event once and ends with the run, also when it begins after the end; refusals have codes', async () => {
+test('a watch has each event once and ends with the run, even when it begins later; refusals have codes', async () => {
   const options = { url: grid.direct, token: grid.token }
   const own = await connect(options)
   const [run] = (await own.jobs()).toReversed()

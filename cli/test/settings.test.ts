@@ -1,5 +1,5 @@
-// Settings of `starling start` from its command line, the environment and a file: which one counts, where each comes
-// from, and what is said of one that is wrong.
+// Settings of `starling start` from its command line, the environment and a file. Which one wins, where each comes
+// from, and the error for a wrong one.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,5 +1,5 @@
-// What each volunteer of this user keeps for the others and for later, a file of its own for each: several that run at
-// once overwrite no note of another.
+// What each volunteer of this user keeps for the others and for later. Each writes a file of its own, so volunteers
+// that run at once overwrite no note of another.
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

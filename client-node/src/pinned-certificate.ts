@@ -17,7 +17,10 @@ export function tlsTrust(): Trust {
   return trust
 }
 
-/** Options of every socket to it. `ws` passes them to `node:tls`; its types want an answer of this check that TLS ignores. */
+/**
+ * Options of every socket to it. `ws` passes them to `node:tls`. Its types want a result of this check, which TLS
+ * ignores.
+ */
 export function socketTrust(): ClientOptions {
   return trust as unknown as ClientOptions
 }

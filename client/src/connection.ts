@@ -42,7 +42,7 @@ export async function openApi(
   return new CoordinatorApi({ url, token })
 }
 
-/** Where the owner's token comes from: the caller, the named file, the environment, or the coordinator on this machine. */
+/** The owner's token: from the caller, the named file, the environment, or the coordinator on this machine. */
 async function tokenFor(
   url: string,
   { token, tokenFile, dataDir }: ConnectionOptions & { readonly dataDir: string },

@@ -24,7 +24,7 @@ export async function broadcastParameters(group: Communicator, parameters: Float
 
 /**
  * The same optimizer over the mean of all ranks' gradients. Ranks with batches of equal size train as one process would
- * with all batches joined; the learning rate for that larger batch is the caller's choice.
+ * with all batches joined. The caller chooses the learning rate for that larger batch.
  * @example const optimizer = distributedOptimizer(group, model.optimizer({ type: 'adam', lr: 1e-3 }))
  */
 export function distributedOptimizer(

@@ -206,8 +206,8 @@ test('names of a model end no literal of the program, and may be those of a modu
     'import ast, json',
     'tree = ast.parse(open("names.py").read())',
     'imports = [node.names[0].name for node in ast.walk(tree) if isinstance(node, ast.Import)]',
-    'loads = [n.args[0].value for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "json.loads"',
-    '         and isinstance(n.args[0], ast.Constant)]',
+    'calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "json.loads"]',
+    'loads = [n.args[0].value for n in calls if isinstance(n.args[0], ast.Constant)]',
     'print(json.dumps({"imports": imports, "signature": json.loads(loads[0])}))',
   ].join('\n')
   const read = JSON.parse(execFileSync(python, ['-c', ask], { cwd: folder, encoding: 'utf8' }))

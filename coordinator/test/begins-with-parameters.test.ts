@@ -1,5 +1,5 @@
-// A job that begins with given parameters (`from`): where they may come from, how members get them, and that they are
-// the job's own from then on.
+// A job that begins with given parameters (`from`): where they may come from and how members get them. From then on
+// they are the job's own.
 import assert from 'node:assert/strict'
 import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -121,7 +121,7 @@ test('a job begins with a version of another; it keeps it when that is deleted, 
   assert.deepEqual([parameters, initial], [trained, sha256(trained)])
 })
 
-test('of two jobs that begin alike, one is deleted, and the other keeps its parameters; the last takes them', async () => {
+test('two jobs begin alike: when one is deleted the other keeps its parameters, the last one takes them', async () => {
   const { root } = await dataRoot()
   const dataDir = await temporaryFolder()
   const { url } = await startCoordinator({ dataRoot: root, dataDir })

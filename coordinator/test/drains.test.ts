@@ -1,5 +1,5 @@
-// SIGTERM during training: the run ends its step and writes a checkpoint, /readyz says no at once, the process ends
-// with 0, and the next process goes on from there, also where every volunteer is gone.
+// SIGTERM during training: /readyz says no at once, the run ends its step and writes a checkpoint, and the process ends
+// with 0. The next process goes on from there, even when every volunteer is gone.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { tmpdir } from 'node:os'

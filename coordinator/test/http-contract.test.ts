@@ -185,7 +185,7 @@ test('a route that another method or a stranger page asks for is refused with a 
   }
 })
 
-test('what is polled or large has an etag, and a caller that names it gets 304 until there is something else', async () => {
+test('what is polled or large has an etag, and a caller that names it gets 304 until it changes', async () => {
   const { url } = await startCoordinator()
   const { id } = await submit(url, smallJob({ stop: { epochs: 1 }, volunteers: { min: 1 } }))
   const ask = (path: string, headers: Record<string, string> = {}): Promise<Response> =>

@@ -1,5 +1,5 @@
-// Which checkpoints a job keeps: the best, the newest and those of every so many steps; what a rewind, damage, a restart
-// and a snapshot make of them.
+// Which checkpoints a job keeps: the best, the newest and those of every so many steps. What rewinds, damage, restarts
+// and snapshots make of them.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type KeepRule, type LeaseToken, memberId, type VersionRef } from '@starling-grid/protocol'

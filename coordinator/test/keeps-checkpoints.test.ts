@@ -1,5 +1,5 @@
-// What a job keeps, over real sockets: its bytes stay while others are deleted, a restart keeps the same, and each can be
-// exported by its step.
+// What a job keeps, over real sockets. Its bytes stay while others are deleted and over a restart, and each checkpoint
+// can be exported by its step.
 import assert from 'node:assert/strict'
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'

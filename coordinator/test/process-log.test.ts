@@ -1,4 +1,4 @@
-// The log of a coordinator as programs collect it: one JSON object a line, with job, member and request where they are
+// The log of a coordinator as programs collect it. One JSON object a line names job, member and request where they are
 // known, and never a token.
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'

@@ -10,7 +10,9 @@ interface Trained {
   readonly aborts: number
 }
 
-/** Honest members train until the run ends or the time is up; whoever has a bad block in its part gives up the step. */
+/**
+ * Honest members train until the run ends or the time is up. A member with a bad block in its part gives up the step.
+ */
 function train(names: readonly string[], bad: readonly BlockId[], options: DeskOptions = {}): Trained {
   const desk = new Desk({ minVolunteers: names.length, blocks: 12, batchBlocks: 4, epochs: 2, ...options })
   desk.join(...names)

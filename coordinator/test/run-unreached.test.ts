@@ -1,4 +1,4 @@
-// A version that only members hold from whom no other can fetch it: the run goes on with them alone, or without it
+// A version that only members hold from which no other can fetch it: the run goes on with them alone, or without it
 // (R17).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -1,5 +1,5 @@
-// One table in each format that has rows: the same samples, the same shards, an import that goes on after a kill, and a
-// clear word for a damaged file.
+// One table in each format that has rows gives the same samples and shards. An import goes on after a kill, and a
+// damaged file gets a clear error.
 import assert from 'node:assert/strict'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -211,7 +211,7 @@ const NUMPY_FILE =
   'FpOMu0cAAACDAAAACAAAAAAAAAAAAAAAgAEeAgAAZmxhZy5ucHlQSwECLQMtAAAACAAAACEAbkWaoFsAAACwAAAACAAAAAAAAAAAAAAAgAGfAgAA' +
   'a2luZC5ucHlQSwECLQMtAAAACAAAACEAj8x3QkoAAACGAAAABwAAAAAAAAAAAAAAgAE0AwAAcmF3Lm5weVBLBQYAAAAABwAHAHIBAAC3AwAAAAA='
 
-test('what NumPy itself wrote is read: doubles, halves, big-endian and long numbers, booleans, texts, bytes', async () => {
+test("NumPy's own files are read: doubles, halves, big-endian and long numbers, booleans, texts, bytes", async () => {
   const paths = await written(new Map([['numpy.npz', Buffer.from(NUMPY_FILE, 'base64')]]))
   const take = async (target: Target) => {
     const catalog = catalogOf()

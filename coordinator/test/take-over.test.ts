@@ -30,8 +30,8 @@ import {
 const SLOW = fileURLToPath(new URL('slow-take-over.ts', import.meta.url))
 const BLOCKS = 36
 /**
- * The first coordinator is far from the end when the second one starts, however busy the machine is: 90 steps of
- * members that take their time, at no cost of a core.
+ * 90 slow steps that cost no core. So the first coordinator is far from the end when the second one starts, even on a
+ * busy machine.
  */
 const EPOCHS = 10
 const SLOW_STEP_MS = 300

@@ -1,6 +1,6 @@
 // A member that slept for longer than others bear silence is in the ring again soon after it woke up. In the simulated
-// world the others went on without it meanwhile, in a generation that it never heard of; in the real one nothing told
-// it that they did.
+// world the others went on without it, in a generation that it does not know. In the real one no message told it that
+// they did.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Grid } from '@starling-grid/cli'

@@ -1,5 +1,5 @@
-// Fine-tuning in real processes: a job that begins with a version of another, whose replicas stay identical, also when
-// its coordinator is killed and the other job is deleted meanwhile. An audit follows it from its version 0.
+// Fine-tuning in real processes: a job begins with a version of another. Its replicas stay identical, even when its
+// coordinator is killed and the other job is deleted meanwhile. An audit follows it from its version 0.
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { test } from 'node:test'

@@ -1,5 +1,5 @@
-// The production grid, in processes of its own: a run ends when a validation that two volunteers agree on reaches the
-// target, long before its bound.
+// The production grid, in processes of its own. A run ends long before its bound, when a validation that two volunteers
+// agree on reaches the target.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Grid } from '@starling-grid/cli'

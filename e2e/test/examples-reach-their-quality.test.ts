@@ -1,5 +1,5 @@
-// The example jobs as a person runs them: data made by their script, imported by the command, trained by two volunteers
-// to the quality that each file states, beside what mathematics says is best for the same rows.
+// The example jobs as a person runs them: their script makes the data, the command imports it, and two volunteers
+// train. Each reaches the quality that its file states, beside the best that mathematics gives for the same rows.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'

@@ -18,8 +18,8 @@ export const QUICK_LINKS = { ...QUICK, linkOpenMs: 5000 }
 export function smallJob(
   options: Partial<Parameters<typeof demoJob>[0]> & { readonly stop: JobSpec['stop'] },
 ): JobSpec {
-  // what tests say of frames and places is so around the ring; a busy machine is no reason to leave it
-  // 48 samples a step: quick on two cores, and whole blocks for three members
+  // Tests state frames and ranks of the ring, so a busy machine must not change the exchange. 48 samples a step: quick
+  // on two cores, and whole blocks for three members
   const small = { blockSamples: 8, batchBlocks: 6, evaluate: { everyEpochs: 1000 }, exchange: 'ring' } as const
   return { ...demoJob({ seed: 7, mode: 'ring', ...options }), ...small }
 }

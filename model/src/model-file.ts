@@ -1,5 +1,5 @@
-// An exported model as those read it who predict with it: a safetensors file whose metadata say what the model is, what
-// it takes and what its answers are called.
+// An exported model as programs that predict read it. It is a safetensors file, and its metadata say what the model is,
+// what it takes and what its answers are called.
 import {
   describeError,
   GridError,

@@ -1,4 +1,4 @@
-// Version 0 of a job that begins with given parameters (`from`): the tensors of a file, or of a version, matched with
+// Version 0 of a job that begins with given parameters (`from`). The tensors of a file or a version are matched with
 // the model by name and shape. Pure: who calls it has read the file.
 import {
   float32Values,

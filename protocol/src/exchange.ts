@@ -1,6 +1,6 @@
-// How the members of a generation exchange gradients: a row for each exchange, with who sends to whom. Both sides ask
-// here. What a member computes for each is a row of volunteer/src/reduce/exchanges.ts; what each costs, and when the
-// coordinator prefers it, is in coordinator/src/run/policy.
+// How the members of a generation exchange gradients: a row for each exchange, with the peers that a member sends to.
+// Both sides ask here. What a member computes for each is a row of volunteer/src/reduce/exchanges.ts; what each costs,
+// and when the coordinator prefers it, is in coordinator/src/run/policy.
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { MAX_DIRECT_MEMBERS, MAX_RING_MEMBERS } from './limits.ts'

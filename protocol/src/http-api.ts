@@ -142,7 +142,7 @@ export const HTTP_API = {
     path: ROUTES.jobs,
     caller: 'anyone',
     about:
-      'the jobs that the caller may read, the oldest first, 100 without `limit`; with scope `admin` the first page ' +
+      'the jobs that the caller may read, the oldest first, 100 without `limit`. With scope `admin` the first page ' +
       'also has those that cannot be opened, under `damaged`',
     query: Type.Object(PAGE_QUERY),
     status: 200,
@@ -238,8 +238,8 @@ export const HTTP_API = {
     caller: 'reader',
     about:
       'what happened, the oldest first: the last 500 events, or those of them since a moment in ms. With ' +
-      '`accept: text/event-stream` as server-sent events, those to come too; Last-Event-ID resumes, 204: nothing more ' +
-      'comes',
+      '`accept: text/event-stream` as server-sent events, with those to come. Last-Event-ID resumes; 204 says that ' +
+      'nothing more comes',
     query: Type.Object({ since: Type.Optional(Moment), ...PAGE_QUERY }),
     status: 200,
     tagged: true,
@@ -451,9 +451,8 @@ export const WIRE_ROUTES: readonly WireRoute[] = [
     path: ROUTES.watch,
     caller: 'anyone',
     about:
-      'snapshot, then updates, of the job that `?job=` names, or of the newest; totals only for those who may not read ' +
-      'the job. ' +
-      "A page says one thing at most: `{ type: 'owner', token }`",
+      'a snapshot, then updates, of the job that `?job=` names, or of the newest. A caller that may not read the job ' +
+      "gets totals only. A page sends one message at most: `{ type: 'owner', token }`",
   },
   {
     method: 'WS',

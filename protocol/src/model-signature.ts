@@ -1,5 +1,5 @@
-// What a model takes and answers, in the words of its dataset: stands in the metadata of an exported model, so that the
-// file alone is enough to predict with.
+// What a model takes and answers, in the words of its dataset. It is written into the metadata of an exported model, so
+// that the file alone suffices to predict.
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { type DatasetManifest, DatasetManifestSchema, MAX_CLASS_NAMES, MAX_NORMALIZED } from './dataset.ts'

@@ -1,5 +1,5 @@
-// What members count of a validation block beside its loss: sums, so that those of blocks add up exactly, and the
-// metrics that follow from sums over all blocks.
+// What members count of a validation block beside its loss. These are sums, so that those of blocks add up exactly. The
+// metrics follow from the sums over all blocks.
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { Count, FiniteNumber, type ReadonlyOf, strict } from './schema.ts'

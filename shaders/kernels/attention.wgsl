@@ -1,5 +1,5 @@
 // Attention on packed queries, keys and values, with the probabilities kept: batched matrix products in 8 × 8 register
-// tiles. qkv (samples, T, 3 · HEADS, D), y (samples, T, HEADS, D), p and ds (samples, HEADS, T, T); each row of D or T
+// tiles. qkv (samples, T, 3 · HEADS, D), y (samples, T, HEADS, D), p and ds (samples, HEADS, T, T). Each row of D or T
 // numbers is a row of its matrix. With CAUSAL = 1 the tiles above the diagonal are neither written nor read; those on
 // it hold zeros there. Blocks as in linear.wgsl: four rows of a matrix are the columns of a mat4x4f, and `transpose(w)
 // * x` is x · wᵀ.

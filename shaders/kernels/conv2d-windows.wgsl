@@ -1,9 +1,9 @@
-// Convolution of stride 1 through windows, by subgroups (see subgroup-product.wgsl, conv2d-subgroup.wgsl). What K
-// kernel columns see at four outputs side by side overlaps, so that it is loaded once, as eight floats. x is only
-// padded for it: `padded`, for each sample, channel and padded row PADDED_QUADS quads, one more than y has; after the
-// last sample follow quads of ones, for the bias's gradient. The gradient of x is such a convolution of dy, with each
-// kernel turned around: padding KERNEL - 1 - PADDING. KERNEL is 3, 4 or 5. A window row is a channel and a kernel row:
-// its K weights are padded to ROW_QUADS quads.
+// Convolution of stride 1 through windows, by subgroups (see subgroup-product.wgsl, conv2d-subgroup.wgsl). The inputs
+// of K kernel columns at four neighbouring outputs overlap, so they are loaded once, as eight floats. x is only padded
+// for it. `padded` has PADDED_QUADS quads for each sample, channel and padded row, one more than y has. After the last
+// sample follow quads of ones, for the bias's gradient. The gradient of x is such a convolution of dy, with each kernel
+// turned around: padding KERNEL - 1 - PADDING. KERNEL is 3, 4 or 5. A window row is a channel and a kernel row: its K
+// weights are padded to ROW_QUADS quads.
 
 // x → padded
 @compute @workgroup_size(WORKGROUP)
@@ -142,8 +142,8 @@ fn add_windows(s: ptr<function, Sums>, q: Quads, f: Quads, w0: Window, w1: Windo
 
 fn first_of(rows: mat4x4f) -> vec4f { return vec4f(rows[0].x, rows[1].x, rows[2].x, rows[3].x); }
 
-// partials (SPLITS · O, (WINDOW_ROWS + 1) · ROW_QUADS · 4) = Σ over the samples of one split of dy · windows; each
-// invocation has one window row, or two, whose K taps follow each other, padded to whole quads. The last row belongs to
+// partials (SPLITS · O, (WINDOW_ROWS + 1) · ROW_QUADS · 4) = Σ over the samples of one split of dy · windows. Each
+// invocation has one or two window rows. Their K taps follow each other, padded to whole quads. The last row belongs to
 // the bias and sees ones. Sums of four joint rows, for each tap.
 struct BlockTaps { t0: vec4f, t1: vec4f, t2: vec4f, t3: vec4f, t4: vec4f }
 struct TapSums { b0: BlockTaps, b1: BlockTaps, b2: BlockTaps, b3: BlockTaps }

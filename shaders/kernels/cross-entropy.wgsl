@@ -1,8 +1,8 @@
 // Softmax cross-entropy over rows of CLASSES logits, with R = samples · ROWS rows. The target's share is 1 − SMOOTHING,
 // and SMOOTHING is spread evenly over all classes; rows whose label is IGNORED (where IGNORING = 1) count for nothing.
-// x (R, CLASSES), labels (R,) → loss (R,), correct (R,) 1 or 0, dx (R, CLASSES) = softmax(x) − what is wanted.
-// Few classes: one row per invocation. Many: PARTS invocations look at PART classes each, and four classes of a
-// gradient are an invocation's, so that adapters with thousands of lanes have work.
+// x (R, CLASSES), labels (R,) → loss (R,), correct (R,) 1 or 0, dx (R, CLASSES) = softmax(x) − what is wanted. Few
+// classes: one row per invocation. Many classes: PARTS invocations look at PART classes each, and an invocation
+// computes four classes of a gradient. So adapters with thousands of lanes have work.
 
 // What is known of some classes of a row. `at` is the first of the largest, `sum` is Σ exp(x − top).
 struct Seen { top: f32, sum: f32, total: f32, at: u32 }

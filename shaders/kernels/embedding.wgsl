@@ -1,6 +1,6 @@
 // Embedding: ids (R,), weight (VOCAB, CHANNELS), y (R, CHANNELS), with R = samples · TOKENS rows and QUADS groups of
-// four channels. Its gradient adds the rows of equal ids without float atomics: `chain` links the tokens with the same
-// id, each chain is walked in the order of the tokens by one invocation for each four channels.
+// four channels. Its gradient adds the rows of equal ids without float atomics. `chain` links the tokens with the same
+// id. One invocation for each four channels walks a chain in the order of its tokens.
 
 // y = weight[ids]
 @compute @workgroup_size(WORKGROUP)

@@ -1,9 +1,9 @@
-// Encodings of a gradient in eight and sixteen bits, one invocation a block of 256: the bytes of
-// volunteer/src/collective's encoders. All that rounds is done on bits, in whole numbers. f32 division and
-// pack2x16float may round in any way, and a product and a difference may be fused. Of floats there are one sum and one
-// difference, which WGSL rounds correctly, but may take what is below 2⁻¹²⁶ for zero. table: of a block its first
-// float, its floats, the word of its codes and of its scale; then the first block of its chunk and, in that one, how
-// many the chunk has. x, residual, next (floats,) as bits; words: what is read back.
+// Encodings of a gradient in eight and sixteen bits, one invocation a block of 256. The bytes equal those of the
+// encoders in `volunteer/src/codec`. All that rounds is done on bits, in whole numbers. f32 division and pack2x16float
+// may round in any way, and a product and a difference may be fused. Of floats there are one sum and one difference,
+// which WGSL rounds correctly, but may take what is below 2⁻¹²⁶ for zero. table, for each block: its first float, its
+// floats, the words of its codes and of its scale, and the first block of its chunk. In that first block also the
+// number of blocks of the chunk. x, residual, next (floats,) as bits; words: what is read back.
 
 const SIZE = 0x7fffffffu;
 const INFINITE = 0x7f800000u;

@@ -1,7 +1,7 @@
 // Linear layer on matrices x (R, IN), weight (OUT, IN), y (R, OUT), with R = samples · ROWS. No barriers, no shared
-// memory: each invocation keeps TILE_ROWS × TILE_COLUMNS results, 8 or 4 each way, as 4 × 4 blocks (a·: its first four
-// rows, b·: the next four if it is TALL; ·a: its first four columns, ·b: the next four if it is WIDE).
-// A block holds four rows of its matrix as columns, so `transpose(w) * x` is x · wᵀ for four rows of each.
+// memory: each invocation keeps TILE_ROWS × TILE_COLUMNS results, 8 or 4 each way, as 4 × 4 blocks. a·: its first four
+// rows. b·: the next four if it is TALL. ·a: its first four columns. ·b: the next four if it is WIDE. A block holds
+// four rows of its matrix as columns, so `transpose(w) * x` is x · wᵀ for four rows of each.
 
 const TALL = TILE_ROWS == 8u;
 const WIDE = TILE_COLUMNS == 8u;

@@ -2,8 +2,8 @@
 // costs them one memory access per invocation, a broadcast one instruction for all. A workgroup is one subgroup of
 // LANES invocations, 4 or 8. Each has OWN_COLUMNS columns of results to itself; JOINT_ROWS rows of results are joint to
 // all. For four steps of k the invocations load the quads of the joint rows together, JOINT_QUADS each. Sums: a0 holds
-// joint rows 0 … 3 at the first four own columns, one matrix column for each row, a1 the next four rows …; b0 … b3 the
-// same at the next four own columns.
+// joint rows 0 … 3 at the first four own columns, one matrix column for each row. a1 holds the next four rows, and so
+// on. b0 … b3 hold the same at the next four own columns.
 
 const WIDE_OWN = OWN_COLUMNS == 8u;
 const BLOCKS = JOINT_ROWS / 4u;

@@ -1,8 +1,8 @@
 // The core of matrix products on GPUs: C (M, N) = Σ_k A(m, k) · B(k, n). A workgroup makes TILE_M × TILE_N results. For
-// each slab of SLAB steps in k its invocations put A and B into workgroup memory as rows over m and n, one per k. Then
-// they add the products: one pair of barriers per slab. Padding of one quad per row keeps rows apart in the memory's
-// banks. An invocation keeps up to 8 × 8 results: its first four rows start at quad `row`, the next four half a tile
-// further down; columns alike. Which elements A and B are is up to the kernel that calls put_a and put_b.
+// each slab of SLAB steps in k its invocations put A and B into workgroup memory, as rows over m and n. Then they add
+// the products: one pair of barriers per slab. Padding of one quad per row keeps rows apart in the memory's banks. An
+// invocation keeps up to 8 × 8 results. Its first four rows start at quad `row`, the next four half a tile further
+// down. Columns are placed alike. Which elements A and B are is up to the kernel that calls put_a and put_b.
 
 const QUADS_M = TILE_M / 4u;
 const QUADS_N = TILE_N / 4u;

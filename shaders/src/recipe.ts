@@ -40,8 +40,9 @@ export interface MatrixBinding extends NamedBinding {
 }
 
 /**
- * The epilogue of a result: the sum with the binding `residual`, then the activation; or, of a gradient, the derivative
- * of an activation, read off its output in the binding `activated`. Both bindings are matrices of the result's sizes.
+ * The epilogue of a result: the sum with the binding `residual`, then the activation. For a gradient it is the
+ * derivative of an activation, computed from the output in the binding `activated`. Both bindings are matrices of the
+ * result's sizes.
  */
 export interface Epilogue {
   readonly residual?: boolean

@@ -5,10 +5,10 @@ import type { KernelDims, KernelName, KernelOperands } from './kernels.ts'
 import type { Recipe } from './recipe.ts'
 
 /**
- * A family is made for a kind of adapter. 'register' keeps results in registers and never synchronises, which software
- * adapters want (5 times faster there); 'subgroup' does the same with operands that its subgroup loads once for all,
- * which those with subgroups want still more; 'shared' keeps tiles of its operands in workgroup memory, which GPUs
- * want.
+ * A family is made for a kind of adapter. 'register' keeps results in registers and never synchronises: 5 times as fast
+ * on software adapters. 'subgroup' does the same with operands that a subgroup loads once for all invocations: still
+ * faster on software adapters with subgroups. 'shared' keeps tiles of its operands in workgroup memory: fastest on
+ * GPUs.
  */
 export type KernelFamily = 'register' | 'subgroup' | 'shared'
 

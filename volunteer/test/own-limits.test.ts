@@ -120,7 +120,7 @@ test('threat 53: a job that loses the GPU three times in an hour is declined for
   assert.equal(second.find(bad), undefined, 'then it may try again')
 })
 
-test('threat 53: volunteers of one owner keep their losses apart, and one loss of their device counts once', async () => {
+test('threat 53: volunteers of one owner count their losses apart, and one loss of a device counts once', async () => {
   let now = 1e12
   const shelf = new Shelf()
   const [one, other] = [new DeclinedJobs(shelf.ownNotes(), () => now), new DeclinedJobs(shelf.ownNotes(), () => now)]

@@ -124,7 +124,7 @@ test('an augmented block is the same for every member and beside any blocks, and
   assert.notDeepEqual(await of(FIRST, 8), alone)
 })
 
-/** Sent to be compared by whoever changes the arithmetic: runs of two versions would not agree on a step. */
+/** A change of the arithmetic changes these bits, and then volunteers of two versions do not agree on a step. */
 test('augmentation computes these bits', async () => {
   const { x } = await (await augmented({ shift: 2, flip: 'both', color: 0.4 })).of(FIRST)
   const digest = await sha256Of(new Uint8Array(x.buffer))

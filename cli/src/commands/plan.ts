@@ -1,5 +1,5 @@
-// `plan FILE --with TEXT`: how long a job would take with volunteers that are not there yet, what each home would send
-// and receive, and which settings would be faster. Nothing is trained, and no coordinator is asked.
+// `plan FILE --with TEXT`: how long a job would take with the volunteers of TEXT, and what each home would send and
+// receive. It also proposes settings that would be faster. Nothing is trained, and no coordinator is asked.
 import { dirname, resolve } from 'node:path'
 import { type JobFile, locatedDataset, readJobFile } from '@starling-grid/client/job-file'
 import { dryRun } from '@starling-grid/coordinator'

@@ -39,8 +39,8 @@ export interface PlannedRun extends PlanChoice {
 
 /**
  * ms of a step beside its samples. The 33 dispatches of LeNet-5 take up to 1 ms (`bench/results`, dispatch), and as
- * much is assumed for waiting. A MiB of gradient takes about 1 ms to be read back, 1 ms for the update (compression,
- * kernels) and, assumed, 1 ms to be uploaded.
+ * much is assumed for waiting. A MiB of gradient takes about 1 ms to be read back and 1 ms for the update (compression,
+ * kernels). Another 1 ms is assumed for uploading it.
  */
 const STEP_MS = 2
 const STEP_MS_PER_MIB = 3

@@ -109,9 +109,7 @@ function assumptions({ speeds, sampleFlops, modelled, own, best }: JobPlan, cont
       ? ['a larger batch may need more samples to learn as much: try its learning rate on a short run first']
       : []),
     ...(best.volunteers < own.volunteers
-      ? [
-          `${best.volunteers} at most means the fastest: \`volunteers: { max: ${best.volunteers} }\` takes them as they come`,
-        ]
+      ? [`a job with \`volunteers: { max: ${best.volunteers} }\` takes them as they come, not the fastest`]
       : []),
     ...targetText(spec, steps),
     `the ring's size and, with exchange auto, its way are the coordinator's own decisions (${waysText()})`,

@@ -35,15 +35,15 @@ export const LAB: LinkProfile = { name: 'lab', up: 50 * MIB, down: 50 * MIB, lat
 /** Homes: 20 Mbit/s up, 100 down, 20 ms; Chrome's best over 20 ms is 6.8 MiB/s, so the line is the limit. */
 export const HOMES: LinkProfile = { name: 'homes', up: 2.4 * MIB, down: 6.8 * MIB, latencyMs: 20 }
 
-/** Fibre at home: 100 Mbit/s up, 8 ms; assumed. Two pages of Chromium reach 10–19 MB/s, so a faster line gains little. */
+/** Fibre at home, assumed: 100 Mbit/s up, 8 ms. Two pages of Chromium reach 10–19 MB/s: a faster line gains little. */
 export const FIBRE: LinkProfile = { name: 'fibre', up: 10 * MIB, down: 10 * MIB, latencyMs: 8 }
 /** A mobile network: 10 Mbit/s up, 30 down, 40 ms; assumed. */
 export const MOBILE: LinkProfile = { name: 'mobile', up: 1.2 * MIB, down: 3.6 * MIB, latencyMs: 40 }
 
 const NO_GPU_MEASURED = 'no such GPU was measured'
 /**
- * Machines that a plan counts. The software adapter is SwiftShader on two cores of an AMD EPYC: 3.2 GFLOP/s with
- * LeNet-5, 3.9 with a small GPT, 4.0 with an MLP (`bench/results`, step). The others are assumed.
+ * Machines that a plan counts. The software adapter is SwiftShader on two cores of an AMD EPYC. It reaches 3.2 GFLOP/s
+ * with LeNet-5, 3.9 with a small GPT and 4.0 with an MLP (`bench/results`, step). The others are assumed.
  */
 export const MACHINE_KINDS: readonly MachineKind[] = [
   {

@@ -1,6 +1,6 @@
-// A trained model as ONNX: its operators in the order of computation, by the operators of opset 20. The input is a batch
-// of prepared samples (N, …input shape), the output what the model answers: for cross_entropy logits. The signature in
-// the metadata says how samples are prepared. Every operator has a row: the compiler finds a missing one.
+// A trained model as ONNX: its operators in the order of computation, in those of opset 20. The input is a batch of
+// prepared samples (N, …input shape), the output what the model answers: for cross_entropy logits. The signature in the
+// metadata says how samples are prepared. Every operator has a row: the compiler finds a missing one.
 import {
   layerShapes,
   type ModelFile,

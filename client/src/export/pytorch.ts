@@ -1,5 +1,5 @@
-// A trained model as a PyTorch program: an nn.Module whose state_dict has the names of the safetensors file beside it,
-// what prepares its inputs, and a command line that predicts. Texts of the model enter the program as JSON literals
+// A trained model as a PyTorch program. Its state_dict has the names of the safetensors file beside it. It prepares
+// inputs as training did and predicts from the command line. Texts of the model enter the program as JSON literals
 // alone, because models come from other people.
 import { layerShapes, type ModelFile, type OperatorLayer, type PlacedLayer, takesTokens } from '@starling-grid/model'
 
@@ -72,7 +72,8 @@ function states(placed: readonly PlacedLayer[]): string {
   const own = placed.flatMap(({ parameters }) => parameters.filter(({ tied }) => tied !== true))
   const rows = own.map(({ name, shape, kind }) => {
     const size = `(${shape.join(', ')}${shape.length === 1 ? ',' : ''})`
-    return `        self.hold(${JSON.stringify(name)}, torch.zeros(${size}), trained=${kind === 'statistic' ? 'False' : 'True'})`
+    const trained = kind === 'statistic' ? 'False' : 'True'
+    return `        self.hold(${JSON.stringify(name)}, torch.zeros(${size}), trained=${trained})`
   })
   return [...rows, '', '    def forward(self, v0):'].join('\n')
 }

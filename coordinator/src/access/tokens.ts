@@ -1,5 +1,5 @@
-// Tokens of owners: who may do what with whose jobs. The first one, of the coordinator's file, may do everything; the
-// others are kept in the journal's store by their hash, and are good until they expire or are revoked.
+// Tokens of owners: who may do what with whose jobs. The first one, of the coordinator's file, may do everything. The
+// journal's store keeps the others by their hash. They are valid until they expire or are revoked.
 import { GridError, plainText, type TokenScope, type TokenView } from '@starling-grid/protocol'
 import type { CoordinatorClock } from '../clock.ts'
 import type { StateStore } from '../journal/state-store.ts'

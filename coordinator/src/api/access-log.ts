@@ -1,5 +1,5 @@
-// A line for each answered request: the pattern of its route, and nothing of its address, its headers or its caller,
-// where tokens and names could stand.
+// One line for each answered request, with the pattern of its route. Its address, headers and caller are left out,
+// because they may contain tokens and names.
 import type { FastifyInstance } from 'fastify'
 import type { Log } from '../log-entry.ts'
 

@@ -1,6 +1,6 @@
-// The events of a run as server-sent events: those that a reader has not had yet, then new ones as they come, and the
-// newest committed step, which has no id. A reader that does not read is cut off, and comes back with the id of the last
-// event that it had.
+// The events of a run as server-sent events: first those that the reader lacks, then new ones as they come. The newest
+// committed step is sent too, without an id. A reader that does not read is cut off, and comes back with the id of the
+// last event that it had.
 import type { RunEvent } from '@starling-grid/protocol'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { CoordinatorClock } from '../clock.ts'

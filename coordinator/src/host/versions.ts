@@ -109,7 +109,10 @@ export class Versions {
     return files.file(beginningSlot(job.id), id, () => this.bytesOf(checkpoint))
   }
 
-  /** What makes version 0. @throws GridError 'disk-failed' when its parameters are not there: no older version serves */
+  /**
+   * What makes version 0.
+   * @throws GridError 'disk-failed' when its parameters are not there: no older version serves
+   */
   async #beginning(): Promise<Beginning> {
     const { blobs, job } = this.#parts
     const { seed } = job.spec

@@ -1,10 +1,10 @@
 // Which volunteer takes part in which job, and why it moves. Pure: knows nothing of sockets, runs or clocks.
 //
-// Elastic as PaddlePaddle EDL (its TrainingJob has `min-instance` and `max-instance`, its autoscaler gives running jobs
-// more instances and takes them back for jobs that wait): a job starts with its minimum, grows to its maximum while
-// volunteers are there, and shrinks to its minimum when another job needs them. EDL's own example is ten nodes, five of
-// them busy, and a job that wants six: it starts with five at once and grows. Unlike EDL, growth goes where one
-// volunteer more helps most: to the largest gain in Σ weight · log speed (proportional fairness, Kelly, 1997).
+// Elastic as PaddlePaddle EDL: a job starts with its minimum and grows to its maximum while volunteers are there. It
+// shrinks to its minimum when another job needs them. In EDL a TrainingJob has `min-instance` and `max-instance`, and
+// an autoscaler moves instances from running to waiting jobs. EDL's own example is ten nodes, five of them busy, and a
+// job that wants six: it starts with five at once and grows. Unlike EDL, growth goes where one volunteer more helps
+// most: to the largest gain in Σ weight · log speed (proportional fairness, Kelly, 1997).
 import type { JobId, MemberId } from '@starling-grid/protocol'
 
 /** A job that is neither finished nor paused. */
@@ -180,8 +180,8 @@ class WantedAssignment {
 
   /**
    * Jobs below their minimum, by priority. One that trains takes what there is. One that waits starts when it reaches
-   * its minimum. If it would reach it once other jobs end, then no later job starts with what it waits for, so that it
-   * does not wait for ever; running jobs grow by it meanwhile and give it back.
+   * its minimum. If it would reach it once other jobs end, no later job may start with what it waits for. So it does
+   * not wait for ever. Running jobs may grow by those volunteers meanwhile and give them back.
    */
   fillMinimums(): void {
     const awaited: SharingJob[] = []

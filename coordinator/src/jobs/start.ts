@@ -1,5 +1,5 @@
-// The parameters that a job begins with (`from`): of a file inside the data root, or of a checkpoint of another job of
-// its owner, matched with its model. The job keeps a copy of its own.
+// The parameters that a job begins with (`from`). They are those of a file inside the data root or of a checkpoint of
+// the owner's other job, matched with the model. The job keeps a copy of its own.
 import { open } from 'node:fs/promises'
 import { type ModelSpec, startFrom } from '@starling-grid/model'
 import {

@@ -375,8 +375,9 @@ export class VolunteerSession {
   }
 
   /**
-   * A message of another job crossed the offer of the present one, or one of this job its end, or both: this job was
-   * offered, another one, and this one again. @throws GridError when no honest volunteer sends it
+   * A message of another job crossed the offer of the present one, or a message of this job crossed its end. Both
+   * happen when this job is offered, another one, and this one again. @throws GridError when no honest volunteer sends
+   * it
    */
   #ignoreStale({ type, job }: { readonly type: string; readonly job: JobId }): void {
     const run = this.#desk.find(job)

@@ -284,7 +284,7 @@ export class Observer {
     this.#world.onMoment?.(by, { at: 'adopted' })
   }
 
-  /** I2: nobody finishes a step before all members of its generation hold the one before (R9). */
+  /** I2: no member finishes a step before all members of its generation hold the one before (R9). */
   #checkBarrier(by: VolunteerProcess, run: WatchedRun, { v, generation }: StepRecord): void {
     const { id } = run.job.stored
     const fence = this.#deedsOf(by, id).running?.fence

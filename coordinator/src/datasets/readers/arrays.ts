@@ -1,5 +1,5 @@
-// NumPy arrays as columns of a table: the arrays of an .npz file, several .npy files beside each other, or the columns
-// of a single .npy file. Row i of each array belongs to sample i.
+// NumPy arrays as columns of a table. They come from an .npz file, from several .npy files, or from the columns of a
+// single .npy file. Row i of each array belongs to sample i.
 import { extname } from 'node:path'
 import { GridError } from '@starling-grid/protocol'
 import type { SampleForm } from '../catalog.ts'

@@ -1,5 +1,5 @@
-// Names of classes → their numbers. Whole numbers are classes by themselves; other names are sorted as far as the first
-// window shows them, and numbered on in the order of their coming.
+// Names of classes → their numbers. Whole numbers are classes by themselves. Other names are sorted as far as the first
+// window shows them; later ones are numbered as they come.
 import { datasetUnreadable } from '../samples.ts'
 
 export interface StoredClassNames {

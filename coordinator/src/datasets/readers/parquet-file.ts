@@ -1,4 +1,4 @@
-// A Parquet file as hyparquet reads it, with bounds that it leaves out: sizes in the footer and in page headers are
+// A Parquet file as hyparquet reads it, with bounds that the library lacks. Sizes in the footer and in page headers are
 // compared with the file before anything is unpacked.
 import { type FileHandle, open } from 'node:fs/promises'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'

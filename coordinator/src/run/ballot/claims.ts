@@ -106,8 +106,8 @@ export function isLost({ lostGenerations }: RunState, generation: number): boole
 
 /**
  * R5: the highest valid claim that is backed. Ties go to the highest generation of the last record, then to what most
- * hold, then to what a second member vouches for. Then a lot decides that no member can choose: ids are hashes of keys,
- * and a liar could make keys until its id is the lowest.
+ * hold, then to what a second member vouches for. Then a lot decides that no member can choose. The lowest id would not
+ * do: ids are hashes of keys, so a liar could make keys until its id is the lowest.
  */
 export function highest(
   transition: Transition,

@@ -1,6 +1,6 @@
-// Holders of a version that no other member can fetch it from, and that start no generation either: a link, or a member
-// that answers ballots and nothing else, would keep the run in ballots for ever (R17). They are tried alone, and in the
-// end what they claim counts as gone (R6).
+// Holders of a version that no other member can fetch it from, and that start no generation either (R17). Without this
+// rule a broken link, or a member that only answers ballots, would keep the run in ballots for ever. They are tried
+// alone, and in the end what they claim counts as gone (R6).
 import type { MemberId } from '@starling-grid/protocol'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { own, type RunState } from '../state.ts'

@@ -1,4 +1,5 @@
-// A kept version that cannot be read any more. The older ones serve in its place, down to version 0. A member that holds the damaged version, or a later one, still brings it back (R6).
+// A kept version that cannot be read any more. Older ones serve in its place, down to version 0. A member that holds
+// the damaged version, or a later one, still brings it back (R6).
 import { newestCheckpoint } from '../journal-replay.ts'
 import type { DamagedCheckpoint } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'

@@ -1,4 +1,5 @@
-// Training rests at a version that the job keeps until its checkpoint is durable: otherwise it could outrun the uploads.
+// Training rests at a version that the job keeps until its checkpoint is durable. Otherwise it could outrun the
+// uploads.
 import { newestCheckpoint } from '../journal-replay.ts'
 import { isIdle, trainingIsOver } from '../queue/scheduler.ts'
 import type { RunState } from '../state.ts'

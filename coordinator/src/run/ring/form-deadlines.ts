@@ -1,4 +1,4 @@
-// How long a FORM waits for CONFIRM (R17). A member that has all it needs gets a multiple of what the others took; one
+// How long a FORM waits for CONFIRM (R17). A member that has all it needs gets a multiple of what the others took. One
 // that has to fetch a state gets the fixed limits.
 import { fold, type Claim, type MemberId, type VersionRef } from '@starling-grid/protocol'
 import { areLinked } from '../links/generation-links.ts'

@@ -79,8 +79,8 @@ const SLOW_STEP_MS = 2000
 const CATCH_UP_MS = 2000
 
 /**
- * It joined a running ring: it learns first. `holds`: what it kept of an earlier visit. When that is on the chain it hears so, since it may follow only from what it knows to be committed
- * (R7).
+ * A volunteer joined a running ring: it learns first. `holds` is the version it kept from an earlier visit. If that
+ * version is on the chain the learner is told so: it may follow only from a committed version (R7).
  */
 export function beginLearning(transition: Transition, member: Member, holds: VersionRef | undefined): void {
   const { chain } = transition.state
