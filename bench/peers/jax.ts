@@ -204,7 +204,7 @@ function layerOf(
     case 'flatten':
       return x.reshape([samples, -1])
     default:
-      throw new Error(`no layer ${type} is written for jax-js`)
+      throw new Error(`expected a layer that is written for jax-js, got ${type}`)
   }
 }
 

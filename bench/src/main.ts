@@ -81,7 +81,8 @@ async function main(argv: string[]): Promise<number> {
 
 async function runSuite(name: string, options: BenchCommandOptions): Promise<number> {
   const load = SUITES[name]
-  if (load === undefined) throw new GridError('usage', `no suite "${name}"`)
+  if (load === undefined)
+    throw new GridError('usage', `expected one of ${Object.keys(SUITES).join(', ')}, got "${name}"`)
   const machine = thisMachine()
   const log = (line: string) => console.error(line)
   log(machineText(machine))

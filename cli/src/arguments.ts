@@ -17,12 +17,12 @@ export function httpsOption(): Option {
   return new Option('--https [port]', text).argParser(readPort).preset(DEFAULT_HTTPS_PORT)
 }
 
-/** A parser for commander: a whole number from `least` on. */
-export function wholeNumber(least: number): (text: string) => number {
+/** A parser for commander: a whole number from `min` on. */
+export function wholeNumber(min: number): (text: string) => number {
   return (text) => {
     const value = Number(text)
-    if (!Number.isInteger(value) || value < least)
-      throw new InvalidArgumentError(`expected a whole number from ${least} on`)
+    if (!Number.isInteger(value) || value < min)
+      throw new InvalidArgumentError(`expected a whole number from ${min} on`)
     return value
   }
 }

@@ -88,13 +88,13 @@ export function auditText({ audited, auditFailed, auditSkipped, auditWorst }: St
 export function joinedAudits(all: readonly StepsAudited[]): StepsAudited {
   const sum = (of: (one: StepsAudited) => number): number => all.reduce((total, one) => total + of(one), 0)
   const worst = all.flatMap(({ auditWorst }) => auditWorst ?? [])
-  const known = all.flatMap(({ auditReached }) => auditReached ?? [])
+  const reached = all.flatMap(({ auditReached }) => auditReached ?? [])
   return {
     audited: sum((one) => one.audited),
     auditFailed: sum((one) => one.auditFailed),
     auditSkipped: sum((one) => one.auditSkipped),
     auditWorst: worst.length === 0 ? null : Math.max(...worst),
-    auditReached: known.length === 0 ? null : known.every(Boolean),
+    auditReached: reached.length === 0 ? null : reached.every(Boolean),
   }
 }
 

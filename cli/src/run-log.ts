@@ -47,8 +47,8 @@ export class RunLog {
   }
 
   #validation({ v, loss, accuracy, metrics, at }: ValidationPoint): LogLine {
-    const known = { step: v, validationLoss: rounded(loss), validationAccuracy: rounded(accuracy) }
-    return { ...known, ...(metrics === undefined ? {} : { metrics }), seconds: this.#since(at) }
+    const evaluation = { step: v, validationLoss: rounded(loss), validationAccuracy: rounded(accuracy) }
+    return { ...evaluation, ...(metrics === undefined ? {} : { metrics }), seconds: this.#since(at) }
   }
 
   #since(at: number): number {

@@ -129,8 +129,8 @@ function fieldsIn({ value, located }: YamlFile): readonly (readonly [string, unk
   )
 }
 
-function unknownSetting(key: string, known: readonly string[]): Mistake {
-  const meant = nearest(key, known)
+function unknownSetting(key: string, names: readonly string[]): Mistake {
+  const meant = nearest(key, names)
   const hint = meant === undefined ? '`--help` names them all' : `did you mean \`${meant}\`?`
   return { path: [key], expected: 'a known setting', found: shown(key), hint }
 }
@@ -250,12 +250,12 @@ function yamlText(value: unknown): string {
 
 /** Variables that look like a setting and are none: a typing error would pass unseen. */
 function strangers(command: Command, env: NodeJS.ProcessEnv): string[] {
-  const known = settingsIn(command).map(variableOf)
+  const variables = settingsIn(command).map(variableOf)
   return Object.keys(env).flatMap((name) => {
-    if (!name.startsWith(PREFIX) || [...known, `${PREFIX}CONFIG`].includes(name)) return []
+    if (!name.startsWith(PREFIX) || [...variables, `${PREFIX}CONFIG`].includes(name)) return []
     const meant = nearest(
       name.slice(PREFIX.length),
-      known.map((one) => one.slice(PREFIX.length)),
+      variables.map((one) => one.slice(PREFIX.length)),
     )
     return meant === undefined
       ? []

@@ -230,11 +230,11 @@ export function timingOf({ linkOpen, timing }: Pick<StartOptions, 'linkOpen' | '
 /** For tests that cannot wait: any of the times of run/timing.ts. */
 function readTiming(text: string): Partial<Timing> {
   const value = parseAny(text)
-  const known =
+  const isTiming =
     typeof value === 'object' &&
     value !== null &&
     Object.entries(value).every(([key, time]) => key in DEFAULT_TIMING && typeof time === 'number')
-  if (!known)
+  if (!isTiming)
     throw new InvalidArgumentError(
       `expected an object with numbers for some of ${Object.keys(DEFAULT_TIMING).join(', ')}`,
     )

@@ -52,8 +52,8 @@ export function textJob({ path, vocab, minVolunteers, ...options }: TextJobOptio
  * Tiny Shakespeare where it is at hand; otherwise a text in `folder`, the same on every machine, and `say` tells so.
  */
 export async function ensureText(folder: string, say: (text: string) => void): Promise<TextFile> {
-  const known = await readFile(SHAKESPEARE, 'utf8').catch(() => undefined)
-  if (known !== undefined) return { path: SHAKESPEARE, vocab: new Set(known).size }
+  const shakespeare = await readFile(SHAKESPEARE, 'utf8').catch(() => undefined)
+  if (shakespeare !== undefined) return { path: SHAKESPEARE, vocab: new Set(shakespeare).size }
   const text = madeUpText()
   const path = join(folder, 'words.txt')
   await writeFile(path, text)

@@ -56,10 +56,10 @@ async function freeBytes(folder: string): Promise<number> {
 /** Removes the least recently used until what is left and what may come before the next look fit. */
 async function tidy(folder: string, maxBytes: number): Promise<void> {
   const files = await Promise.all((await readdir(folder)).map((name) => measured(join(folder, name))))
-  const known = files.filter((file) => file !== undefined).sort((a, b) => a.usedAt - b.usedAt)
-  let bytes = known.reduce((sum, file) => sum + file.bytes, 0)
+  const existing = files.filter((file) => file !== undefined).sort((a, b) => a.usedAt - b.usedAt)
+  let bytes = existing.reduce((sum, file) => sum + file.bytes, 0)
   if (bytes <= maxBytes * (1 - MEASURE_AFTER)) return
-  for (const file of known) {
+  for (const file of existing) {
     if (bytes <= LEFT * maxBytes) return
     await rm(file.path, { force: true })
     bytes -= file.bytes

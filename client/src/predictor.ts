@@ -189,8 +189,8 @@ function named(values: readonly number[], signature: ModelSignature, what: strin
 function probabilities({ loss }: ModelSpec, outputs: Float32Array): number[] {
   if (loss === 'bce_with_logits') return [...outputs].map(sigmoid)
   if (loss === 'mse') return [...outputs].map((value) => Math.min(1, Math.max(0, value)))
-  const most = outputs.reduce((greatest, value) => Math.max(greatest, value), Number.NEGATIVE_INFINITY)
-  const weights = [...outputs].map((value) => Math.exp(value - most))
+  const largest = outputs.reduce((greatest, value) => Math.max(greatest, value), Number.NEGATIVE_INFINITY)
+  const weights = [...outputs].map((value) => Math.exp(value - largest))
   const sum = weights.reduce((total, weight) => total + weight, 0)
   return weights.map((weight) => weight / sum)
 }

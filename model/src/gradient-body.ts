@@ -162,9 +162,9 @@ function completed<T>(work: Iterator<unknown, T>): T {
 }
 
 function* checkingRows(rows: Uint32Array, part: { readonly name: string; readonly of: number }): Generator<undefined> {
-  let least = 0
+  let min = 0
   for (const { start, end, isFull } of piecesOf(rows.length)) {
-    least = requireRows(rows.subarray(start, end), part, least)
+    min = requireRows(rows.subarray(start, end), part, min)
     if (isFull) yield
   }
 }

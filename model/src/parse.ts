@@ -136,8 +136,8 @@ interface LayerPlace {
 /** Stands in for a layer that cannot be read; the model is refused in the end. */
 const UNREAD: LayerSpec = { type: 'flatten' }
 
-function readLayer(json: unknown, here: LayerPlace): LayerSpec {
-  return here.places.misread.attempt(here.path, () => readAttributes(json, here), UNREAD)
+function readLayer(json: unknown, place: LayerPlace): LayerSpec {
+  return place.places.misread.attempt(place.path, () => readAttributes(json, place), UNREAD)
 }
 
 function readAttributes(json: unknown, here: LayerPlace): LayerSpec {

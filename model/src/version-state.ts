@@ -198,14 +198,14 @@ export function exportBytes(header: ExportHeader): number {
 
 function exportMetadata(header: ExportHeader) {
   const { spec, version, accuracy, accuracyConfirmed = true, vocabulary, signature, tokenizer } = header
-  const known: Record<string, string> = {
+  const metadata: Record<string, string> = {
     ...(accuracy === undefined ? {} : { accuracy: String(accuracy) }),
     ...(accuracy === undefined || accuracyConfirmed ? {} : { accuracy_confirmed: 'false' }),
     ...(vocabulary === undefined ? {} : { vocabulary }),
     ...(signature === undefined ? {} : { signature: JSON.stringify(signature) }),
     ...(tokenizer === undefined ? {} : { tokenizer }),
   }
-  return { format: 'pt', name: spec.name, spec: JSON.stringify(spec), ...identity(spec, version), ...known }
+  return { format: 'pt', name: spec.name, spec: JSON.stringify(spec), ...identity(spec, version), ...metadata }
 }
 
 function identity(spec: ModelSpec, version: VersionRef): Record<string, string> {

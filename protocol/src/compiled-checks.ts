@@ -19,10 +19,10 @@ let isDone = false
 export function compileChecks(): void {
   if (isDone) return
   isDone = true
-  const known = new WeakMap<TSchema, CheckOfSchema>()
+  const compiled = new WeakMap<TSchema, CheckOfSchema>()
   checkWith((schema, value) => {
-    const one = known.get(schema) ?? { checks: 0, compiled: undefined }
-    if (one.checks === 0) known.set(schema, one)
+    const one = compiled.get(schema) ?? { checks: 0, compiled: undefined }
+    if (one.checks === 0) compiled.set(schema, one)
     if (one.compiled !== undefined) return one.compiled(value)
     if (++one.checks < CHECKS_BEFORE) return Check(schema, value)
     const validator = Compile(schema)

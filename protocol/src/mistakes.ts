@@ -54,11 +54,11 @@ function clipped(text: string): string {
   return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN - 1)}…` : text
 }
 
-/** The word among `known` that was probably meant: at most a third of its characters differ. */
-export function nearest(word: string, known: Iterable<string>): string | undefined {
+/** The word among `names` that was probably meant: at most a third of its characters differ. */
+export function nearest(word: string, names: Iterable<string>): string | undefined {
   if (word.length > MAX_SHOWN) return undefined
   const plain = (text: string): string => text.toLowerCase().replaceAll(/[^a-z0-9]/g, '')
-  const ranked = [...known]
+  const ranked = [...names]
     .map((name) => ({ name, distance: editDistance(plain(word), plain(name)) }))
     .filter(({ name, distance }) => distance <= Math.max(1, Math.floor(name.length / 3)))
     .sort((a, b) => a.distance - b.distance)
@@ -82,8 +82,8 @@ function editDistance(a: string, b: string): number {
 }
 
 /** "did you mean `priority`?", or nothing */
-function nearMiss(word: unknown, known: Iterable<string>): { readonly hint?: string } {
-  const meant = typeof word === 'string' ? nearest(word, known) : undefined
+function nearMiss(word: unknown, names: Iterable<string>): { readonly hint?: string } {
+  const meant = typeof word === 'string' ? nearest(word, names) : undefined
   return meant === undefined ? {} : { hint: `did you mean \`${meant}\`?` }
 }
 

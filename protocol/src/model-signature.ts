@@ -9,8 +9,7 @@ import { strict } from './schema.ts'
 const { inputShape, storedShape, inputType, inputScale, normalize, augment, classes, target, classNames, tokens } =
   DatasetManifestSchema.properties
 
-const Names = (most: number) =>
-  Type.Optional(Type.Array(Type.String({ maxLength: MAX_NAME_LENGTH }), { maxItems: most }))
+const Names = (max: number) => Type.Optional(Type.Array(Type.String({ maxLength: MAX_NAME_LENGTH }), { maxItems: max }))
 
 export const ModelSignatureSchema = strict({
   inputShape,
@@ -47,6 +46,6 @@ export function signatureOf(manifest: DatasetManifest, names: ColumnNames = {}):
     tokens: manifest.tokens,
     ...names,
   }
-  const known = Object.fromEntries(Object.entries(optional).filter(([, value]) => value !== undefined))
-  return { inputShape: manifest.inputShape, inputScale: manifest.inputScale, classes: manifest.classes, ...known }
+  const present = Object.fromEntries(Object.entries(optional).filter(([, value]) => value !== undefined))
+  return { inputShape: manifest.inputShape, inputScale: manifest.inputScale, classes: manifest.classes, ...present }
 }

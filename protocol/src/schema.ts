@@ -78,12 +78,12 @@ function describe(error: { instancePath: string; message: string }, value: unkno
 }
 
 function at(value: unknown, path: string): unknown {
-  let here = value
+  let current = value
   for (const key of path.split('/').slice(1)) {
-    if (typeof here !== 'object' || here === null || !Object.hasOwn(here, key)) return undefined
-    here = (here as Record<string, unknown>)[key]
+    if (typeof current !== 'object' || current === null || !Object.hasOwn(current, key)) return undefined
+    current = (current as Record<string, unknown>)[key]
   }
-  return here
+  return current
 }
 
 function preview(value: unknown): string {

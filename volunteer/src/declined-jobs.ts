@@ -58,8 +58,8 @@ export class DeclinedJobs {
 
   /** Those that it does not take now, the latest ones. */
   get present(): JobId[] {
-    const known = new Set([...this.#losses.keys(), ...this.#declined.keys()] as JobId[])
-    return [...known].filter((job) => this.find(job) !== undefined).slice(-MOST_JOBS)
+    const jobs = new Set([...this.#losses.keys(), ...this.#declined.keys()] as JobId[])
+    return [...jobs].filter((job) => this.find(job) !== undefined).slice(-MOST_JOBS)
   }
 
   add(job: JobId, reason: string, ms: number): void {

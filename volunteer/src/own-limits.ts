@@ -32,8 +32,8 @@ const SENT_VECTORS = 2
  */
 export function executorBytes(spec: ModelSpec, { memoryBytes, uploadBytesPerHour }: OwnLimits): number {
   const vectorBytes = Float32Array.BYTES_PER_ELEMENT * parameterLayout(spec).total
-  const least = HELD_VECTORS * vectorBytes + activationBytesPerSample(spec)
-  if (least > memoryBytes) throw overLimit('memory', least, memoryBytes)
+  const min = HELD_VECTORS * vectorBytes + activationBytesPerSample(spec)
+  if (min > memoryBytes) throw overLimit('memory', min, memoryBytes)
   if (SENT_VECTORS * vectorBytes > uploadBytesPerHour)
     throw overLimit('upload', SENT_VECTORS * vectorBytes, uploadBytesPerHour)
   return memoryBytes - HELD_VECTORS * vectorBytes

@@ -17,7 +17,7 @@ const CLASSES: readonly (readonly [part: RegExp, vendor: string])[] = [
 ]
 
 export function toldAdapter({ name, vendor, software, executor }: AdapterDescription): AdapterDescription {
-  const known = CLASSES.find(([part]) => part.test(vendor)) ?? CLASSES.find(([part]) => part.test(name))
-  const told = known?.[1] ?? 'another vendor'
+  const row = CLASSES.find(([part]) => part.test(vendor)) ?? CLASSES.find(([part]) => part.test(name))
+  const told = row?.[1] ?? 'another vendor'
   return { name: told, vendor: told, software, executor }
 }

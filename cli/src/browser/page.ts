@@ -107,7 +107,8 @@ function asThrown(error: unknown): never {
 async function callInPage({ name, argument }: { readonly name: string; readonly argument: unknown }): Promise<unknown> {
   const offered = Reflect.get(globalThis, 'page') as Readonly<Record<string, (argument: unknown) => unknown>>
   const wanted = offered[name]
-  if (!wanted) throw new Error(`the page has no function ${name}`)
+  if (!wanted)
+    throw new Error(`expected a function of the page, one of ${Object.keys(offered).join(', ')}, got ${name}`)
   return wanted(argument)
 }
 

@@ -82,8 +82,8 @@ export async function explain(argv: string[]): Promise<number> {
 }
 
 async function modelNamed(name: string): Promise<ModelSpec> {
-  const known = Object.hasOwn(MODELS, name) ? MODELS[name] : undefined
-  if (known) return known()
+  const zoo = Object.hasOwn(MODELS, name) ? MODELS[name] : undefined
+  if (zoo) return zoo()
   const text = await readFile(name, 'utf8').catch(() => {
     throw new GridError(
       'usage',

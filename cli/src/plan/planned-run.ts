@@ -140,8 +140,8 @@ function settingOf({ links, churnPerMinute, machines, seed }: RunQuestion, { con
   }
 }
 
-/** The number of the fastest machines that makes the fastest step, by the formulas alone; of `least` at least. */
-export function fastestSize(question: RunQuestion, { volunteers, ...choice }: PlanChoice, least: number): number {
+/** The number of the fastest machines that makes the fastest step, by the formulas alone; of `min` at least. */
+export function fastestSize(question: RunQuestion, { volunteers, ...choice }: PlanChoice, min: number): number {
   const machines = question.machines.slice(0, volunteers)
   const setting = settingOf(question, question.job(choice))
   const stepMs = (size: number): number => {
@@ -156,7 +156,7 @@ export function fastestSize(question: RunQuestion, { volunteers, ...choice }: Pl
     )
   }
   // as many as there are blocks share a step
-  const sizes = machines.map((_, i) => i + 1).filter((size) => size >= least && size <= choice.batchBlocks)
+  const sizes = machines.map((_, i) => i + 1).filter((size) => size >= min && size <= choice.batchBlocks)
   return sizes.reduce((best, size) => (stepMs(size) < stepMs(best) ? size : best), sizes[0] ?? machines.length)
 }
 

@@ -17,8 +17,8 @@ export interface Answered {
 }
 
 /** The input, and its best answers below it with bars. */
-export function answerLines({ input, prediction: { kind, answers } }: Answered, most: number): string[] {
-  const shown = kind === 'classes' ? answers.slice(0, most) : answers
+export function answerLines({ input, prediction: { kind, answers } }: Answered, max: number): string[] {
+  const shown = kind === 'classes' ? answers.slice(0, max) : answers
   const names = shown.map(({ name }) => plainText(name))
   const width = Math.max(...names.map((name) => name.length))
   const lines = shown.map(({ value }, i) => {
@@ -31,8 +31,8 @@ export function answerLines({ input, prediction: { kind, answers } }: Answered, 
 }
 
 /** A JSON value of one line. */
-export function answerJson({ input, prediction: { kind, answers } }: Answered, most: number): string {
-  const shown = kind === 'classes' ? answers.slice(0, most) : answers
+export function answerJson({ input, prediction: { kind, answers } }: Answered, max: number): string {
+  const shown = kind === 'classes' ? answers.slice(0, max) : answers
   const entries = shown.map(({ name, value }) =>
     kind === 'classes' ? { class: name, probability: rounded(value) } : { name, [unitOf(kind)]: valueOf(kind, value) },
   )

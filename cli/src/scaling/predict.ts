@@ -54,7 +54,7 @@ export function forecast(setting: Setting, samples: number): Forecast {
   const [first, last] = [coordinator.commits[0]?.at ?? Number.POSITIVE_INFINITY, endOf(coordinator.commits, samples)]
   const watched = Math.min(clock.now, last) - began
   const part = (last - began) / Math.max(watched, 1)
-  const most = (of: (volunteer: ModelVolunteer) => number): number =>
+  const largest = (of: (volunteer: ModelVolunteer) => number): number =>
     part * Math.max(0, ...[...model.volunteers.values()].map(of))
   return {
     ...looks.seen(),
@@ -62,8 +62,8 @@ export function forecast(setting: Setting, samples: number): Forecast {
     secondsAfterFirst: (last - first) / 1000,
     samplesPerSecond: (1000 * samples) / (last - began),
     ballotsPerMinute: (coordinator.ballots * MINUTE_MS) / Math.max(clock.now, 1),
-    bytesUp: most(({ bytesUp }) => bytesUp),
-    bytesDown: most(({ bytesDown }) => bytesDown),
+    bytesUp: largest(({ bytesUp }) => bytesUp),
+    bytesDown: largest(({ bytesDown }) => bytesDown),
   }
 }
 

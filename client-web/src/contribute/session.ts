@@ -75,12 +75,12 @@ export class Session {
   }
 
   stop(): void {
-    const here = this.#running
-    if (here === undefined || this.#state.value.type !== 'running') return
+    const running = this.#running
+    if (running === undefined || this.#state.value.type !== 'running') return
     this.#state.value = { type: 'stopping', status: this.#status() }
-    tell(here, { type: 'stop' })
+    tell(running, { type: 'stop' })
     setTimeout(() => {
-      if (this.#running === here) this.#end({ type: 'ended', status: this.#status(), by: 'user', clean: false })
+      if (this.#running === running) this.#end({ type: 'ended', status: this.#status(), by: 'user', clean: false })
     }, STOP_MS)
   }
 
@@ -119,8 +119,8 @@ export class Session {
   }
 
   async #openPeers({ access, identity, port }: OpenPeers): Promise<void> {
-    const here = this.#running
-    if (here === undefined) return
+    const running = this.#running
+    if (running === undefined) return
     this.#self.value = access.self
     here.token = access.token
     try {
@@ -131,12 +131,12 @@ export class Session {
       ])
       const { privateKey, ...known } = identity
       const network = await openPeerNetwork({ ...access, identity: { ...known, signer: signerWith(privateKey) } })
-      if (here !== this.#running) return network.stop()
-      here.network = network
+      if (running !== this.#running) return network.stop()
+      running.network = network
       servePeerNetwork(port, network)
-      tell(here, { type: 'peers-open' })
+      tell(running, { type: 'peers-open' })
     } catch (error) {
-      tell(here, { type: 'peers-failed', failure: failureOf(error, 'link-lost') })
+      tell(running, { type: 'peers-failed', failure: failureOf(error, 'link-lost') })
     }
   }
 

@@ -82,9 +82,9 @@ export function smoothed(x: readonly number[], values: readonly number[], smooth
   let [sum, weight, last] = [0, 0, (x[0] ?? 0) - width / values.length]
   return values.map((value, i) => {
     if (!Number.isFinite(value)) return null
-    const here = x[i] ?? last
-    const keep = Math.exp(-decay * Math.max(0, here - last))
-    last = here
+    const x0 = x[i] ?? last
+    const keep = Math.exp(-decay * Math.max(0, x0 - last))
+    last = x0
     sum = keep * sum + (1 - keep) * value
     weight = keep * weight + (1 - keep)
     return weight > 0 ? sum / weight : value

@@ -57,10 +57,10 @@ function rewound(history: PageHistory, v: number): PageHistory {
 }
 
 /** `points` replace what is known from their first v on. */
-function appended<T extends { readonly v: number }>(known: readonly T[], points: readonly T[]): readonly T[] {
+function appended<T extends { readonly v: number }>(present: readonly T[], points: readonly T[]): readonly T[] {
   const [first] = points
-  if (first === undefined) return known
-  const last = known.at(-1)
-  const kept = last !== undefined && last.v >= first.v ? known.filter((point) => point.v < first.v) : known
+  if (first === undefined) return present
+  const last = present.at(-1)
+  const kept = last !== undefined && last.v >= first.v ? present.filter((point) => point.v < first.v) : present
   return [...kept, ...points]
 }

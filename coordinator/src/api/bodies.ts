@@ -37,7 +37,7 @@ async function fill(bytes: Uint8Array, body: AsyncIterable<Uint8Array>): Promise
  * The announced length, checked before the body is read.
  * @throws GridError 'message-malformed' without a length or with an encoding, 'message-too-large'
  */
-export function requireLength(request: FastifyRequest, most: number): number {
+export function requireLength(request: FastifyRequest, maxBytes: number): number {
   const { 'content-length': length, 'content-encoding': encoding } = request.headers
   if (encoding !== undefined)
     throw new HttpRefusal(
@@ -51,8 +51,8 @@ export function requireLength(request: FastifyRequest, most: number): number {
       'message-malformed',
       'expected a body with a Content-Length, got none; announce its length',
     )
-  if (Number(length) > most)
-    throw new GridError('message-too-large', `expected a body of at most ${most} bytes, got ${length}`)
+  if (Number(length) > maxBytes)
+    throw new GridError('message-too-large', `expected a body of at most ${maxBytes} bytes, got ${length}`)
   return Number(length)
 }
 

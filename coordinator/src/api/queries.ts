@@ -26,12 +26,12 @@ function valueOf(text: string, type: string | undefined): unknown {
   return type === 'boolean' && text === 'true' ? true : text
 }
 
-function unknown(name: string, known: readonly string[]): GridError {
-  const meant = nearest(name, known)
+function unknown(name: string, names: readonly string[]): GridError {
+  const meant = nearest(name, names)
   const advice = meant === undefined ? 'leave it out' : `did you mean ${meant}?`
   return new GridError(
     'message-malformed',
-    `expected ${known.length === 0 ? 'no query' : `only ${known.join(', ')}, each once`}, ` +
+    `expected ${names.length === 0 ? 'no query' : `only ${names.join(', ')}, each once`}, ` +
       `got ${name.slice(0, LONGEST_SHOWN)}; ${advice}`,
   )
 }

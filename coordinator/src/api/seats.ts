@@ -13,8 +13,8 @@ export class Seats {
   readonly #taken = new KeyedCounts()
   #all = 0
 
-  constructor(most: number, mostEach: number) {
-    this.#most = most
+  constructor(max: number, mostEach: number) {
+    this.#most = max
     this.#mostEach = mostEach
   }
 

@@ -175,8 +175,8 @@ interface NewWatcher extends Pick<Watcher, 'socket' | 'address' | 'job' | 'unpro
 /** Owners are not counted: strangers take no place from them. */
 function seatFor(watchers: ReadonlySet<Watcher>, address: string): 'free' | 'unproven' | 'none' {
   const strangers = [...watchers].filter(({ holder, unproven }) => holder === undefined && !unproven)
-  const here = strangers.filter((watcher) => watcher.address === address)
-  if (strangers.length < MAX_WATCHERS && here.length < MAX_WATCHERS_PER_ADDRESS) return 'free'
+  const neighbours = strangers.filter((watcher) => watcher.address === address)
+  if (strangers.length < MAX_WATCHERS && neighbours.length < MAX_WATCHERS_PER_ADDRESS) return 'free'
   const unproven = [...watchers].filter((watcher) => watcher.unproven && watcher.holder === undefined)
   return unproven.length < MAX_UNPROVEN ? 'unproven' : 'none'
 }

@@ -85,9 +85,9 @@ interface Vocabulary {
 
 /** The model has every token, and says for each place which one comes next. @throws GridError 'job-invalid' */
 export function requireAnswers(model: ModelSpec, context: number, { text, tokens, what }: Vocabulary): void {
-  const known = tokenVocabulary(model) ?? 0
-  if (tokens > known)
-    throw refused(`a model of the ${tokens} ${what} in ${text}`, `one of ${known}; change its vocabulary`)
+  const vocabulary = tokenVocabulary(model) ?? 0
+  if (tokens > vocabulary)
+    throw refused(`a model of the ${tokens} ${what} in ${text}`, `one of ${vocabulary}; change its vocabulary`)
   const output = outputShape(model)
   if (model.loss !== 'cross_entropy' || output.length !== 2 || output[0] !== context || lastSize(output) < tokens)
     throw refused(

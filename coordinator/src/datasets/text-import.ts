@@ -195,8 +195,8 @@ async function encodingOf(
   const { tokens } = parts.request.options
   if (tokens === 'bytes') return { target: { kind: 'tokens', size: 256, tokens: 'bytes' }, encode: (bytes) => bytes }
   if (tokens !== 'characters') return pieces(tokens)
-  const known = parts.state.reader as { readonly vocabulary?: string } | undefined
-  return characters(known?.vocabulary ?? (await vocabularyOf(segments)))
+  const progress = parts.state.reader as { readonly vocabulary?: string } | undefined
+  return characters(progress?.vocabulary ?? (await vocabularyOf(segments)))
 }
 
 function characters(vocabulary: string): TextEncoding {

@@ -27,7 +27,7 @@ export async function datasetWords(dataset: JobDataset, catalog: Catalog): Promi
   }
 }
 
-function fitting(names: readonly string[] | undefined, most: number): string[] | undefined {
-  const fit = names !== undefined && names.length <= most && names.every((name) => name.length <= MAX_NAME_LENGTH)
+function fitting(names: readonly string[] | undefined, max: number): string[] | undefined {
+  const fit = names !== undefined && names.length <= max && names.every((name) => name.length <= MAX_NAME_LENGTH)
   return fit ? [...names] : undefined
 }

@@ -23,13 +23,13 @@ export function requireHonestCounts(
   )
   if (samples !== expected)
     throw new GridError('message-malformed', `expected ${expected} samples in these blocks, got ${samples}`)
-  const most = samples * targetsPerSample(form.spec)
+  const max = samples * targetsPerSample(form.spec)
   // Which targets are ignored is written in the shards, which are not read here: then the number is bounded only.
-  const plausible = form.spec.ignore_index === undefined ? targets === most : targets <= most
+  const plausible = form.spec.ignore_index === undefined ? targets === max : targets <= max
   if (!plausible || correct > targets)
     throw new GridError(
       'message-malformed',
-      `expected at most ${most} targets in ${samples} samples, got ${targets}, ${correct} of them right`,
+      `expected at most ${max} targets in ${samples} samples, got ${targets}, ${correct} of them right`,
     )
 }
 

@@ -34,9 +34,9 @@ export class JournalRate {
   }
 
   #bucketOf(member: MemberId): TokenBucket {
-    const known = this.#buckets.get(member) ?? new TokenBucket(ROWS_PER_MINUTE / 60, ROWS_AT_ONCE, this.#clock)
-    this.#buckets.set(member, known)
-    return known
+    const bucket = this.#buckets.get(member) ?? new TokenBucket(ROWS_PER_MINUTE / 60, ROWS_AT_ONCE, this.#clock)
+    this.#buckets.set(member, bucket)
+    return bucket
   }
 }
 

@@ -68,8 +68,8 @@ export class KeptFiles {
    * 'disk-failed', and what `make` throws
    */
   async file(slot: string, tag: string, make: () => Promise<Uint8Array>): Promise<Stored> {
-    const known = this.peek(slot, tag)
-    if (known !== undefined) return known
+    const existing = this.peek(slot, tag)
+    if (existing !== undefined) return existing
     const name = `${slot} ${tag}`
     const making = this.#making.get(name) ?? this.#make(slot, tag, make)
     this.#making.set(name, making)

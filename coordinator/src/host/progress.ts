@@ -38,8 +38,8 @@ export function samplesExpected({ spec, manifest }: Job, committed: Committed): 
   const { steps = Number.POSITIVE_INFINITY, minutes = Number.POSITIVE_INFINITY } = spec.stop
   const bySteps = steps * spec.batchBlocks * spec.blockSamples
   const byMinutes = trainedMs > 0 ? (samples * minutes * MINUTE_MS) / trainedMs : Number.POSITIVE_INFINITY
-  const most = Math.min(epochs * samplesIn(manifest.train), bySteps, byMinutes)
-  return Math.max(samples, Math.round(most))
+  const max = Math.min(epochs * samplesIn(manifest.train), bySteps, byMinutes)
+  return Math.max(samples, Math.round(max))
 }
 
 /** Seconds until a bound ends the run at this speed (samples/s); null: it is not at work. */

@@ -81,9 +81,9 @@ export class Meter implements RunMeter {
 
   answered({ method, route = 'none', status, seconds }: AnsweredRequest): void {
     // A method that no route has is whatever a stranger wrote.
-    const known = route === 'none' ? 'any' : method
-    this.#requests.inc({ method: known, route, status })
-    this.#requestSeconds.observe({ method: known, route }, seconds)
+    const label = route === 'none' ? 'any' : method
+    this.#requests.inc({ method: label, route, status })
+    this.#requestSeconds.observe({ method: label, route }, seconds)
   }
 
   #appended(entry: JournalEntry): void {

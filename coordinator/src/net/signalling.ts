@@ -187,8 +187,8 @@ class SignallingDesk implements Signalling {
 function countCandidates({ candidates }: Client, signal: Exclude<Signal, { type: 'HEARTBEAT' }>): void {
   if (signal.type === 'LEAVE') return void candidates.delete(signal.dst)
   const { connectionId } = signal.payload
-  const known = candidates.get(signal.dst)
-  const entry = known?.connectionId === connectionId ? known : { connectionId, count: 0 }
+  const sent = candidates.get(signal.dst)
+  const entry = sent?.connectionId === connectionId ? sent : { connectionId, count: 0 }
   entry.count += candidatesIn(signal)
   candidates.set(signal.dst, entry)
   if (entry.count > MAX_CANDIDATES)

@@ -127,9 +127,9 @@ function checkpoint(
   const memory = remembered === undefined ? {} : { remembered }
   checkpoints.push({ version, blob, bytes, witnessed, agreeing, members, ...memory, at })
   const own = checkpoints.filter((one) => one.blob !== undefined)
-  const most = rememberedOf(state)
-  for (const old of own.slice(0, -most)) checkpoints.splice(checkpoints.indexOf(old), 1)
-  const [oldest] = own.slice(-most)
+  const max = rememberedOf(state)
+  for (const old of own.slice(0, -max)) checkpoints.splice(checkpoints.indexOf(old), 1)
+  const [oldest] = own.slice(-max)
   if (oldest !== undefined) chain.forgetBefore(Math.min(oldest.version.v, chain.head.v - PLAN_WINDOW))
   keep(state, withBytes(state))
 }

@@ -134,7 +134,8 @@ export async function chaos(argv: string[]): Promise<number> {
   const options = program.opts<ChaosOptions>()
   if (name === EVERYTHING) return everythingBreaks(options)
   const scenario = SCENARIOS[name]
-  if (scenario === undefined) throw new GridError('usage', `no scenario "${name}"`)
+  if (scenario === undefined)
+    throw new GridError('usage', `expected one of ${[...Object.keys(SCENARIOS), EVERYTHING].join(', ')}, got "${name}"`)
   const faults = options.faults ?? options.kills ?? scenario.faults
   const result = await runScenario(name, scenario, { ...options, faults, minutes: options.minutes ?? LONGEST_MINUTES })
   if (options.json === true) console.log(JSON.stringify(result))

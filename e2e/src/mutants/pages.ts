@@ -20,7 +20,7 @@ export const PAGES_SHOWN: readonly Mutant[] = [
         'validations: history.validations.filter((point) => point.v <= v)',
         'validations: history.validations',
       ],
-      ['points that are known come twice', 'known.filter((point) => point.v < first.v)', 'known'],
+      ['points that are known come twice', 'present.filter((point) => point.v < first.v)', 'present'],
     ],
   ),
   ...mutantsOf(
@@ -67,8 +67,8 @@ export const PAGES_SHOWN: readonly Mutant[] = [
       ],
       [
         'a Worker that hangs is never ended from outside',
-        'if (this.#running === here) this.#end(',
-        'if (this.#running !== here) this.#end(',
+        'if (this.#running === running) this.#end(',
+        'if (this.#running !== running) this.#end(',
       ],
       ['leaving says nothing to the Worker', '    this.stop()\n    // The Worker dies', '    // The Worker dies'],
     ],

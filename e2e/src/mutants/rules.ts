@@ -218,10 +218,10 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     rule: 'R13',
     breaks: 'R13: an epoch begins before the one before is on the chain',
     file: `${RUN}/queue/scheduler.ts`,
-    from: 'return freeIn(state, { epoch, taken, most })',
-    to: `const free = freeIn(state, { epoch, taken, most })
+    from: 'return freeIn(state, { epoch, taken, most: max })',
+    to: `const free = freeIn(state, { epoch, taken, most: max })
   if (free.length > 0 || epoch + 1 >= state.config.epochs) return free
-  return freeIn(state, { epoch: epoch + 1, taken, most })`,
+  return freeIn(state, { epoch: epoch + 1, taken, most: max })`,
     tests: ['coordinator/test/run-ring.test'],
     world: { seed: 4 },
   },

@@ -144,8 +144,8 @@ export const VOLUNTEER: readonly Mutant[] = [
       ['a generation is given up twice', "if (ring.stage === 'broken') return []\n    ring.stage", 'ring.stage'],
       [
         'an acknowledgement of another branch shortens the tail',
-        'if (known === undefined || !sameVersion(known, committed)) return []',
-        'if (known === undefined) return []',
+        'if (acknowledged === undefined || !sameVersion(acknowledged, committed)) return []',
+        'if (acknowledged === undefined) return []',
       ],
     ],
   ),
@@ -307,7 +307,7 @@ export const VOLUNTEER: readonly Mutant[] = [
       ],
       [
         'a fetch that was broken off begins anew',
-        'if (known !== undefined && sameList(known.list, agreed)) return known',
+        'if (existing !== undefined && sameList(existing.list, agreed)) return existing',
         '',
       ],
     ],

@@ -9,7 +9,7 @@ export function softmaxForward(
 ): void {
   for (let start = 0; start < samples * rows * columns; start += columns) {
     const row = x.subarray(start, start + columns)
-    const top = row.reduce((most, value) => Math.max(most, value), -Infinity)
+    const top = row.reduce((largest, value) => Math.max(largest, value), -Infinity)
     const powers = Array.from(row, (value) => Math.exp(value - top))
     const sum = powers.reduce((total, power) => total + power, 0)
     y.set(

@@ -55,8 +55,8 @@ class NetworkMesh implements Mesh {
   }
 
   connect(rank: number, signal: AbortSignal): Promise<PeerLink> {
-    const known = this.#links.get(rank)
-    if (known !== undefined) return known
+    const existing = this.#links.get(rank)
+    if (existing !== undefined) return existing
     const link = rank > this.rank ? this.#dial(rank, signal) : this.#arrival(rank, signal)
     this.#links.set(rank, link)
     link.catch(() => this.#links.delete(rank))

@@ -36,8 +36,8 @@ export class Pace {
    * on.
    */
   mustTell(peer: number, line: Line, sequence: number, bytes: number): boolean {
-    const told = this.#told.get(peer)?.get(line) ?? -1
-    if (told >= sequence || (bytes <= EAGER_BYTES && sequence - told < TELL_AFTER)) return false
+    const granted = this.#told.get(peer)?.get(line) ?? -1
+    if (granted >= sequence || (bytes <= EAGER_BYTES && sequence - granted < TELL_AFTER)) return false
     note(this.#told, peer, line, sequence)
     return true
   }

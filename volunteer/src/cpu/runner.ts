@@ -84,8 +84,8 @@ export class ReferenceRunner implements GraphRunner {
   #array(tensor: Tensor, samples: number): Values {
     if (tensor.role === 'parameter') return this.#parameters.subarray(tensor.offset, tensor.offset + tensor.size)
     if (tensor.role === 'parameterGradient') return this.#gradient.subarray(tensor.offset, tensor.offset + tensor.size)
-    const known = this.#arrays.get(tensor.storage)
-    if (known && known.length >= lengthFor(tensor, samples)) return known
+    const existing = this.#arrays.get(tensor.storage)
+    if (existing && existing.length >= lengthFor(tensor, samples)) return existing
     const fresh = new Float32Array(lengthFor(tensor, samples))
     this.#arrays.set(tensor.storage, fresh)
     return fresh

@@ -49,8 +49,8 @@ export class Shards {
 
   /** @throws GridError 'shard-corrupt' when even the coordinator's bytes do not match the name */
   get(ref: ShardRef): Promise<DecodedShard> {
-    const known = this.#decoded.get(ref.sha256)
-    if (known !== undefined) return known
+    const decoded = this.#decoded.get(ref.sha256)
+    if (decoded !== undefined) return decoded
     const loading = this.#load(ref)
     this.#decoded.set(ref.sha256, loading)
     loading.catch(() => this.#decoded.delete(ref.sha256))

@@ -28,12 +28,12 @@ export class EncodeRequests {
    * lost of them.
    */
   open(place: LeavingPlace): void {
-    const known = this.#place
+    const previous = this.#place
     const isSame =
-      known?.exchange === place.exchange &&
-      known.world.rank === place.world.rank &&
-      known.world.size === place.world.size &&
-      known.buckets === place.buckets
+      previous?.exchange === place.exchange &&
+      previous.world.rank === place.world.rank &&
+      previous.world.size === place.world.size &&
+      previous.buckets === place.buckets
     if (!isSame) this.#runs = place.world.size === 1 ? [] : leavingRuns({ ...place, encoding: this.#encoding })
     this.#place = place
   }

@@ -63,12 +63,12 @@ export async function tune(
   const name = await cacheName(calls, request)
   const table = cache ? await cached(cache, name, say) : new Map<string, MeasuredVariant>()
   const deadline = systemClock.now() + budgetMs
-  const known = table.size
+  const before = table.size
   for (const [key, call] of calls) {
     if (systemClock.now() >= deadline) break
     if (!table.has(key)) table.set(key, await fastest(call, request, deadline))
   }
-  if (cache && table.size > known)
+  if (cache && table.size > before)
     await cache
       .put(name, new TextEncoder().encode(JSON.stringify(Object.fromEntries(table))))
       .catch((cause: unknown) => say(`Measured kernels could not be kept: ${String(cause)}.`))

@@ -107,8 +107,8 @@ function bindingType({ access }: Binding): 'read-only-storage' | 'storage' {
   return access === 'read' ? 'read-only-storage' : 'storage'
 }
 
-function remember<V>(known: Map<string, V>, key: string, make: () => V): V {
-  const found = known.get(key) ?? make()
-  known.set(key, found)
+function remember<V>(cache: Map<string, V>, key: string, make: () => V): V {
+  const found = cache.get(key) ?? make()
+  cache.set(key, found)
   return found
 }

@@ -55,8 +55,8 @@ export class RunScalars {
 }
 
 function hasImmediates({ limits }: GPUDevice): boolean {
-  const most: unknown = Reflect.get(limits, 'maxImmediateSize')
+  const max: unknown = Reflect.get(limits, 'maxImmediateSize')
   const encoder: unknown = Reflect.get(globalThis, 'GPUComputePassEncoder')
-  const known = typeof encoder === 'function' && 'setImmediates' in (encoder.prototype as object)
-  return known && typeof most === 'number' && most >= RUN_BYTES
+  const isOffered = typeof encoder === 'function' && 'setImmediates' in (encoder.prototype as object)
+  return isOffered && typeof max === 'number' && max >= RUN_BYTES
 }

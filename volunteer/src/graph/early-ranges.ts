@@ -7,10 +7,10 @@ import type { FloatRange } from '../floats.ts'
  * `writes`: what each call adds to.
  */
 export function finalAfter(ranges: readonly FloatRange[], writes: readonly (readonly FloatRange[])[]): number[] {
-  let least = 0
+  let lowest = 0
   return ranges.map((range) => {
-    least = Math.max(least, 1 + writes.findLastIndex((written) => written.some((other) => overlap(range, other))))
-    return least
+    lowest = Math.max(lowest, 1 + writes.findLastIndex((written) => written.some((other) => overlap(range, other))))
+    return lowest
   })
 }
 

@@ -138,8 +138,8 @@ function attemptsFor(graph: Graph, { maxMicroBatch, recompute = false }: PlanOpt
 }
 
 /** 64, 32, … 1 */
-function halvings(most: number): readonly number[] {
-  return most > 1 ? [most, ...halvings(Math.ceil(most / 2))] : [most]
+function halvings(max: number): readonly number[] {
+  return max > 1 ? [max, ...halvings(Math.ceil(max / 2))] : [max]
 }
 
 /** What hinders it is returned: another attempt may do better. */
@@ -174,7 +174,7 @@ function ownObstacle(plan: Plan, maxBytes: number): GridError | undefined {
   if (bytes > maxBytes) return overLimit('memory', bytes, maxBytes)
   const passes = PARTS.flatMap((part) => plan.parts[part])
   const longest = passes.reduce<PlannedPass | undefined>(
-    (most, pass) => (pass.work > (most?.work ?? MAX_WORK) ? pass : most),
+    (max, pass) => (pass.work > (max?.work ?? MAX_WORK) ? pass : max),
     undefined,
   )
   if (longest === undefined) return undefined

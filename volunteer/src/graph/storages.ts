@@ -29,7 +29,7 @@ export function tensorsOf({ operands }: Call): Tensor[] {
 /** No tensor of the graph has this number or a larger one. */
 export function firstFreeStorage({ forward, evaluation, loss, backward, input, output }: Graph): number {
   const tensors = [input, output, ...[...forward, ...evaluation, ...loss, ...backward].flatMap(tensorsOf)]
-  return tensors.reduce((most, { id, storage }) => Math.max(most, id, storage), 0) + 1
+  return tensors.reduce((max, { id, storage }) => Math.max(max, id, storage), 0) + 1
 }
 
 /**

@@ -117,8 +117,8 @@ export class LinkSet {
 
   /** ms that a frame takes to the slowest of these members, one way; undefined: not measured yet. */
   latencyMs(members: readonly MemberId[]): number | undefined {
-    const known = members.flatMap((member) => this.#route(member)?.latency.ms ?? [])
-    return known.length === 0 ? undefined : Math.max(...known)
+    const measured = members.flatMap((member) => this.#route(member)?.latency.ms ?? [])
+    return measured.length === 0 ? undefined : Math.max(...measured)
   }
 
   get bytesSent(): number {
@@ -160,8 +160,8 @@ export class LinkSet {
 
   /** Counts frames of a member that are not expected here; the coordinator shows the sums. */
   countRefusal(code: ErrorCode, from: MemberId): void {
-    const known = this.#refusals.get(`${code} ${from}`)
-    if (known !== undefined) known.count++
+    const existing = this.#refusals.get(`${code} ${from}`)
+    if (existing !== undefined) existing.count++
     else if (this.#refusals.size < MAX_REFUSALS) this.#refusals.set(`${code} ${from}`, { code, from, count: 1 })
   }
 
@@ -213,8 +213,8 @@ export class LinkSet {
 
   #add(link: PeerLink): void {
     const linked = [...this.#peers.values()].filter(({ open }) => open.length > 0)
-    const known = this.#peers.get(link.peer)
-    if (linked.length >= MAX_LINKS && (known?.open.length ?? 0) === 0) return link.close('too many links')
+    const existing = this.#peers.get(link.peer)
+    if (linked.length >= MAX_LINKS && (existing?.open.length ?? 0) === 0) return link.close('too many links')
     const open: Open = {
       link,
       queue: new FrameQueue(link, this.#clock, () => this.#othersBusy(link)),
@@ -225,7 +225,7 @@ export class LinkSet {
     link.onClose = (reason) => this.#remove(open, 'closed', new GridError('link-lost', reason))
     link.onFrame = (bytes) => this.#received(open, bytes)
     if (link.relayed) return
-    for (const arrived of [...(known?.arrivals ?? [])]) arrived()
+    for (const arrived of [...(existing?.arrivals ?? [])]) arrived()
   }
 
   /** members whose links are waited for: shown to be bounded */

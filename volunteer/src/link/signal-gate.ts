@@ -54,9 +54,9 @@ export class SignalGate {
   expect(members: Iterable<MemberId>, now: number): Signalled[] {
     this.#expected = new Set(members)
     this.#forgetOld(now)
-    const here = [...this.#held].filter(([member]) => this.#expected.has(member))
-    for (const [member] of here) this.#held.delete(member)
-    return here.flatMap(([, { messages }]) => messages)
+    const waiting = [...this.#held].filter(([member]) => this.#expected.has(member))
+    for (const [member] of waiting) this.#held.delete(member)
+    return waiting.flatMap(([, { messages }]) => messages)
   }
 
   dials(member: MemberId): void {

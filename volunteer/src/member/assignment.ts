@@ -50,17 +50,17 @@ function computing({ ring, promised }: StepInFlight, { generation, step }: StepI
 }
 
 /**
- * The next blocks to compute, `most` of them: `begin` them. `wait`: none is left, but others may still hand over some
+ * The next blocks to compute, `max` of them: `begin` them. `wait`: none is left, but others may still hand over some
  * of theirs. `complete`: seal the assignment and contribute it. `over`: the generation or the step ended.
  */
 export function nextBlocks(
   core: StepInFlight,
   at: StepId,
-  most: number,
+  max: number,
 ): readonly BlockId[] | 'wait' | 'complete' | 'over' {
   const flight = computing(core, at)
   if (flight === undefined) return 'over'
-  if (flight.todo.length > 0) return flight.todo.slice(0, most)
+  if (flight.todo.length > 0) return flight.todo.slice(0, max)
   return flight.held.size > 0 ? 'wait' : 'complete'
 }
 
@@ -105,10 +105,10 @@ export function onHold(
   { fence, generation, step, round }: MessageTo<'rebalance'>,
 ): ToCoordinator | undefined {
   const { flight } = ring
-  const here = flight?.step === step ? flight : undefined
-  if (here?.over.has(round)) return undefined
-  const open = here !== undefined && !here.sealed
-  if (open) here.held.add(round)
+  const current = flight?.step === step ? flight : undefined
+  if (current?.over.has(round)) return undefined
+  const open = current !== undefined && !current.sealed
+  if (open) current.held.add(round)
   return {
     type: 'rebalance-progress',
     fence,
@@ -116,8 +116,8 @@ export function onHold(
     step,
     round,
     open,
-    left: open ? here.todo.length : 0,
-    blockMs: here?.blockMs ?? 0,
+    left: open ? current.todo.length : 0,
+    blockMs: current?.blockMs ?? 0,
   }
 }
 
@@ -137,9 +137,9 @@ export function onRelease(
 /** True when this member may go on: it has more to do, or nothing more to wait for. */
 export function onMoved(ring: MemberGeneration, { step, round, moves }: MessageTo<'rebalance-done'>): boolean {
   const { flight } = ring
-  const known = ring.moves.get(step) ?? []
-  if (ring.plan.has(step) && known.every((entry) => entry.round !== round))
-    ring.moves.set(step, [...known, { round, moves }])
+  const existing = ring.moves.get(step) ?? []
+  if (ring.plan.has(step) && existing.every((entry) => entry.round !== round))
+    ring.moves.set(step, [...existing, { round, moves }])
   if (flight?.step !== step || flight.over.has(round)) return false
   flight.over.add(round)
   flight.held.delete(round)
@@ -160,8 +160,8 @@ export function wrongAssignment(
   const found = ownBlocks(ring, manifests)
   if (planned === undefined) return ring.members[0]
   if (manifests.length === ring.members.length && isPartition(planned.blocks, found)) return undefined
-  const known = (ring.moves.get(step) ?? []).toSorted((a, b) => a.round - b.round).flatMap(({ moves }) => moves)
-  const expected = assignmentsAfter(assignmentsOfStep(planned, planned.weights), known)
+  const earlierMoves = (ring.moves.get(step) ?? []).toSorted((a, b) => a.round - b.round).flatMap(({ moves }) => moves)
+  const expected = assignmentsAfter(assignmentsOfStep(planned, planned.weights), earlierMoves)
   return ring.members.find((_, i) => !sameBlocks(found[i] ?? [], expected[i] ?? [])) ?? ring.members[0]
 }
 

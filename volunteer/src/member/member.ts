@@ -208,10 +208,10 @@ function outdated({ fence, promised }: MemberCore, order: ControlMessage): Membe
  */
 export function claimOf({ version, base, tail, past }: MemberCore, committed = base.v): Claim | null {
   if (version === undefined) return null
-  const known = committed - past.base.v
-  const from = committed < base.v && known >= 0 ? fold(past.base, past.records.slice(0, known)) : undefined
+  const skipped = committed - past.base.v
+  const from = committed < base.v && skipped >= 0 ? fold(past.base, past.records.slice(0, skipped)) : undefined
   if (from === undefined) return { base, records: [...tail] }
-  return { base: from, records: [...past.records.slice(known), ...tail] }
+  return { base: from, records: [...past.records.slice(skipped), ...tail] }
 }
 
 /**
@@ -240,13 +240,13 @@ function onFreeze(core: MemberCore, order: MessageTo<'freeze'>): MemberEffect[] 
   core.asyncEpoch = undefined
   const claim = claimOf(core, committed)
   const { consumed } = core
-  const here = consumed !== undefined && core.version !== undefined && sameVersion(consumed.base, core.version)
+  const isFresh = consumed !== undefined && core.version !== undefined && sameVersion(consumed.base, core.version)
   core.ring = undefined
   core.learning = undefined
   core.proving = undefined
   return [
     { type: 'halt' },
-    { type: 'send', message: { type: 'state', fence, generation, claim, ...(here ? { consumed } : {}) } },
+    { type: 'send', message: { type: 'state', fence, generation, claim, ...(isFresh ? { consumed } : {}) } },
   ]
 }
 
@@ -395,8 +395,8 @@ function stageOf(
 
 /** The tail starts anew behind what is committed. */
 function onAck(core: MemberCore, committed: VersionRef): MemberEffect[] {
-  const known = fold(core.base, core.tail.slice(0, Math.max(0, committed.v - core.base.v)))
-  if (known === undefined || !sameVersion(known, committed)) return []
+  const acknowledged = fold(core.base, core.tail.slice(0, Math.max(0, committed.v - core.base.v)))
+  if (acknowledged === undefined || !sameVersion(acknowledged, committed)) return []
   settle(core, committed)
   return core.ring === undefined ? [] : beginStep(core, core.ring)
 }

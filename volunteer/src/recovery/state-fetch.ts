@@ -328,8 +328,8 @@ export class StateFetch {
   }
 
   #resume(wanted: Wanted, agreed: HashList): ChunkTracker {
-    const known = this.#board(wanted)
-    if (known !== undefined && sameList(known.list, agreed)) return known
+    const existing = this.#board(wanted)
+    if (existing !== undefined && sameList(existing.list, agreed)) return existing
     const board = new ChunkTracker(agreed)
     this.#begun = { name: nameOf(wanted), board }
     return board
@@ -359,8 +359,8 @@ function refusalIn(frame: Frame, from: MemberId): GridError {
       parseJson(new TextDecoder().decode(frame.payload), MAX_REFUSAL_BYTES, 'a refusal'),
       'a refusal',
     )
-    const known: ErrorCode = isErrorCode(code) ? code : 'message-unexpected'
-    return new GridError(known, `${short(from)} cannot serve: ${message}`)
+    const reason: ErrorCode = isErrorCode(code) ? code : 'message-unexpected'
+    return new GridError(reason, `${short(from)} cannot serve: ${message}`)
   } catch (error) {
     return error instanceof GridError
       ? error

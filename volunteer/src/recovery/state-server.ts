@@ -129,8 +129,8 @@ export class StateServer {
   #find(request: FetchRequest): Served | undefined {
     const name = `${request.version.v} ${request.version.id}`
     if (this.#isCopied(request)) return (this.#keepOn(), this.#copy)
-    const known = this.#served.get(request.kind)
-    if (known?.name === name) return known
+    const existing = this.#served.get(request.kind)
+    if (existing?.name === name) return existing
     const bytes = this.#parts.bytesOf(request)
     if (bytes === undefined) return undefined
     const served: Served = { name, bytes, hashes: undefined }

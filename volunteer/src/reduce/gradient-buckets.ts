@@ -26,11 +26,11 @@ export interface GradientLayout {
  * reduce.
  */
 export function gradientBuckets({ entries, trained, total }: GradientLayout): FloatRange[] {
-  const least = Math.max(LEAST_FLOATS, Math.ceil(trained / MOST_BUCKETS))
+  const min = Math.max(LEAST_FLOATS, Math.ceil(trained / MOST_BUCKETS))
   const buckets: FloatRange[] = []
   let end = trained
   for (const { offset } of entries.filter((entry) => entry.offset < trained).reverse()) {
-    if (offset > 0 && (end - offset < least || offset <= CRUMB_FLOATS)) continue
+    if (offset > 0 && (end - offset < min || offset <= CRUMB_FLOATS)) continue
     buckets.push({ start: offset, end })
     end = offset
   }

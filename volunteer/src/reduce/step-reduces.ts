@@ -113,8 +113,8 @@ export class StepReduces {
 
   /** The reduce of a step, for its buckets that come before the rest. */
   at(step: number): Reduce {
-    const known = this.#reduces.get(step)
-    if (known !== undefined) return known
+    const existing = this.#reduces.get(step)
+    if (existing !== undefined) return existing
     const { rank, size, exchange = 'ring', harmless, ...shape } = this.#options
     const judged = harmless ? { harmless: () => harmless(step) } : {}
     const reduce = reduceOf(exchange, { ...shape, ...judged, step, world: { rank, size } })

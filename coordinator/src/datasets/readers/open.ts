@@ -59,9 +59,9 @@ export function formatOf(
 ): DatasetFormat {
   if (format !== undefined) return format
   const endings = new Set(marks.flatMap(({ files }) => files.map(({ path }) => extname(path).toLowerCase())))
-  const known = new Set([...endings].map((ending) => ENDINGS[ending]))
-  const [first] = known
-  if (known.size === 1 && first !== undefined) return first
+  const formats = new Set([...endings].map((ending) => ENDINGS[ending]))
+  const [first] = formats
+  if (formats.size === 1 && first !== undefined) return first
   throw new GridError(
     'usage',
     `expected files of one known ending (${Object.keys(ENDINGS).join(' ')}), ` +

@@ -55,13 +55,13 @@ export function isOffRing(state: RunState, id: MemberId, now: number): boolean {
 
 function onLeaseRequest(transition: Transition, member: MemberId, { modeEpoch }: MessageFrom<'lease-request'>): void {
   const { state } = transition
-  const here = state.members.get(member)
-  if (here === undefined || (state.phase.type !== 'async' && !isOffRing(state, member, transition.now))) return
+  const holder = state.members.get(member)
+  if (holder === undefined || (state.phase.type !== 'async' && !isOffRing(state, member, transition.now))) return
   if (modeEpoch !== state.modeEpoch)
     return transition.refuse(member, 'mode-stale', `mode epoch is ${state.modeEpoch}, got ${modeEpoch}`)
   // One grant at a time: who asks again without a push gave the last one up.
   if (releaseAll(state.leases, member)) gaveUp(state, member)
-  here.awaitingLease = true
+  holder.awaitingLease = true
   transition.enqueue({ type: 'advance' })
 }
 
@@ -124,8 +124,8 @@ function stalenessBound({ config }: RunState): number {
 /** What so many members can be given, in order: found once for all of them. */
 function freeFor(state: RunState, members: number): BlockId[] {
   if (members === 0) return []
-  const most = members * blocksPerLease(state) + state.aside.failures.size
-  return available(state, (block) => isTaken(state, block), most)
+  const max = members * blocksPerLease(state) + state.aside.failures.size
+  return available(state, (block) => isTaken(state, block), max)
 }
 
 /**
@@ -136,9 +136,9 @@ function nextLease({ state, now }: Transition, member: MemberId, free: BlockId[]
   const { failures } = state.aside
   const first = free.findIndex((block) => mayTry(state, block, member, now))
   if (failures.has(free[first] ?? ('' as BlockId))) return free.splice(first, 1)
-  const most = blocksPerLease(state)
-  if (failures.size === 0) return free.splice(0, most)
-  const sound = free.filter((block) => !failures.has(block)).slice(0, most)
+  const max = blocksPerLease(state)
+  if (failures.size === 0) return free.splice(0, max)
+  const sound = free.filter((block) => !failures.has(block)).slice(0, max)
   for (const block of sound) free.splice(free.indexOf(block), 1)
   return sound
 }

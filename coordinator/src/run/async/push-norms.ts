@@ -56,11 +56,11 @@ export class KnownNorms {
   }
 
   delete(id: MemberId): void {
-    const known = this.#members.get(id)
-    if (known === undefined) return
+    const existing = this.#members.get(id)
+    if (existing === undefined) return
     this.#members.delete(id)
     for (const part of PARTS)
-      if (known.usual[part] > 0) this.#opinions[part].splice(placeOf(this.#opinions[part], known.usual[part]), 1)
+      if (existing.usual[part] > 0) this.#opinions[part].splice(placeOf(this.#opinions[part], existing.usual[part]), 1)
   }
 
   clear(): void {
@@ -83,8 +83,8 @@ const PARTS = ['gradient', 'statistics'] as const
 
 /** Its lower median, zeros left out; 0: none yet. */
 function usualOf(norms: readonly PushNorms[], part: keyof PushNorms): number {
-  const known = norms.map((one) => one[part]).filter((norm) => norm > 0)
-  return lowerMedian(known.sort((a, b) => a - b)) ?? 0
+  const positive = norms.map((one) => one[part]).filter((norm) => norm > 0)
+  return lowerMedian(positive.sort((a, b) => a - b)) ?? 0
 }
 
 function lowerMedian(ascending: readonly number[]): number | undefined {

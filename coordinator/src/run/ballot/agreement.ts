@@ -35,8 +35,8 @@ export function differed(
  * Two sides as strong: the one that came last waits outside for a while, so that the other can go on (decision 0012).
  */
 export function latecomer({ members }: RunState, among: readonly MemberId[]): MemberId | undefined {
-  const here = among.flatMap((id) => members.get(id) ?? [])
-  return here.sort((a, b) => b.joinedAt - a.joinedAt || (a.id < b.id ? 1 : -1))[0]?.id
+  const present = among.flatMap((id) => members.get(id) ?? [])
+  return present.sort((a, b) => b.joinedAt - a.joinedAt || (a.id < b.id ? 1 : -1))[0]?.id
 }
 
 export function namesOf({ members }: RunState, ids: readonly MemberId[]): string {

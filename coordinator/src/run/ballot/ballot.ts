@@ -134,10 +134,10 @@ function worthWaitingFor({ state, now }: Transition): MemberId[] {
 
 function onState(transition: Transition, member: MemberId, { claim, consumed }: MessageFrom<'state'>): void {
   const { state } = transition
-  const here = state.members.get(member)
-  if (here !== undefined) {
-    here.silent = false
-    claimed(transition, here, claim === null ? undefined : fold(claim.base, claim.records))
+  const found = state.members.get(member)
+  if (found !== undefined) {
+    found.silent = false
+    claimed(transition, found, claim === null ? undefined : fold(claim.base, claim.records))
   }
   if (state.phase.type === 'lost' && claim !== null && isHolder(transition, member, claim))
     return lateReturn(transition, member, claim)

@@ -82,10 +82,10 @@ function isAlone({ members }: RunState): boolean {
  * committed by now, and no earlier version will do (A5).
  */
 function highestHeldTwice(state: RunState, claims: readonly ValidClaim[]): ValidClaim | undefined {
-  const known = newestCheckpoint(state).version.id
+  const newestId = newestCheckpoint(state).version.id
   const valid = claims.filter(({ version }) => version.v >= state.chain.head.v)
   const vouched = valid.filter(
-    ({ version }) => version.id === known || valid.filter((claim) => claim.version.id === version.id).length > 1,
+    ({ version }) => version.id === newestId || valid.filter((claim) => claim.version.id === version.id).length > 1,
   )
   return vouched.toSorted((a, b) => b.version.v - a.version.v)[0]
 }

@@ -13,9 +13,9 @@ export interface Agreement {
 
 /** Who says what is known to be right, and who does not. */
 export function agreementWith(digest: Sha256, said: ReadonlyMap<MemberId, Sha256>): Agreement {
-  const most = [...said].flatMap(([member, one]) => (one === digest ? [member] : []))
-  const few = [...said.keys()].filter((member) => !most.includes(member))
-  return { digest, most, few, isClear: true }
+  const largest = [...said].flatMap(([member, one]) => (one === digest ? [member] : []))
+  const few = [...said.keys()].filter((member) => !largest.includes(member))
+  return { digest, most: largest, few, isClear: true }
 }
 
 /** undefined: nothing was said. */

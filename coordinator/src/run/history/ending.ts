@@ -47,11 +47,11 @@ export function bestOf(evaluations: readonly Evaluation[], metric?: Metric): Eva
 export function bestOnes(
   evaluations: readonly Evaluation[],
   metric: Metric | undefined = 'loss',
-  most: number,
+  max: number,
 ): Evaluation[] {
   const able = evaluations.filter((one) => one.confirmed && Number.isFinite(one[metric]))
   const worse = (a: Evaluation, b: Evaluation): number => Number(isBetter(metric, b[metric], a[metric]))
-  return able.toSorted((a, b) => worse(a, b) - worse(b, a)).slice(0, most)
+  return able.toSorted((a, b) => worse(a, b) - worse(b, a)).slice(0, max)
 }
 
 /** Loss falls, accuracy rises. */
@@ -92,16 +92,16 @@ function patienceOver({ metric = 'loss', patience }: StopRule, { evaluations }: 
 /** Evaluations beside the best one that are remembered: a rewind goes less far back. */
 const EVALUATIONS_KEPT = 64
 
-/** With the newest one; the oldest go, and never one of the `most` best. */
+/** With the newest one; the oldest go, and never one of the `max` best. */
 export function withEvaluation(
-  known: readonly Evaluation[],
+  evaluations: readonly Evaluation[],
   newest: Omit<Evaluation, 'count'>,
   metric: Metric | undefined,
-  most = 1,
+  max = 1,
 ): Evaluation[] {
-  const count = (known.at(-1)?.count ?? 0) + (newest.confirmed ? 1 : 0)
-  const all = [...known.filter(({ version }) => version.v < newest.version.v), { ...newest, count }]
-  const best = new Set(bestOnes(all, metric, most))
+  const count = (evaluations.at(-1)?.count ?? 0) + (newest.confirmed ? 1 : 0)
+  const all = [...evaluations.filter(({ version }) => version.v < newest.version.v), { ...newest, count }]
+  const best = new Set(bestOnes(all, metric, max))
   return all.filter((one, i) => best.has(one) || all.length - i <= EVALUATIONS_KEPT)
 }
 

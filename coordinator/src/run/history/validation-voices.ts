@@ -78,9 +78,9 @@ export function verdictOf(
 function groupsOf(voices: readonly Voice[]): Voice[][] {
   const groups: Voice[][] = []
   for (const voice of voices) {
-    const known = groups.find(([first]) => first !== undefined && agree(first.measured, voice.measured))
-    if (known === undefined) groups.push([voice])
-    else known.push(voice)
+    const group = groups.find(([first]) => first !== undefined && agree(first.measured, voice.measured))
+    if (group === undefined) groups.push([voice])
+    else group.push(voice)
   }
   return groups
 }

@@ -70,8 +70,8 @@ export function noteFailure(
   { now, halfLifeMs }: Hindsight,
 ): LinkFailure[] {
   const kept = failures.filter(({ at }) => now - at < KEPT_HALF_LIVES * halfLifeMs).slice(-(MOST_FAILURES - 1))
-  const known = kept.some((other) => other.generation === failure.generation && isPair(other, ...failure.pair))
-  return known ? kept : [...kept, failure]
+  const existing = kept.some((other) => other.generation === failure.generation && isPair(other, ...failure.pair))
+  return existing ? kept : [...kept, failure]
 }
 
 /** A member that went away says nothing of those that it left, and comes back as a new one. */

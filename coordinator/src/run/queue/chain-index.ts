@@ -51,11 +51,11 @@ export class ChainIndex {
     return this.#records[v - this.base.v - 1]
   }
 
-  /** At most `most` records that follow version v, which is remembered. */
-  since(v: number, most = Number.POSITIVE_INFINITY): StepRecord[] {
+  /** At most `max` records that follow version v, which is remembered. */
+  since(v: number, max = Number.POSITIVE_INFINITY): StepRecord[] {
     const from = v - this.base.v
     if (from < 0) throw new Error(`internal: records since version ${v}, remembered since ${this.base.v}`)
-    return this.#records.slice(from, from + most)
+    return this.#records.slice(from, from + max)
   }
 
   /** Version v of the chain; undefined beyond its head, and when it is forgotten. */

@@ -96,8 +96,8 @@ export class DoneBlocks {
 
   /** Bits of an epoch that is about to change. */
   #bitsOf(epoch: number): Bits {
-    const known = this.#open.get(epoch)
-    if (known !== undefined) return known
+    const existing = this.#open.get(epoch)
+    if (existing !== undefined) return existing
     const bits = this.#whole.delete(epoch) ? allOf(this.#blocks) : noneOf(this.#blocks)
     this.#open.set(epoch, bits)
     return bits

@@ -127,14 +127,14 @@ function setAsideByFew(transition: Transition, block: BlockId): void {
   const { state } = transition
   const by = own(state, 'aside').failures.get(block)
   if (by === undefined || state.quarantined.has(block)) return
-  const here = [...new Set([...working(state), ...between(transition, by)])]
-  if (here.length === 0 || here.length >= ACCUSERS) return
-  if (here.some((id) => (by.get(id)?.times ?? 0) < TRIES || !canCompute(state, id))) return
+  const workers = [...new Set([...working(state), ...between(transition, by)])]
+  if (workers.length === 0 || workers.length >= ACCUSERS) return
+  if (workers.some((id) => (by.get(id)?.times ?? 0) < TRIES || !canCompute(state, id))) return
   setAside(transition, [block])
   own(state, 'aside').byFew.set(block, by)
   transition.note(
     'refusal',
-    `block ${block} failed ${TRIES} times with each of the ${here.length} members that work and is set aside; ` +
+    `block ${block} failed ${TRIES} times with each of the ${workers.length} members that work and is set aside; ` +
       'it is tried again when a further member works',
   )
 }
@@ -168,11 +168,11 @@ function working({ phase, members, workers, leases }: RunState): readonly Member
 function tryAgain(transition: Transition): void {
   const { state } = transition
   if (own(state, 'aside').byFew.size === 0) return
-  const here = working(state)
+  const workers = working(state)
   const epoch = currentEpoch(state)
   for (const [block, by] of own(state, 'aside').byFew) {
     if (!block.startsWith('v:') && epochOf(block) < epoch) own(state, 'aside').byFew.delete(block)
-    else if (here.some((id) => !by.has(id))) comeBack(transition, block, by)
+    else if (workers.some((id) => !by.has(id))) comeBack(transition, block, by)
   }
 }
 
@@ -218,12 +218,12 @@ function onShardChecked(
   { split, indexes, file, problem }: Extract<RunInput, { type: 'shard-checked' }>,
 ): void {
   const { state } = transition
-  const known = own(state, 'aside').damaged.get(file)
+  const existing = own(state, 'aside').damaged.get(file)
   if (problem === undefined)
-    return known === undefined ? foundWhole(transition, { split, indexes }) : repaired(transition, file)
+    return existing === undefined ? foundWhole(transition, { split, indexes }) : repaired(transition, file)
   own(state, 'aside').damaged.set(file, { split, indexes, checkedAt: transition.now })
   setAside(transition, blocksOf(state, { split, indexes }))
-  if (known === undefined) transition.note('refusal', `${indexes.length} ${split} blocks are set aside: ${problem}`)
+  if (existing === undefined) transition.note('refusal', `${indexes.length} ${split} blocks are set aside: ${problem}`)
   planAnew(transition)
   transition.enqueue({ type: 'advance' })
 }

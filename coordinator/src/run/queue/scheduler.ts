@@ -54,12 +54,12 @@ export function whyOver(state: RunState): string | undefined {
 }
 
 /**
- * At most `most` blocks of the current epoch that are not taken, in its seeded order. R13: never of the next while this
+ * At most `max` blocks of the current epoch that are not taken, in its seeded order. R13: never of the next while this
  * one is open.
  */
-export function available(state: RunState, taken: (block: BlockId) => boolean, most: number): BlockId[] {
+export function available(state: RunState, taken: (block: BlockId) => boolean, max: number): BlockId[] {
   const epoch = currentEpoch(state)
-  return freeIn(state, { epoch, taken, most })
+  return freeIn(state, { epoch, taken, most: max })
 }
 
 function freeIn(
@@ -84,8 +84,8 @@ function freeIn(
 
 /** Thousands of blocks are under way between the first open one and the next free one: each is named once. */
 function blockAt({ epoch, order, names }: Front, place: number): BlockId {
-  const known = names.get(place)
-  if (known !== undefined) return known
+  const name = names.get(place)
+  if (name !== undefined) return name
   const block = trainingBlock(epoch, order[place] ?? 0)
   names.set(place, block)
   return block
@@ -153,14 +153,14 @@ const fronts = new WeakMap<RunState, Front>()
 
 /** Remembered, not state: blocks before it stay done or set aside until a rewind. */
 function frontOf(state: RunState, epoch: number): Front {
-  const known = fronts.get(state)
+  const existing = fronts.get(state)
   const truncations = state.chain.truncations + state.restorations // both bring blocks back
-  if (known?.epoch === epoch && known.truncations === truncations) return known
+  if (existing?.epoch === epoch && existing.truncations === truncations) return existing
   const { seed, blocks } = state.config
   const front = {
     epoch,
     truncations,
-    order: known?.epoch === epoch ? known.order : epochOrder(seed, epoch, blocks),
+    order: existing?.epoch === epoch ? existing.order : epochOrder(seed, epoch, blocks),
     names: new Map(),
     index: 0,
   }

@@ -123,7 +123,7 @@ export function partsOf(state: RunState, ring: readonly Member[]): number[] {
   if (block === undefined) return weightsOf(ring)
   const tries = state.aside.failures.get(block)
   const timesOf = ({ id }: Member): number => tries?.get(id)?.times ?? 0
-  const least = Math.min(...ring.map(timesOf))
-  const chosen = ring.findIndex((member) => timesOf(member) === least)
+  const fewest = Math.min(...ring.map(timesOf))
+  const chosen = ring.findIndex((member) => timesOf(member) === fewest)
   return ring.map((_, rank) => (rank === chosen ? 1 : NO_PART))
 }

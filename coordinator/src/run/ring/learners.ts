@@ -265,17 +265,17 @@ interface Copy {
 
 /** The newest committed version of which members of this ring keep copies. */
 function newestCopy({ chain, copying: { copies } }: RunState, phase: RingPhase, now: number): Copy | undefined {
-  const here = [...copies].filter(
+  const fresh = [...copies].filter(
     ([id, { version, at }]) =>
       phase.members.includes(id) && chain.has(version) && now - at < COPY_MS && chain.head.v - version.v <= COPY_STEPS,
   )
-  const newest = here.reduce<(typeof here)[number] | undefined>(
+  const newest = fresh.reduce<(typeof fresh)[number] | undefined>(
     (best, one) => (best === undefined || one[1].version.v > best[1].version.v ? one : best),
     undefined,
   )
   if (newest === undefined) return undefined
   const { version, salt } = newest[1]
-  return { version, salt, sources: here.filter(([, copy]) => copy.salt === salt).map(([id]) => id) }
+  return { version, salt, sources: fresh.filter(([, copy]) => copy.salt === salt).map(([id]) => id) }
 }
 
 /** `provers`: they follow, and prove this version when they reach it. */
@@ -316,13 +316,13 @@ function onCopied(transition: Transition, member: MemberId, { version, digest }:
 /** What is not on the chain is nothing: its state comes at FORM, as that of one that could not fetch any. */
 function onPrefetched(transition: Transition, member: MemberId, { version }: MessageFrom<'prefetched'>): void {
   const { state, now } = transition
-  const here = state.members.get(member)
-  if (here === undefined) return
+  const found = state.members.get(member)
+  if (found === undefined) return
   const { learner } = newcomer(state, member)
   if (learner === undefined) return
-  if (version === null && learner.held !== undefined) return couldNotFollow(transition, here, learner)
+  if (version === null && learner.held !== undefined) return couldNotFollow(transition, found, learner)
   const isOnChain = version !== null && state.chain.has(version)
-  if (!isOnChain && !isProven(state, here)) return failed(transition, here, 'could not fetch a version')
+  if (!isOnChain && !isProven(state, found)) return failed(transition, found, 'could not fetch a version')
   if (!isOnChain) {
     learner.ready = true
     learner.held = undefined

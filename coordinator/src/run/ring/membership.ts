@@ -128,9 +128,9 @@ const HIDDEN_FRACTION = 0.5
 /** In proportion to speed, as far as it is believed; alike for all while nothing is known. */
 export function weightsOf(members: readonly Member[]): number[] {
   const speeds = countedSpeeds(members)
-  const known = speeds.some((speed) => speed > 0)
+  const isMeasured = speeds.some((speed) => speed > 0)
   return members.map(
-    ({ hidden }, rank) => (known ? Math.max(speeds[rank] ?? 0, 1e-3) : 1) * (hidden ? HIDDEN_FRACTION : 1),
+    ({ hidden }, rank) => (isMeasured ? Math.max(speeds[rank] ?? 0, 1e-3) : 1) * (hidden ? HIDDEN_FRACTION : 1),
   )
 }
 
@@ -148,10 +148,10 @@ export function ringCandidates(
   answered: (id: MemberId) => boolean,
   holders: readonly MemberId[],
 ): Member[] {
-  const here = [...state.members.values()].filter((member) => answered(member.id))
-  const welcome = here.filter((member) => member.excludedUntil <= now)
+  const present = [...state.members.values()].filter((member) => answered(member.id))
+  const welcome = present.filter((member) => member.excludedUntil <= now)
   if (welcome.length === 0)
-    return here.sort((a, b) => a.excludedUntil - b.excludedUntil || (a.id < b.id ? -1 : 1)).slice(0, 1)
+    return present.sort((a, b) => a.excludedUntil - b.excludedUntil || (a.id < b.id ? -1 : 1)).slice(0, 1)
   const able = welcome.filter(
     (member) => !isLearning(member, state) && isProven(state, member) && mayBeAdmitted(state, member, now),
   )
@@ -169,12 +169,12 @@ export function chooseRing(
   const longestFirst = (a: Member, b: Member): number => a.joinedAt - b.joinedAt || (a.id < b.id ? -1 : 1)
   const { exchangeTimes, stepSamples } = state.health
   const { asked } = state.config.exchange
-  const most = EXCHANGES[asked === 'auto' ? 'ring' : asked].mostMembers
+  const maxMembers = EXCHANGES[asked === 'auto' ? 'ring' : asked].mostMembers
   const counted = new Map(countedSpeeds(candidates).map((speed, i) => [candidates[i]?.id, speed]))
   const speedOf = ({ id }: Member): number => counted.get(id) ?? 0
-  const fastest = [...candidates].sort((a, b) => speedOf(b) - speedOf(a) || longestFirst(a, b)).slice(0, most)
+  const fastest = [...candidates].sort((a, b) => speedOf(b) - speedOf(a) || longestFirst(a, b)).slice(0, maxMembers)
   if (exchangeTimes.size === 0 || fastest.some((member) => speedOf(member) <= 0))
-    return { members: [...candidates].sort(longestFirst).slice(0, most), choice: undefined }
+    return { members: [...candidates].sort(longestFirst).slice(0, maxMembers), choice: undefined }
   const directMs = (size: number): number | undefined => {
     const { type, costs } = exchangeOf(
       { state, now },

@@ -240,9 +240,9 @@ function noteFirst(transition: Transition, phase: RingPhase, moves: readonly Ass
  * who did not answer, or contributed already, takes no part.
  */
 export function planTransfers(progress: readonly (AssignmentProgress | undefined)[]): Transfer[] {
-  const known = progress.flatMap((one) => (one !== undefined && one.blockMs > 0 ? [one.blockMs] : []))
-  if (known.length === 0) return []
-  const usual = known.reduce((sum, ms) => sum + ms, 0) / known.length
+  const measured = progress.flatMap((one) => (one !== undefined && one.blockMs > 0 ? [one.blockMs] : []))
+  if (measured.length === 0) return []
+  const usual = measured.reduce((sum, ms) => sum + ms, 0) / measured.length
   // each member has a block under way; its remaining part is unknown, so it counts whole
   const members = progress.flatMap((one, rank) =>
     one?.open === true ? [{ rank, left: one.left, extra: 0, ms: one.blockMs > 0 ? one.blockMs : usual }] : [],

@@ -164,9 +164,9 @@ function topUp(transition: Transition, phase: RingPhase): void {
 
 /** Shares follow the speeds of now, when the part of a member changed by enough to move a block. */
 function newWeights(state: RunState, { members, weights: old }: RingPhase): number[] | undefined {
-  const here = members.map((id) => state.members.get(id))
-  if (here.some((member) => member === undefined)) return undefined
-  const weights = weightsOf(here.filter((member) => member !== undefined))
+  const found = members.map((id) => state.members.get(id))
+  if (found.some((member) => member === undefined)) return undefined
+  const weights = weightsOf(found.filter((member) => member !== undefined))
   const part = (all: readonly number[], rank: number): number =>
     (all[rank] ?? 0) / all.reduce((sum, weight) => sum + weight, 0)
   return weights.some((_, i) => Math.abs(part(weights, i) / part(old, i) - 1) > WORTH_NEW_WEIGHTS) ? weights : undefined

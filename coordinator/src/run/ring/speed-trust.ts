@@ -24,8 +24,8 @@ const KEPT = 0.98
 
 /** By rank; 0 where nothing at all is known. */
 export function countedSpeeds(members: readonly Speed[]): number[] {
-  const known = members.filter(({ samplesPerSecond }) => samplesPerSecond > 0)
-  if (members.length === 1 || known.length < 2)
+  const measured = members.filter(({ samplesPerSecond }) => samplesPerSecond > 0)
+  if (members.length === 1 || measured.length < 2)
     // nothing to compare a claim with
     return members.map(({ samplesPerSecond }) => (members.length === 1 ? samplesPerSecond : 0))
   return members.map((member, rank) => {

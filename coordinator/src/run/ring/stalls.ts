@@ -131,19 +131,20 @@ function receivedOf({ answers }: Inquiry): number {
 function judge(transition: Transition, phase: RingPhase, inquiry: Inquiry): void {
   const { state, now } = transition
   const { answers, receivedBefore } = inquiry
-  const told = (stage: Standing['stage']): MemberId[] => phase.members.filter((id) => answers.get(id)?.stage === stage)
+  const reporting = (stage: Standing['stage']): MemberId[] =>
+    phase.members.filter((id) => answers.get(id)?.stage === stage)
   const mute = new Set([
     ...muteDonors(state, phase),
     ...(answers.size === 0 ? [] : phase.members.filter((id) => !answers.has(id))),
   ])
   if (mute.size > 0) return leaveOut(transition, phase, [...mute], 'it did not answer')
-  const computing = told('computing')
+  const computing = reporting('computing')
   if (computing.length > 0) return judgeComputing(transition, phase, computing)
   if (receivedBefore === undefined || receivedOf(inquiry) > receivedBefore) {
     inquiry.nextAt = now + FRAMES_MS
     return
   }
-  const idle = told('reducing').filter((id) => answers.get(id)?.waitsFor.length === 0)
+  const idle = reporting('reducing').filter((id) => answers.get(id)?.waitsFor.length === 0)
   if (idle.length > 0 && idle.length < phase.members.length)
     return leaveOut(transition, phase, idle, 'it has all of it and does not hold it')
   const pairs = suspectPairs(phase, inquiry)
@@ -217,12 +218,12 @@ function suspectPairs(phase: RingPhase, { answers }: Inquiry): [MemberId, Member
     return first.length > 0 ? first : edges
   }
   // what its predecessor holds back reaches the one behind it last of all
-  const least = waiting.reduce<(typeof waiting)[number] | undefined>(
+  const leastServed = waiting.reduce<(typeof waiting)[number] | undefined>(
     (best, one) => (best === undefined || one.received < best.received ? one : best),
     undefined,
   )
-  const from = least && members[(members.indexOf(least.id) + members.length - 1) % members.length]
-  return least === undefined || from === undefined ? [] : [[from, least.id]]
+  const from = leastServed && members[(members.indexOf(leastServed.id) + members.length - 1) % members.length]
+  return leastServed === undefined || from === undefined ? [] : [[from, leastServed.id]]
 }
 
 function nameOf({ members }: RunState, id: MemberId): string {
