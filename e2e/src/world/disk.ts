@@ -98,15 +98,15 @@ export class Disk {
     for (const [name, bytes] of this.#everKept) this.kept.set(name, bytes)
   }
 
-  /** A file's bytes are others for a while, or for good. */
+  /** A file's bytes are others for a while, or for good. Returns what makes it whole again, however often it was hit. */
   damage(name: Sha256): () => void {
-    const bytes = this.kept.get(name)
-    if (bytes === undefined) return () => undefined
+    const whole = this.#everKept.get(name)
+    if (whole === undefined || !this.kept.has(name)) return () => undefined
     this.kept.set(
       name,
-      bytes.map((byte, i) => (i === bytes.length - 1 ? byte ^ 1 : byte)),
+      whole.map((byte, i) => (i === whole.length - 1 ? byte ^ 1 : byte)),
     )
-    return () => this.kept.set(name, bytes)
+    return () => this.kept.set(name, whole)
   }
 
   /** The store as this process sees it: late, failing for a while, and never again once the process is dead. */
