@@ -78,6 +78,7 @@ export function parseOptions(argv: readonly string[]): StartOptions {
   return optionsOf(startCommand().parse([...argv], { from: 'user' }))
 }
 
+// oxlint-disable-next-line max-lines-per-function -- the options of one command, a line for each
 function startCommand(): Command {
   const command = new Command('starling start')
     .description(

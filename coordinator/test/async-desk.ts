@@ -31,8 +31,7 @@ export function push(
   desk: Desk,
   name: string,
   { modeEpoch, base, leases }: Grant,
-  changed: Partial<Push> = {},
-  norms?: typeof USUAL,
+  { norms, ...changed }: Partial<Push> & { readonly norms?: typeof USUAL } = {},
 ): string | undefined {
   if (norms === undefined)
     for (const id of desk.state.members.keys())

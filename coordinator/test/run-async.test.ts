@@ -306,7 +306,7 @@ test('pushes of zeros in a row end the session of the member that makes them', (
   } = asyncDesk(['a'], { blocks: 60, batchBlocks: 1, epochs: 1 })
   let grant: Grant | undefined = first
   for (let i = 0; i < 20 && desk.state.members.size > 0; i++) {
-    if (grant !== undefined) push(desk, 'a', grant, {}, { gradient: 0, statistics: 0 })
+    if (grant !== undefined) push(desk, 'a', grant, { norms: { gradient: 0, statistics: 0 } })
     desk.say('a', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
     grant = desk.sent('grant')[0] ?? (desk.wait(600_000), desk.sent('grant')[0])
   }
@@ -534,10 +534,10 @@ test('threat 40: first pushes wait until two members agree on a norm; then an en
   } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
   own(desk.state, 'pushNorms').clear()
   assert.ok(a && b)
-  assert.equal(push(desk, 'a', a, {}, { gradient: 1e37, statistics: 0 }), 'gradient-unproven')
+  assert.equal(push(desk, 'a', a, { norms: { gradient: 1e37, statistics: 0 } }), 'gradient-unproven')
   assert.equal(desk.state.chain.head.v, 0)
   assert.equal(push(desk, 'b', b), 'received')
-  assert.equal(push(desk, 'a', ask(desk, 'a'), {}, { gradient: 1e37, statistics: 0 }), 'received')
+  assert.equal(push(desk, 'a', ask(desk, 'a'), { norms: { gradient: 1e37, statistics: 0 } }), 'received')
   const added = desk.effects.flatMap((effect) => (effect.type === 'server-add' ? [effect.damping] : []))
   assert.ok((added[0] ?? 1) * 1e37 < 5, `${(added[0] ?? 1) * 1e37} times a usual one`)
 })
@@ -548,7 +548,7 @@ test('threat 45: pushes of zeros are no work, bound nothing and let no later pus
     grants: [a, b],
   } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
   assert.ok(a && b)
-  assert.equal(push(desk, 'a', a, {}, { gradient: 0, statistics: 0 }), 'gradient-outlier')
+  assert.equal(push(desk, 'a', a, { norms: { gradient: 0, statistics: 0 } }), 'gradient-outlier')
   assert.equal(desk.state.chain.head.v, 0)
   assert.deepEqual(own(desk.state, 'pushNorms').of(memberId('a')), [{ gradient: 1, statistics: 1 }])
   assert.equal(push(desk, 'b', b), 'received')
@@ -561,7 +561,7 @@ test('a member alone is not compared with others that gave up, and works', () =>
   } = asyncDesk(['a', 'b'], { blocks: 60, batchBlocks: 1, epochs: 1 })
   own(desk.state, 'pushNorms').clear()
   desk.say('b', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
-  assert.equal(push(desk, 'a', a ?? assert.fail(), {}, { gradient: 3, statistics: 0 }), 'received')
+  assert.equal(push(desk, 'a', a ?? assert.fail(), { norms: { gradient: 3, statistics: 0 } }), 'received')
 })
 
 test('after every so many versions no lease is granted until those that are out came back, and it is validated', () => {

@@ -6,6 +6,7 @@ import {
   type ModelSpec,
   modelHash,
   outerOptimizer,
+  type ParameterLayout,
   parameterLayout,
   parseModelSpec,
   readParameters,
@@ -34,7 +35,7 @@ import type { CoordinatorHttp } from './coordinator-http.ts'
 import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
-import { GenerationRunner } from './generation/generation-runner.ts'
+import { GenerationRunner, type GenerationRunnerParts } from './generation/generation-runner.ts'
 import type { VolunteerHost } from './host.ts'
 import { localRounds } from './late-parts.ts'
 import type { PeerLink, PeerNetwork } from './link/peer-link.ts'
@@ -208,7 +209,7 @@ export class JobSession {
     this.spec = spec
     this.#parts = parts
     const { clock } = parts.host
-    const { optimizer, clipNorm, local, encoding = 'f32' } = terms
+    const { optimizer, clipNorm, local } = terms
     this.#held = new LocalVersion({ spec, optimizer, clipNorm, ...(local ? { outer: outerOptimizer(local) } : {}) })
     this.compute = new Compute(executor, this.#held, clock)
     this.#batches = new Batches(
@@ -218,11 +219,8 @@ export class JobSession {
       (blocks, error) => reportUnreadable(blocks, error, this.#send),
     )
     this.#kept = new KeptState(parts.host.shards, terms.id, clock)
-    const { initial } = terms
-    const first = genesis(terms.id, terms.modelHash, terms.seed, initial)
+    const first = genesis(terms.id, terms.modelHash, terms.seed, terms.initial)
     this.core = createMember(parts.self, first, this.#held.replayMost)
-    const { http, network, linkOpenMs, openRelay, onChange } = parts
-    const onFatal = this.#failed
     const layout = parameterLayout(spec)
     const rounds =
       local &&
@@ -237,8 +235,22 @@ export class JobSession {
         },
         local.fragments,
       )
-    this.runner = new GenerationRunner({
-      clock,
+    this.runner = this.#openRunner({ first, layout, rounds })
+    this.#async = this.#openAsync(layout)
+  }
+
+  #openRunner({
+    first,
+    layout,
+    rounds,
+  }: Pick<GenerationRunnerParts, 'rounds'> & {
+    readonly first: VersionRef
+    readonly layout: ParameterLayout
+  }): GenerationRunner {
+    const { terms } = this
+    const { http, host, network, linkOpenMs, openRelay, onChange } = this.#parts
+    return new GenerationRunner({
+      clock: host.clock,
       core: this.core,
       held: this.#held,
       compute: this.compute,
@@ -249,12 +261,12 @@ export class JobSession {
       openRelay,
       genesis: first,
       seed: terms.seed,
-      initial,
-      encoding,
+      initial: terms.initial,
+      encoding: terms.encoding ?? 'f32',
       send: this.#send,
       onChange,
-      onFatal,
-      witness: parts.host.witness?.(terms),
+      onFatal: this.#failed,
+      witness: host.witness?.(terms),
       givenSum: async (id) =>
         floatsOf(await http.givenSum(terms.id, id, Float32Array.BYTES_PER_ELEMENT * layout.total), layout.total),
       onEncoded: (state) => void (this.#kept.due && this.#keep(state)),
@@ -262,17 +274,22 @@ export class JobSession {
       upload: (version, bytes) => http.upload(terms.id, version, bytes),
       uploadSums: (version, bytes) => http.sums(terms.id, version, bytes),
     })
-    this.#async = new AsyncMode({
-      clock,
-      self: parts.self,
+  }
+
+  #openAsync(layout: ParameterLayout): AsyncMode {
+    const { terms, spec } = this
+    const { http, host, self, onPushed } = this.#parts
+    return new AsyncMode({
+      clock: host.clock,
+      self,
       layout,
       tables: embeddingTables(spec, layout),
       lookups: inputTables(spec, layout),
       compute: this.compute,
       batches: this.#batches,
       send: this.#send,
-      onFatal,
-      onPushed: parts.onPushed,
+      onFatal: this.#failed,
+      onPushed,
       pull: (version, rows) =>
         rows === undefined || this.#isOffRing
           ? this.#pull(version)

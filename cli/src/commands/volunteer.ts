@@ -5,7 +5,13 @@ import { createNodeHost } from '@starling-grid/client-node/host'
 import { pinCertificate } from '@starling-grid/client-node/pinned-certificate'
 import { DEFAULT_DISK_BYTES } from '@starling-grid/client-node/shard-cache'
 import { describeError, GridError, jobId, MAX_NAME_LENGTH } from '@starling-grid/protocol'
-import { createVolunteer, DEFAULT_BLOCK_FLOPS, DEFAULT_LIMITS } from '@starling-grid/volunteer'
+import {
+  createVolunteer,
+  DEFAULT_BLOCK_FLOPS,
+  DEFAULT_LIMITS,
+  type VolunteerHost,
+  type VolunteerStatus,
+} from '@starling-grid/volunteer'
 import { Command, Option } from 'commander'
 import { bytesIn } from '../byte-size.ts'
 import { type LogFlags, logOptions, processLog } from '../process-log.ts'
@@ -39,6 +45,7 @@ const MEMORY_TEXT = 'bytes of one job, on this machine and its GPU together; job
 const UPLOAD_TEXT = 'bytes sent in an hour; the volunteer rests when they are spent'
 const WORK_TEXT = 'computing of one block, in TFLOP; jobs with larger blocks are not taken'
 const TERA = 1e12
+const HOW_TO_LEAVE = 'Ctrl-C leaves gracefully'
 
 function tflopsIn(text: string): number {
   const tflops = Number(text)
@@ -50,8 +57,8 @@ function size(flags: string, text: string, bytes: number): Option {
   return new Option(flags, text).default(bytes, `${bytes / 1e9}GB`).argParser(bytesIn)
 }
 
-export async function volunteer(argv: string[]): Promise<number> {
-  const program = new Command('starling volunteer')
+function volunteerCommand(): Command {
+  const command = new Command('starling volunteer')
     .description(
       'Lends this machine to a coordinator, job after job. Ctrl-C leaves gracefully, twice at once. ' +
         'Exit code 0 when it left.',
@@ -82,67 +89,80 @@ export async function volunteer(argv: string[]): Promise<number> {
     .option('--invite-file <file>', 'with the code or link of an invite; STARLING_INVITE, or the link, otherwise')
     .option('--once', 'end with the run that it takes part in')
     .exitOverride()
-  for (const option of logOptions()) program.addOption(option)
-  withSettings(program).parse(argv, { from: 'user' })
+  for (const option of logOptions()) command.addOption(option)
+  return withSettings(command)
+}
+
+export async function volunteer(argv: string[]): Promise<number> {
+  const program = volunteerCommand().parse(argv, { from: 'user' })
   const { printed, warnings } = await completeSettings(program, { secrets: ['url'] })
   if (printed !== undefined) {
     process.stdout.write(printed)
     return 0
   }
-  const {
-    name,
-    adapter,
-    executor,
-    once = false,
-    job,
-    allowIce,
-    relaysOnly = false,
-    fingerprint,
-    inviteFile,
-    url,
-    logFormat,
-    logLevel,
-    ...most
-  } = program.opts<VolunteerCommandOptions>()
+  const options = program.opts<VolunteerCommandOptions>()
+  const { name, once = false, job, fingerprint, inviteFile } = options
   if (name.length === 0 || name.length > MAX_NAME_LENGTH)
     throw new GridError(
       'usage',
       `expected a --name of 1 to ${MAX_NAME_LENGTH} characters, got ${name.length}; choose another`,
     )
-  const named = program.args[0] ?? url ?? ''
-  const coordinatorUrl = originOf(named)
-  const invite = await inviteFor(named, inviteFile)
+  const address = program.args[0] ?? options.url ?? ''
+  const coordinatorUrl = originOf(address)
+  const invite = await inviteFor(address, inviteFile)
   if (fingerprint !== undefined) await pinCertificate(coordinatorUrl, fingerprint)
-  const log = processLog({ logFormat, logLevel: logLevel ?? 'info' })
-  const shown = logFormat === 'json' ? new StatusLog(log, name) : new TerminalStatus(process.stderr)
-  if (logFormat === 'json') log({ level: 'info', message: `lends this machine to ${coordinatorUrl}`, member: name })
-  else process.stderr.write(`volunteer "${name}" → ${coordinatorUrl}  (Ctrl-C leaves gracefully)\n`)
-  for (const message of warnings) log({ level: 'warn', message, member: name })
-  const { maxMemory: memoryBytes, maxUpload: uploadBytesPerHour } = most
-  const limits = { memoryBytes, uploadBytesPerHour, blockFlops: most.maxWork * TERA }
-  const host = createNodeHost({
-    coordinatorUrl,
-    executor,
-    adapter,
-    allowedIce: allowIce,
-    limits,
-    maxDiskBytes: most.maxDisk,
-    relaysOnly,
-  })
-  const taking = createVolunteer(host, {
+  const screen = screenOf(options)
+  screen.say(`lends this machine to ${coordinatorUrl}`, `volunteer "${name}" → ${coordinatorUrl}  (${HOW_TO_LEAVE})`)
+  for (const message of warnings) screen.warn(message)
+  const taking = createVolunteer(hostOf(coordinatorUrl, options), {
     name,
     once,
     ...(job === undefined ? {} : { job: jobId(job) }),
     invite,
-    onStatus: (status) => shown.show(status),
+    onStatus: (status) => screen.show(status),
   })
   leaveOnSignal(() => {
-    if (logFormat === 'json') log({ level: 'info', message: 'leaves', member: name })
-    else process.stderr.write('\nleaving; Ctrl-C again leaves at once\n')
+    screen.say('leaves', '\nleaving; Ctrl-C again leaves at once')
     return taking.stop()
   })
   await taking.run()
   return 0
+}
+
+function hostOf(coordinatorUrl: string, options: VolunteerCommandOptions): VolunteerHost {
+  const { adapter, executor, allowIce, relaysOnly = false } = options
+  const { maxMemory: memoryBytes, maxUpload: uploadBytesPerHour, maxDisk, maxWork } = options
+  return createNodeHost({
+    coordinatorUrl,
+    executor,
+    adapter,
+    allowedIce: allowIce,
+    limits: { memoryBytes, uploadBytesPerHour, blockFlops: maxWork * TERA },
+    maxDiskBytes: maxDisk,
+    relaysOnly,
+  })
+}
+
+interface Screen {
+  /** one text for programs that read the log, another for people */
+  say(logged: string, shown: string): void
+  warn(message: string): void
+  show(status: VolunteerStatus): void
+}
+
+/** Lines of JSON, or a status for people that is redrawn. */
+function screenOf({ name, logFormat, logLevel = 'info' }: VolunteerCommandOptions): Screen {
+  const log = processLog({ logFormat, logLevel })
+  const isJson = logFormat === 'json'
+  const status = isJson ? new StatusLog(log, name) : new TerminalStatus(process.stderr)
+  return {
+    say: (logged, shown) => {
+      if (isJson) log({ level: 'info', message: logged, member: name })
+      else process.stderr.write(`${shown}\n`)
+    },
+    warn: (message) => log({ level: 'warn', message, member: name }),
+    show: (now) => status.show(now),
+  }
 }
 
 /** What a volunteer says to a coordinator that asks for an invite. @throws GridError 'usage' */

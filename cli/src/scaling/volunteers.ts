@@ -146,6 +146,7 @@ export class ModelVolunteer {
     if (this.alive) for (const effect of react(this.core, input)) this.#carryOut(effect)
   }
 
+  // oxlint-disable-next-line max-lines-per-function -- a flat switch over effects
   #carryOut(effect: MemberEffect): void {
     const { setting, rings } = this.#all
     switch (effect.type) {

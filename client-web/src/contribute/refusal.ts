@@ -99,6 +99,7 @@ const GET_ED25519: Readonly<Record<Browser, string>> = {
 }
 
 /** What went wrong after the button was pressed: a code of the protocol, or 'internal'. */
+// oxlint-disable-next-line max-lines-per-function -- a table of codes and the words for each
 export function refusalOf(code: string, message: string, browser: Browser): Refusal {
   switch (code) {
     case 'no-adapter':

@@ -134,6 +134,7 @@ class Model(nn.Module):
         super().__init__()`
 }
 
+// oxlint-disable-next-line max-lines-per-function -- the text of one Python program
 function tail({ spec }: ModelFile): string {
   return `
 def tensors(path):

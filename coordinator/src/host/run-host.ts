@@ -165,6 +165,7 @@ export class RunHost {
     return host
   }
 
+  // oxlint-disable-next-line max-lines-per-function -- the parts of a run, in the order of what they need
   private constructor(parts: RunParts) {
     const { job, blobs, files, clock } = parts
     this.#parts = { ...parts, onTrouble: (text) => parts.onTrouble(text, job.id) }

@@ -15,6 +15,7 @@ interface Journal {
   isDeleted?: boolean
 }
 
+// oxlint-disable-next-line max-lines-per-function -- the operations of one store, over the maps that they share
 export function memoryState(): PortableState {
   const journals = new Map<JobId, Journal>()
   const values = new Map<string, string>()

@@ -60,6 +60,7 @@ function freeBytes(folder: string): number {
   return bavail * bsize
 }
 
+// oxlint-disable-next-line max-lines-per-function -- prepared statements, and the operations that run them
 function sqliteState(database: Database.Database, file: string, free: () => number): SqliteState {
   const insertJob = database.prepare(
     'INSERT INTO jobs (id, fence, description) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING',

@@ -52,11 +52,10 @@ function withoutMapping(address: string): string {
 /** The eight groups of an IPv6 address. */
 function groupsOf(address: string): number[] {
   const [head = '', tail] = address
-    .replace(
-      /([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$/,
-      (_, a, b, c, d) =>
-        `${((Number(a) << 8) | Number(b)).toString(16)}:${((Number(c) << 8) | Number(d)).toString(16)}`,
-    )
+    .replace(/([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)$/, (_, ...bytes: string[]) => {
+      const [a = 0, b = 0, c = 0, d = 0] = bytes.map(Number)
+      return `${((a << 8) | b).toString(16)}:${((c << 8) | d).toString(16)}`
+    })
     .split('::')
   const numbers = (part: string): number[] =>
     part

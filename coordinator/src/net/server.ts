@@ -234,6 +234,7 @@ class CoordinatorLife implements Coordinator {
     return `http://${name}:${this.port}`
   }
 
+  // oxlint-disable-next-line max-lines-per-function -- the parts of a server, in the order in which they can be opened
   async start(): Promise<void> {
     compileChecks()
     const { store, blobs } = await this.#openStorage()

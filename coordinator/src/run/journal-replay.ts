@@ -24,6 +24,7 @@ export function newestCheckpoint(state: Recording): Checkpoint {
  * The durable part of a state changes here and nowhere else.
  * @throws GridError 'journal-damaged' for a snapshot that cannot be read
  */
+// oxlint-disable-next-line max-lines-per-function -- a flat switch over the entries of a journal
 export function applyEntry(recording: Recording, entry: JournalEntry, at: number): void {
   const state = recorded(recording)
   switch (entry.type) {

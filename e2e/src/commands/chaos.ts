@@ -245,16 +245,7 @@ async function struckRun({ name, scenario, grid, line }: Stage, options: ChaosRe
     const noteRecovery = async (one: InjectionResult | undefined): Promise<void> => {
       const found = one === undefined ? [] : await recoveriesOf(grid, job, one)
       recoveries.push(...found)
-      if (options.log !== undefined)
-        keep(
-          options.log,
-          found.map(({ kind, at, generation, seconds }) => ({
-            fault: kind,
-            at: new Date(at).toISOString(),
-            generation,
-            seconds: rounded(seconds),
-          })),
-        )
+      if (options.log !== undefined) keep(options.log, found.map(recoveryRow))
     }
     Object.assign(began, { at: performance.now(), samples: grid.watch.run?.samplesCommitted ?? 0 })
     while (struck.length < faults && (await nextInstant(grid, random))) {
@@ -282,15 +273,23 @@ async function struckRun({ name, scenario, grid, line }: Stage, options: ChaosRe
       ...(options.audit === true ? await audited({ name, scenario, grid, line }, job, executor) : {}),
     }
     if (options.log !== undefined) keep(options.log, [{ scenario: name, seed, volunteers, ...result }])
-    line.say(
-      `${struck.length} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ` +
-        `${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${result.recoverySeconds.p50} s (median), ` +
-        `${result.recoverySeconds.max} s at most; goodput ${result.goodput}`,
-    )
+    line.say(resultText(result))
     return result
   } finally {
     clearInterval(timer)
   }
+}
+
+function recoveryRow({ kind, at, generation, seconds }: Recovery): object {
+  return { fault: kind, at: new Date(at).toISOString(), generation, seconds: rounded(seconds) }
+}
+
+function resultText({ faults, recoverySeconds, goodput, ...audit }: ChaosResult): string {
+  return (
+    `${faults} faults: ${audit.blocksCommitted} of ${audit.blocksExpected} blocks committed, ` +
+    `${audit.lost} lost, ${audit.duplicated} duplicated; recovery ${recoverySeconds.p50} s (median), ` +
+    `${recoverySeconds.max} s at most; goodput ${goodput}`
+  )
 }
 
 /**

@@ -143,6 +143,7 @@ export class Chronicle {
     return this.#saved.has(id)
   }
 
+  // oxlint-disable-next-line max-lines-per-function -- a flat switch over the entries of a journal
   observe(entry: JournalEntry): void {
     switch (entry.type) {
       case 'fence':

@@ -121,6 +121,7 @@ export function mayServe(
   return core.promised === generation && core.version !== undefined && sameVersion(core.version, version)
 }
 
+// oxlint-disable-next-line max-lines-per-function -- a flat switch over messages, a line or two for each
 function onControlMessage(core: MemberCore, order: ControlMessage): MemberEffect[] {
   if (order.fence < core.fence) return outdated(core, order) // R3: a deposed coordinator
   switch (order.type) {

@@ -100,7 +100,7 @@ function grantTraining(transition: Transition): string | undefined {
     const blocks = nextLease(transition, member.id, free)
     if (blocks.length === 0) continue
     member.awaitingLease = false
-    const leases = lease(transition, member.id, blocks, state.leases)
+    const leases = lease(transition, state.leases, { holder: member.id, blocks })
     transition.send(member.id, {
       type: 'grant',
       ...transition.ballot,

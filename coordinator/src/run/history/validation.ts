@@ -133,7 +133,7 @@ function grantValidation(transition: Transition, first: readonly MemberId[], oth
     if (blocks.length === 0) continue
     const leases = new Map<BlockId, Lease>()
     const ms = leaseMs(state, member, run.missed.get(member))
-    const granted = lease(transition, member, blocks, leases, ms)
+    const granted = lease(transition, leases, { holder: member, blocks, ms })
     run.leases.set(member, leases)
     for (const block of blocks) measuring.set(block, [...(measuring.get(block) ?? []), member])
     transition.send(member, { type: 'validate', version: run.version, leases: granted })

@@ -10,16 +10,21 @@ type Leases = Map<BlockId, Lease>
  */
 const LEASES_RESERVED = 1000
 
+interface NewLeases {
+  readonly holder: MemberId
+  readonly blocks: readonly BlockId[]
+  /** until it expires; otherwise as long as this holder should need */
+  readonly ms?: number
+}
+
 /**
  * A lease has a number above all before it: an older holder's answer is stale. That it is used is durable before it is
  * sent.
  */
 export function lease(
   transition: Transition,
-  holder: MemberId,
-  blocks: readonly BlockId[],
-  leases: Map<BlockId, Lease>,
-  ms = leaseMs(transition.state, holder),
+  leases: Leases,
+  { holder, blocks, ms = leaseMs(transition.state, holder) }: NewLeases,
 ): LeaseToken[] {
   const { state, now } = transition
   const leaseEpoch = ++state.leaseEpoch

@@ -146,7 +146,7 @@ function grant(transition: Transition, phase: RingPhase, awaitingLease: readonly
     const blocks = nextLease(state, phase)
     if (blocks.length === 0) return
     member.awaitingLease = false
-    const leases = lease(transition, member.id, blocks, state.leases)
+    const leases = lease(transition, state.leases, { holder: member.id, blocks })
     transition.send(member.id, {
       type: 'grant',
       ...transition.ballot,
