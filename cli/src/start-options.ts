@@ -35,16 +35,19 @@ export interface NetworkFlags {
   readonly relayQuota: number
 }
 
-export interface StartOptions extends NetworkFlags, StoragePlaces, LogFlags {
+interface TokenFlags {
+  readonly token?: string
+  /** the token stands on the command line, where process lists show it */
+  readonly tokenIsShown: boolean
+  readonly tokenFile?: string
+}
+
+export interface StartOptions extends NetworkFlags, StoragePlaces, LogFlags, TokenFlags {
   readonly accessLog?: boolean
   /** seconds */
   readonly drain: number
   readonly takeOver?: boolean
   readonly job?: string
-  readonly token?: string
-  /** the token stands on the command line, where process lists show it */
-  readonly tokenIsShown: boolean
-  readonly tokenFile?: string
   /** the address of the database stands there, with a password */
   readonly passwordIsShown: boolean
   readonly participation: 'open' | 'invited'

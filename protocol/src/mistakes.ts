@@ -87,23 +87,29 @@ function nearMiss(word: unknown, names: Iterable<string>): { readonly hint?: str
   return meant === undefined ? {} : { hint: `did you mean \`${meant}\`?` }
 }
 
+interface NumberRule {
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly exclusiveMinimum?: number
+  readonly exclusiveMaximum?: number
+}
+
+interface TextRule {
+  readonly pattern?: string
+  /** what a value of a pattern is, in words */
+  readonly title?: string
+  readonly minLength?: number
+  readonly maxLength?: number
+}
+
 /** The keywords of JSON Schema that schemas of this package use. */
-interface Rule {
+interface Rule extends NumberRule, TextRule {
   readonly type?: string
   readonly const?: unknown
   readonly anyOf?: readonly Rule[]
   readonly properties?: Readonly<Record<string, Rule>>
   readonly required?: readonly string[]
   readonly items?: Rule | readonly Rule[]
-  readonly minimum?: number
-  readonly maximum?: number
-  readonly exclusiveMinimum?: number
-  readonly exclusiveMaximum?: number
-  readonly pattern?: string
-  /** what a value of a pattern is, in words */
-  readonly title?: string
-  readonly minLength?: number
-  readonly maxLength?: number
   readonly minItems?: number
   readonly maxItems?: number
 }

@@ -29,8 +29,8 @@ interface CommonOptions {
   readonly json?: boolean
 }
 
-interface ImportCommandOptions extends CommonOptions {
-  readonly format?: DatasetFormat
+/** How rows of a table become samples. */
+interface RowOptions {
   readonly class?: string
   readonly values?: readonly string[]
   readonly labels?: readonly string[]
@@ -39,9 +39,16 @@ interface ImportCommandOptions extends CommonOptions {
   readonly missing: 'error' | 'drop' | number
   readonly header: boolean
   readonly delimiter?: string
+}
+
+interface ImageOptions {
   readonly size?: ImportRequest['options']['images']['size']
   readonly grey?: boolean
   readonly channels?: 'first' | 'last'
+}
+
+interface ImportCommandOptions extends CommonOptions, RowOptions, ImageOptions {
+  readonly format?: DatasetFormat
   readonly tokens: string
   readonly validation?: readonly string[]
   readonly split: number

@@ -18,18 +18,22 @@ import { wholeNumber } from '../arguments.ts'
 import { answerJson, answerLines, type Answered, csvHeader, csvRow } from '../predict/answers.ts'
 import { ProgressLine } from '../terminal/progress-line.ts'
 
-interface PredictFlags extends ConnectionFlags {
+/** How a model of text goes on. */
+interface TextFlags {
+  readonly tokens: number
+  readonly temperature: number
+  readonly topK?: number
+  readonly seed: number
+  readonly tokenizer?: string
+}
+
+interface PredictFlags extends ConnectionFlags, TextFlags {
   readonly job?: string
   readonly json?: boolean
   readonly top: number
   readonly resize?: boolean
   readonly header: boolean
   readonly delimiter?: string
-  readonly tokens: number
-  readonly temperature: number
-  readonly topK?: number
-  readonly seed: number
-  readonly tokenizer?: string
   readonly executor: 'auto' | 'webgpu' | 'reference'
   readonly adapter?: string
 }

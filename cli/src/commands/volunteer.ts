@@ -22,7 +22,17 @@ import { TerminalStatus } from '../terminal/terminal-status.ts'
 /** exit code of a process that was told twice to stop */
 const INTERRUPTED = 130
 
-interface VolunteerCommandOptions extends LogFlags {
+/** What the owner gives at most. */
+interface LimitFlags {
+  /** bytes */
+  readonly maxMemory: number
+  readonly maxUpload: number
+  readonly maxDisk: number
+  /** TFLOP of one block */
+  readonly maxWork: number
+}
+
+interface VolunteerCommandOptions extends LogFlags, LimitFlags {
   readonly url?: string
   readonly name: string
   readonly adapter?: string
@@ -32,12 +42,6 @@ interface VolunteerCommandOptions extends LogFlags {
   readonly fingerprint?: string
   readonly inviteFile?: string
   readonly allowIce: readonly string[]
-  /** bytes */
-  readonly maxMemory: number
-  readonly maxUpload: number
-  readonly maxDisk: number
-  /** TFLOP of one block */
-  readonly maxWork: number
   readonly relaysOnly?: boolean
 }
 

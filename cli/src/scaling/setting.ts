@@ -3,7 +3,19 @@ import type { AsyncPolicy } from '@starling-grid/coordinator/run'
 import type { Exchange, Mode } from '@starling-grid/protocol'
 import type { LinkProfile, MachineProfile } from './profiles.ts'
 
-export interface Setting {
+/** What a step moves and computes. */
+interface StepSetting {
+  /** bytes of the gradient as f32 and as members exchange it, and of a whole state with its optimizer */
+  readonly gradientBytes: number
+  readonly exchangeBytes: number
+  readonly stateBytes: number
+  readonly batchBlocks: number
+  readonly blockSamples: number
+  /** ms of a member's step beside its samples: dispatches, the gradient's read-back, the exact update */
+  readonly stepMs: number
+}
+
+export interface Setting extends StepSetting {
   readonly volunteers: number
   readonly links: LinkProfile
   readonly machines: MachineProfile
@@ -17,14 +29,6 @@ export interface Setting {
   /** training starts when so many are ready */
   readonly minVolunteers: number
   readonly async: AsyncPolicy
-  /** bytes of the gradient as f32 and as members exchange it, and of a whole state with its optimizer */
-  readonly gradientBytes: number
-  readonly exchangeBytes: number
-  readonly stateBytes: number
-  readonly batchBlocks: number
-  readonly blockSamples: number
-  /** ms of a member's step beside its samples: dispatches, the gradient's read-back, the exact update */
-  readonly stepMs: number
   /** virtual seconds that are measured, after those that let the grid form */
   readonly warmUpSeconds: number
   readonly seconds: number

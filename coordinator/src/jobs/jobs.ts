@@ -44,7 +44,12 @@ import type { Timing } from '../run/timing.ts'
 import { startOf, type StartParts } from './start.ts'
 import { withFieldsOfToday } from './stored-spec.ts'
 
-export interface Job {
+interface JobBlocks {
+  readonly training: BlockRanges
+  readonly validation: BlockRanges
+}
+
+export interface Job extends JobBlocks {
   readonly id: JobId
   readonly spec: JobSpec
   /** as its owner wrote it */
@@ -60,8 +65,6 @@ export interface Job {
   readonly form: VersionForm
   readonly terms: JobTerms
   readonly config: RunConfig
-  readonly training: BlockRanges
-  readonly validation: BlockRanges
 }
 
 /** What is kept of a job, as JSON. */

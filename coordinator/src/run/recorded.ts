@@ -20,12 +20,16 @@ import type { WrittenRun } from './history/written-run.ts'
 import type { Chain, ChainIndex } from './queue/chain-index.ts'
 import type { Timing } from './timing.ts'
 
-export interface RunConfig {
-  readonly job: JobId
+/** Version 0, and what makes it. */
+interface RunBeginning {
   readonly genesis: VersionRef
   readonly seed: number
   /** digest of the parameters of version 0, which members fetch; absent: they make them from the seed */
   readonly initial?: Sha256
+}
+
+/** Which samples a run trains on, and how many at a time. */
+interface RunBlocks {
   /** training and validation blocks per epoch */
   readonly blocks: number
   readonly validationBlocks: number
@@ -34,13 +38,17 @@ export interface RunConfig {
   readonly blockSamples: number
   /** at most; fewer when the owner ends the run with one */
   readonly epochs: number
+  /** H: global batches in one local round */
+  readonly roundSteps: number
+}
+
+export interface RunConfig extends RunBeginning, RunBlocks {
+  readonly job: JobId
   /** what else ends the run */
   readonly stop: StopRule
   readonly evaluate: EvaluateRule
   readonly keep: KeepRule
   readonly minVolunteers: number
-  /** H: global batches in one local round */
-  readonly roundSteps: number
   readonly mode: 'auto' | Mode
   /** which way gradients take in a ring, and the bytes of one as it travels */
   readonly exchange: { readonly asked: 'auto' | Exchange; readonly bytes: number }

@@ -36,16 +36,29 @@ export interface MemberInfo {
   readonly relaysOnly?: boolean
 }
 
-export interface Member extends MemberInfo {
+/** How far the coordinator believes a member. */
+interface MemberTrust {
+  /** committed steps that it held, and how fast they show it to be at least (speed-trust.ts) */
+  stepsHeld: number
+  shownSpeed: number
+  /** pushes in a row that were refused for what they held, and until when it gets no work for that */
+  refusedPushes: number
+  noWorkUntil: number
+  /** how often it held other bytes than others, and whether its state is to be fetched anew at the next FORM */
+  differed: number
+  drifted: boolean
+  /** how often two others contradicted what it measured, and until when it validates nothing for that */
+  outvoted: number
+  noSayUntil: number
+}
+
+export interface Member extends MemberInfo, MemberTrust {
   samplesPerSecond: number
   /** a tab in the background */
   hidden: boolean
   readonly joinedAt: number
   /** asked to leave */
   leaving: boolean
-  /** committed steps that it held, and how fast they show it to be at least (speed-trust.ts) */
-  stepsHeld: number
-  shownSpeed: number
   /** not in a ring before this time (blamed, or did not confirm) */
   excludedUntil: number
   /** how often in a row it was left out */
@@ -62,15 +75,6 @@ export interface Member extends MemberInfo {
   pushMs: number
   /** bytes a ms of its uploads, when last measured */
   uploadRate: number | undefined
-  /** pushes in a row that were refused for what they held, and until when it gets no work for that */
-  refusedPushes: number
-  noWorkUntil: number
-  /** how often it held other bytes than others, and whether its state is to be fetched anew at the next FORM */
-  differed: number
-  drifted: boolean
-  /** how often two others contradicted what it measured, and until when it validates nothing for that */
-  outvoted: number
-  noSayUntil: number
 }
 
 /** An upload that is no checkpoint yet. */

@@ -54,8 +54,8 @@ export interface Learning {
   fetching: VersionRef | undefined
 }
 
-/** One ballot from FORM on. */
-export interface MemberGeneration {
+/** What FORM says of a generation. */
+interface FormedGeneration {
   readonly fence: number
   readonly generation: number
   readonly modeEpoch: number
@@ -63,11 +63,15 @@ export interface MemberGeneration {
   readonly kind: 'ring' | 'round'
   readonly members: readonly MemberId[]
   readonly weights: readonly number[]
-  /** pairs of places whose link goes through the coordinator (R18) */
+  /** pairs of ranks whose link goes through the coordinator (R18) */
   readonly relayed: MessageTo<'form'>['relayed']
   /** which way frames take; absent: around the ring */
   readonly exchange?: MessageTo<'form'>['exchange']
   readonly rank: number
+}
+
+/** The version that every member reaches before it confirms, and the way there (R7). */
+interface WayToTarget {
   readonly committed: VersionRef
   /** records that lead from `committed` to `target` */
   readonly records: readonly StepRecord[]
@@ -75,6 +79,10 @@ export interface MemberGeneration {
   /** who can serve the target */
   readonly sources: readonly MemberId[]
   readonly coordinatorHolds: boolean
+}
+
+/** One ballot from FORM on. */
+export interface MemberGeneration extends FormedGeneration, WayToTarget {
   linksOpen: boolean
   /**
    * forming: on the way to the target; ready: confirmed; running: after START; broken: gave up, waits for the next
