@@ -51,9 +51,20 @@ test('of the events the newest five hundred are kept, however long the page stay
       })),
     }
   })
-  const { events } = fold(snapshotAt(100), ...updates)
+  const { events } = fold({ ...snapshotAt(100), events: [] }, ...updates)
   assert.equal(events.length, 500)
   assert.deepEqual([events[0]?.text, events.at(-1)?.text], ['event 100', 'event 599'])
+})
+
+test('a kind of event that comes all the time takes no place of the others', () => {
+  const flood = Array.from({ length: 700 }, (_, i) => ({ at: i, kind: 'member', text: `visitor ${i}` }) as const)
+  const rewind = { at: 0, kind: 'rewind', text: 'back to version 3' } as const
+  const { events } = fold(
+    { ...snapshotAt(100), events: [rewind, ...flood.slice(0, 300)] },
+    { ...updateTo(100, 101), events: flood.slice(300) },
+  )
+  assert.equal(events.length, 500)
+  assert.deepEqual([events[0], events[1], events.at(-1)], [rewind, flood[201], flood[699]])
 })
 
 test('when the job is gone nothing of it stays', () => {

@@ -5,8 +5,10 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { ROUTES, type StepPoint, type ValidationPoint, type WatchMessage } from '@starling-grid/protocol'
+import { setTimeout as delay } from 'node:timers/promises'
+import { memberId, ROUTES, type StepPoint, type ValidationPoint, type WatchMessage } from '@starling-grid/protocol'
 import WebSocket from 'ws'
+import type { RunHost } from '../src/host/run-host.ts'
 import {
   runOf,
   smallJob,
@@ -134,6 +136,44 @@ test('after a rewind the stream takes back the steps that are gone', async () =>
   const { events } = messages.find((message) => message.type === 'snapshot') ?? assert.fail()
   assert.ok(Array.isArray(events))
   assert.equal((await runOf(url, id)).samplesCommitted, 27_000)
+})
+
+/** Members that come and go, one after the other. */
+function comeAndGo({ feed }: Pick<RunHost, 'feed'>, count: number): void {
+  const adapter = { name: 'none', vendor: 'test', software: true, executor: 'reference' } as const
+  for (let i = 0; i < count; i++) {
+    const member = memberId(String(i).padStart(32, '0'))
+    feed({
+      type: 'member-joined',
+      member: { id: member, name: `visitor ${i}`, client: 'node', adapter },
+      samplesPerSecond: 1,
+    })
+    feed({ type: 'member-lost', member, reason: 'left', expected: true })
+  }
+}
+
+test('threat 23: strangers that come and go push nothing else out of what pages show of a run', async () => {
+  const coordinator = await startCoordinator()
+  const { url, runs } = coordinator
+  const { id } = await submit(url, smallJob({ volunteers: { min: 9 } }))
+  const run = runs.find(id) ?? assert.fail()
+  const texts = (message: WatchMessage): string[] =>
+    message.type === 'none' ? [] : message.events.map(({ text }) => text)
+  const began = (text: string): boolean => text === 'the run began'
+  const gone = (text: string): boolean => text.startsWith('visitor 399 left')
+  let told = 0
+  const watching = follow(url, (message) => {
+    told += texts(message).length
+    return texts(message).some(gone)
+  })
+  while (told === 0) await delay(10)
+  comeAndGo({ feed: (input) => run.feed(input) }, 400)
+  const seen = (await watching).messages.flatMap(texts)
+  assert.equal(seen.filter(began).length, 1, 'what was told once is not told again')
+  const reloaded = texts((await follow(url, ({ type }) => type === 'snapshot')).messages.at(-1) ?? assert.fail())
+  assert.ok(reloaded.some(began), 'the run began')
+  assert.ok(reloaded.some(gone), 'the newest visitor is shown, too')
+  assert.equal(reloaded.length, 500)
 })
 
 test('a page that does not read costs no memory and does not slow the run', async () => {

@@ -99,6 +99,7 @@ export {
   type Precision,
   type Requirements,
 } from './job-terms.ts'
+export { fittingEvents } from './kept-events.ts'
 export {
   FETCH_CHUNK_BYTES,
   FRAME_PAYLOAD_BYTES,

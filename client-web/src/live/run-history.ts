@@ -1,5 +1,12 @@
 // What is known of a run so far, folded from the watch stream. Pure: a reload begins again from the snapshot.
-import type { RunEvent, RunView, StepPoint, ValidationPoint, WatchMessage } from '@starling-grid/protocol'
+import {
+  fittingEvents,
+  type RunEvent,
+  type RunView,
+  type StepPoint,
+  type ValidationPoint,
+  type WatchMessage,
+} from '@starling-grid/protocol'
 
 /** Events kept for the list; older ones are in the coordinator's journal. */
 const MAX_EVENTS = 500
@@ -37,7 +44,7 @@ function grown(history: PageHistory, news: Extract<WatchMessage, { type: 'snapsh
     noRun: null,
     steps: appended(history.steps, news.steps.map(readable)),
     validations: appended(history.validations, news.validations.map(readable)),
-    events: [...history.events, ...news.events].slice(-MAX_EVENTS),
+    events: fittingEvents([...history.events, ...news.events], MAX_EVENTS),
   }
 }
 

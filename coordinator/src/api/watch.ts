@@ -318,8 +318,8 @@ function update(watcher: Watcher, { history }: RunHost, view: ShownView): WatchM
   const rewoundTo = missed === 0 ? undefined : Math.min(...history.rewinds.slice(-missed))
   const steps = after(history.steps, Math.min(watcher.v, rewoundTo ?? watcher.v))
   const validations = after(history.validations, Math.min(watcher.validated, rewoundTo ?? watcher.validated))
-  const news = history.eventCount - watcher.events
-  const events = news > 0 ? eventsFor(view.value, history.events.slice(-news)) : []
+  const hasNews = history.eventCount > watcher.events
+  const events = hasNews ? eventsFor(view.value, history.eventsSince(watcher.events)) : []
   if (view.text === watcher.view && steps.length + validations.length + events.length === 0 && rewoundTo === undefined)
     return undefined
   return {

@@ -4,6 +4,7 @@ import {
   Count,
   epochOf,
   FiniteNumber,
+  fittingEvents,
   type MemberId,
   parse,
   plainText,
@@ -26,8 +27,8 @@ import { summary, validationBlocks } from '../run/history/validation.ts'
 import { applyEntry, forgetPast } from '../run/journal-replay.ts'
 import type { JournalEntry, RunConfig, RunState } from '../run/state.ts'
 import { Curve } from './curve.ts'
+import { RunEvents } from './run-events.ts'
 
-const MAX_EVENTS = 500
 const MAX_DEPARTURES = 50
 /** characters: a refusal quotes what came */
 const MAX_EVENT_LENGTH = 500
@@ -77,10 +78,8 @@ export class RunHistory implements Past {
   /** the curve: its last points are all there, older ones are thinned */
   readonly #steps = new Curve<StepPoint>()
   readonly #validations = new Curve<ValidationPoint>()
-  readonly events: RunEvent[] = []
+  readonly #events = new RunEvents()
   readonly departed: DepartureView[] = []
-  /** events ever noted; the newest of `events` has the number eventCount − 1 */
-  eventCount = 0
   /** versions that the last rewinds went back to, oldest first: watchers drop what they know above them */
   readonly rewinds: number[] = []
   /** rewinds ever; the newest of `rewinds` has the number rewindCount − 1 */
@@ -107,8 +106,23 @@ export class RunHistory implements Past {
     this.#isReleased = true
     this.#steps.replace([])
     this.#validations.replace([])
-    this.events.length = 0
+    this.#events.clear()
     forgetPast(this.state)
+  }
+
+  /** Oldest first. */
+  get events(): readonly RunEvent[] {
+    return this.#events.list
+  }
+
+  /** events ever noted */
+  get eventCount(): number {
+    return this.#events.count
+  }
+
+  /** Those that were noted after so many, as far as they are kept. */
+  eventsSince(count: number): readonly RunEvent[] {
+    return this.#events.since(count)
   }
 
   /** Version of the last validation; 0 before the first. */
@@ -180,9 +194,7 @@ export class RunHistory implements Past {
   }
 
   note(kind: RunEvent['kind'], text: string, at: number): void {
-    this.events.push({ at, kind, text: plainText(text).slice(0, MAX_EVENT_LENGTH) })
-    this.eventCount++
-    if (this.events.length > MAX_EVENTS) this.events.shift()
+    this.#events.note({ at, kind, text: plainText(text).slice(0, MAX_EVENT_LENGTH) })
   }
 
   left(
@@ -239,7 +251,7 @@ export class RunHistory implements Past {
       ]),
       validations: [...this.validations],
       rewindCount: this.rewindCount,
-      events: this.events.slice(-WRITTEN_EVENTS),
+      events: [...fittingEvents(this.events, WRITTEN_EVENTS)],
     }
   }
 

@@ -5,6 +5,7 @@ import { DECISIONS } from './decisions.ts'
 import { FORMATS_IN } from './formats.ts'
 import type { Mutant } from './mutant.ts'
 import { PAGES_SHOWN } from './pages.ts'
+import { REPAIRS } from './repairs.ts'
 import { RULE_MUTANTS } from './rules.ts'
 import { SERVER_SIDE } from './server.ts'
 import { VOLUNTEER } from './volunteer.ts'
@@ -17,4 +18,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...SERVER_SIDE,
   ...FORMATS_IN,
   ...PAGES_SHOWN,
+  ...REPAIRS,
 ]
