@@ -122,7 +122,7 @@ export class Session {
     const running = this.#running
     if (running === undefined) return
     this.#self.value = access.self
-    here.token = access.token
+    running.token = access.token
     try {
       const [{ openPeerNetwork }, { servePeerNetwork }, { signerWith }] = await Promise.all([
         import('../rtc-link.ts'),
