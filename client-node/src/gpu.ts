@@ -32,6 +32,8 @@ const WAYS_TO_ASK: readonly GPURequestAdapterOptions[] = [
 export interface OpenGpu {
   readonly device: GPUDevice
   readonly description: AdapterDescription
+  /** what the adapter said when it was asked for */
+  readonly facts: GPUAdapterInfo
   /** Destroys the device and lets the process exit. */
   close(): void
 }
@@ -45,6 +47,8 @@ export interface OpenGpuOptions {
    * volunteers keep the checks.
    */
   readonly boundsChecks?: boolean | undefined
+  /** 'default': those of the specification, which the weakest adapter has; absent: all that the adapter can do */
+  readonly limits?: 'default' | undefined
 }
 
 /** @throws GridError('no-adapter') saying what was tried and what to do */
@@ -56,7 +60,7 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
   // Dawn stops when this object is collected, and keeps the process alive until then.
   let gpu: GPU | undefined = create(options.boundsChecks === false ? ['enable-dawn-features=disable_robustness'] : [])
   const adapter = chosen(await offered(gpu), options.adapter, drivers)
-  const device = await adapter.requestDevice(abilities(adapter))
+  const device = await adapter.requestDevice(options.limits === 'default' ? {} : abilities(adapter))
   const description = describe(adapter)
   const stopWaitingByTimer = description.software ? waitByTimer() : () => undefined
   const close = () => {
@@ -65,7 +69,7 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
     gpu = undefined
     stopWaitingByTimer()
   }
-  return { device, description, close }
+  return { device, description, facts: adapter.info, close }
 }
 
 /** The adapter as said to people: a software adapter never passes for a GPU. */

@@ -35,6 +35,8 @@ export interface NodeHostOptions {
   readonly executor: 'webgpu' | 'reference'
   /** part of the wanted adapter's name */
   readonly adapter?: string | undefined
+  /** plan for a software adapter as for a GPU */
+  readonly asGpu?: boolean
   /** hosts of STUN and TURN servers beside the coordinator's own */
   readonly allowedIce?: readonly string[]
   /** of shards that are kept for later */
@@ -48,6 +50,7 @@ export function createNodeHost({
   coordinatorUrl,
   executor,
   adapter,
+  asGpu = false,
   allowedIce = [],
   maxDiskBytes = DEFAULT_DISK_BYTES,
   limits = DEFAULT_LIMITS,
@@ -72,7 +75,7 @@ export function createNodeHost({
     dialRelay: (path, token) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path, token),
     async createExecutor(spec, blockSamples, bounds) {
       const size = microBatchFor(spec, blockSamples)
-      if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, bounds }, adapter)
+      if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, asGpu, bounds }, adapter)
       requireF32(bounds)
       return createReferenceExecutor(spec, size)
     },
@@ -89,22 +92,21 @@ function requireF32(bounds: ExecutorBounds | undefined): void {
   )
 }
 
-type WantedExecutor = Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch'> & {
+type WantedExecutor = Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'asGpu'> & {
   readonly bounds: ExecutorBounds | undefined
 }
 
 function openGpuExecutor({ bounds, ...size }: WantedExecutor, wanted: string | undefined): Promise<Executor> {
   const given = bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32' } : {}
   const options = { ...size, ...given }
-  return renewedExecutor(
-    () => openOnDevice(options, wanted),
+  return renewedExecutor((trouble) => openOnDevice({ ...options, trouble }, wanted), {
     say,
-    () => bounds?.onDeviceLost(),
-  )
+    onLost: () => bounds?.onDeviceLost(),
+  })
 }
 
 async function openOnDevice(
-  options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision'>,
+  options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu'>,
   wanted: string | undefined,
 ): Promise<Executor> {
   const gpu = await openGpu({ adapter: wanted })
@@ -112,6 +114,7 @@ async function openOnDevice(
     const executor = await createGpuExecutor({
       device: gpu.device,
       adapter: gpu.description,
+      facts: gpu.facts,
       ...options,
       readText: (url) => readFile(url, 'utf8'),
       say,

@@ -94,8 +94,11 @@ function variants(): { family: KernelFamily; name: string }[] {
   })
 }
 
+/** Tiles with more rows than columns, and splits, are those of linear layers; flat ones serve convolutions too. */
 function modelsFor({ name }: { readonly name: string }) {
   if (name.endsWith('windows')) return [['convolution', WINDOWS, 5]] as const
+  if (name.endsWith('split') || name.startsWith('64×16')) return [['linear', LINEAR, 41]] as const
+  if (/^8×(128|32)\/4×4/.test(name)) return [['convolution', CONV, 5]] as const
   return [
     ['linear', LINEAR, 41],
     ['convolution', CONV, 5],

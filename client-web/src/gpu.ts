@@ -4,6 +4,8 @@ import { type AdapterDescription, GridError } from '@starling-grid/protocol'
 export interface OpenedDevice {
   readonly device: GPUDevice
   readonly adapter: AdapterDescription
+  /** what the adapter said when it was asked for; some Safari 26 say it nowhere else */
+  readonly facts: GPUAdapterInfo
 }
 
 /** What the kernels profit from; everything else keeps WebGPU's defaults. */
@@ -29,7 +31,7 @@ export async function openDevice(): Promise<OpenedDevice> {
   const requiredLimits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, adapter.limits[name]]))
   const requiredFeatures = WELCOME_FEATURES.filter((feature) => adapter.features.has(feature))
   const device = await adapter.requestDevice({ requiredLimits, requiredFeatures })
-  return { device, adapter: describeAdapter(adapter.info) }
+  return { device, adapter: describeAdapter(adapter.info), facts: adapter.info }
 }
 
 /** @throws GridError 'no-adapter' */

@@ -2,6 +2,7 @@
 import { GridError, systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
+  type DeviceTrouble,
   type Executor,
   type ExecutorBounds,
   type GpuExecutorOptions,
@@ -10,6 +11,8 @@ import {
   microBatchFor,
   type OwnLimits,
   renewedExecutor,
+  SEEN_SUBMIT_MS,
+  SUBMIT_MS,
   type PeerNetwork,
   type SignallingAccess,
   UPLOADS_KEPT_MS,
@@ -54,13 +57,16 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     declined: keptNotes('declined', LOSSES_KEPT_MS),
     uploaded: keptNotes('uploaded', UPLOADS_KEPT_MS),
     async createExecutor(spec, blockSamples, bounds) {
-      const open = async (): Promise<Executor> => {
-        const { device, adapter } = await openDevice()
+      const open = async (trouble: DeviceTrouble): Promise<Executor> => {
+        const { device, adapter, facts } = await openDevice()
         // Software adapters compile slowly, and their first guess was measured.
         const tuning = adapter.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: shards, say } }
         return createGpuExecutor({
           device,
           adapter,
+          facts,
+          trouble,
+          submitMs: () => (isHidden() ? SUBMIT_MS : SEEN_SUBMIT_MS),
           spec,
           readText,
           say,
@@ -69,7 +75,7 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
           ...inBounds(bounds),
         })
       }
-      return renewedExecutor(open, say, () => bounds?.onDeviceLost())
+      return renewedExecutor(open, { say, onLost: () => bounds?.onDeviceLost() })
     },
   }
 }

@@ -149,6 +149,8 @@ export interface Candidate {
   readonly name: string
   /** worth a try at these sizes */
   readonly suits: boolean
+  /** share of the arithmetic that makes results: the rest lies past the edges of tiles */
+  readonly useful: number
   recipe(capacity: number): Recipe
 }
 
@@ -165,13 +167,26 @@ export function candidatesFor(
   const families: KernelFamily[] = traits.software ? ['subgroup', 'register', 'shared'] : ['shared', 'register']
   const candidates = families
     .flatMap((family) => variantsOf(family, call).filter(({ fits }) => fits === undefined || fits(traits, call.dims)))
-    .map(({ family, name, recipe, suits }) => ({
+    .map(({ family, name, recipe, suits, cost, useful }) => ({
       family,
       name,
+      cost: cost?.(call.dims, capacity, traits) ?? 0,
+      useful: useful?.(call.dims, capacity) ?? 1,
       suits: suits === undefined || suits(call.dims, capacity, traits),
       recipe: (samples: number) => recipe(call.dims, samples, call.operands),
     }))
-  return [...candidates.filter(({ suits }) => suits), ...candidates.filter(({ suits }) => !suits)]
+  const suiting = candidates.filter(({ suits }) => suits)
+  return [...cheapestFirst(suiting), ...candidates.filter(({ suits }) => !suits)]
+}
+
+/** Within each family: which family comes first is said by the kind of adapter. */
+function cheapestFirst<C extends { readonly family: KernelFamily; readonly cost: number }>(
+  candidates: readonly C[],
+): readonly C[] {
+  const families = [...new Set(candidates.map(({ family }) => family))]
+  return families.flatMap((family) =>
+    candidates.filter((other) => other.family === family).sort((a, b) => a.cost - b.cost),
+  )
 }
 
 /** The table pairs each kernel with its own dims, which the compiler cannot follow through the union of calls. */
@@ -181,6 +196,8 @@ interface AnyVariant {
   recipe(dims: unknown, capacity: number, operands: unknown): Recipe
   fits?(traits: AdapterTraits, dims: unknown): boolean
   suits?(dims: unknown, capacity: number, traits: AdapterTraits): boolean
+  cost?(dims: unknown, capacity: number, traits: AdapterTraits): number
+  useful?(dims: unknown, capacity: number): number
 }
 
 function variantsOf(family: KernelFamily, { kernel }: KernelCall<unknown>): readonly AnyVariant[] {

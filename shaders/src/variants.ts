@@ -19,6 +19,8 @@ export interface AdapterTraits {
   readonly features: ReadonlySet<string>
   readonly maxComputeWorkgroupStorageSize: number
   readonly maxComputeInvocationsPerWorkgroup: number
+  /** an invocation with 8 × 8 results spills: GPUs of laptops and phones */
+  readonly fewRegisters?: boolean
   /** invocations of every subgroup; absent where there are none or their number varies */
   readonly subgroupSize?: number
 }
@@ -46,6 +48,10 @@ export interface Variant<K extends KernelName> {
   fits?(traits: AdapterTraits, dims: KernelDims<K>): boolean
   /** whether it is worth a try at these sizes; absent: always */
   suits?(dims: KernelDims<K>, capacity: number, traits: AdapterTraits): boolean
+  /** what orders those of its family that suit, cheapest first; absent: the order of the table */
+  cost?(dims: KernelDims<K>, capacity: number, traits: AdapterTraits): number
+  /** share of the arithmetic that makes results, at full capacity; absent: nearly all */
+  useful?(dims: KernelDims<K>, capacity: number): number
 }
 
 /** A kernel's row in the table: one recipe, or variants with those first that are better where they suit. */

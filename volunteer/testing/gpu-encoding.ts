@@ -29,7 +29,7 @@ export class GpuEncoding {
   private constructor(device: GPUDevice, owner: BufferOwner, encoder: RunEncoder) {
     this.#device = device
     this.#owner = owner
-    this.#readback = new Readback(owner)
+    this.#readback = new Readback(device, owner)
     this.#encoder = encoder
   }
 

@@ -26,6 +26,7 @@ const MEBIBYTE = 2 ** 20
 interface ExplainOptions {
   readonly batch: number
   readonly adapter?: string
+  readonly as?: 'gpu'
   readonly tune?: number
   readonly recompute?: true
   readonly precision: 'f32' | 'f16'
@@ -41,6 +42,7 @@ export async function explain(argv: string[]): Promise<number> {
     .argument('<model>', `${Object.keys(MODELS).join(', ')}, or a JSON file with a model`)
     .option('--batch <n>', 'samples of one step', wholeNumber, DEFAULT_BATCH)
     .option('--adapter <text>', "part of the wanted adapter's name")
+    .addOption(new Option('--as <kind>', 'plan for a software adapter as for a GPU').choices(['gpu']))
     .addOption(
       new Option('--precision <kind>', 'how values between kernels are stored').choices(['f32', 'f16']).default('f32'),
     )
@@ -49,11 +51,12 @@ export async function explain(argv: string[]): Promise<number> {
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const { batch, adapter, tune, precision, recompute, json } = program.opts<ExplainOptions>()
+  const { batch, adapter, as, tune, precision, recompute, json } = program.opts<ExplainOptions>()
   const spec = await modelNamed(program.args[0] ?? '')
   const gpu = await openGpu({ adapter })
   try {
-    const traits = traitsOf(gpu.device, gpu.description.software)
+    const software = gpu.description.software && as !== 'gpu'
+    const traits = traitsOf(gpu.device, software, gpu.facts)
     const graph = buildGraph(spec)
     const runner = {
       device: gpu.device,
@@ -61,7 +64,8 @@ export async function explain(argv: string[]): Promise<number> {
       readText: (url: URL) => readFile(url, 'utf8'),
       maxMicroBatch: batch,
       precision,
-      software: gpu.description.software,
+      software,
+      facts: gpu.facts,
     }
     const choose = tune === undefined ? undefined : await tuneOn({ budgetMs: tune }, gpu.description, runner)
     const plan = planGraph(graph, {
@@ -114,7 +118,7 @@ function print(
   console.log(
     `${model} on ${adapter}: a step of ${batch} samples runs as ${Math.ceil(batch / samples)} × ${samples}${memory}`,
   )
-  const rows = [['part', 'kernel', 'variant', 'why', 'workgroups', 'MiB', 'Mflop', 'ms'], ...calls.map(rowOf)]
+  const rows = [['part', 'kernel', 'variant', 'why', 'workgroups', 'useful', 'MiB', 'Mflop', 'ms'], ...calls.map(rowOf)]
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
   for (const row of rows)
     console.log(
@@ -125,6 +129,7 @@ function print(
     )
   console.log(
     `${totals.dispatches} dispatches, ${mega(totals.flops)} Mflop, ${mebi(totals.bytes)} MiB bound, ` +
+      `${percent(totals.useful)} of the arithmetic of products makes results, ` +
       `about ${totals.predictedMs.toPrecision(3)} ms (predicted)`,
   )
   console.log(
@@ -143,6 +148,7 @@ function rowOf({
   workgroups,
   bytes,
   flops,
+  useful,
   predictedMs,
 }: ExplainedCall): string[] {
   return [
@@ -151,10 +157,15 @@ function rowOf({
     variant,
     why,
     workgroups.join('+'),
+    percent(useful),
     mebi(bytes),
     mega(flops),
     predictedMs.toFixed(3),
   ]
+}
+
+function percent(share: number): string {
+  return `${(100 * share).toFixed(0)} %`
 }
 
 function mebi(bytes: number): string {

@@ -38,6 +38,7 @@ export async function golden(argv: readonly string[]): Promise<number> {
     .argument('<dir>', 'folder of golden vectors')
     .addOption(new Option('--executor <kind>', 'what computes').choices(['reference', 'webgpu']).default('webgpu'))
     .option('--adapter <text>', "part of the wanted adapter's name")
+    .addOption(new Option('--as <kind>', 'compute on a software adapter what a GPU would be given').choices(['gpu']))
     .addOption(new Option('--in <place>', 'where it computes').choices(['node', 'browser']).default('node'))
     .addOption(
       new Option('--precision <kind>', 'how values between kernels are stored').choices(['f32', 'f16']).default('f32'),
@@ -47,6 +48,8 @@ export async function golden(argv: readonly string[]): Promise<number> {
     .parse(argv, { from: 'user' })
   const folder = program.args[0] ?? ''
   const options = program.opts<GoldenOptions>()
+  if (options.in === 'browser' && options.as === 'gpu')
+    throw new GridError('usage', 'expected --as gpu for cases in this process, got --in browser; use --in node')
   if (options.in === 'browser' && options.precision === 'f16')
     throw new GridError('usage', 'expected f32 for cases in a browser, got f16; use --in node')
   const files = await goldenFiles(folder)
@@ -87,7 +90,7 @@ async function openBrowser(options: GoldenPlaceOptions): Promise<GoldenPlace> {
   return browserPlace(options)
 }
 
-async function openHere({ executor, adapter, precision = 'f32' }: GoldenPlaceOptions): Promise<GoldenPlace> {
+async function openHere({ executor, adapter, as, precision = 'f32' }: GoldenPlaceOptions): Promise<GoldenPlace> {
   if (executor === 'reference' && precision === 'f16')
     throw new GridError('usage', 'expected f32 with the reference executor, got f16; use --executor webgpu')
   if (executor === 'reference')
@@ -104,7 +107,8 @@ async function openHere({ executor, adapter, precision = 'f32' }: GoldenPlaceOpt
       createRunner: (graph, capacity) =>
         createGpuRunner({
           device: gpu.device,
-          software: gpu.description.software,
+          software: gpu.description.software && as !== 'gpu',
+          facts: gpu.facts,
           graph,
           readText,
           maxMicroBatch: capacity,

@@ -16,6 +16,7 @@ interface ParityOptions {
   readonly steps: number
   readonly model: 'lenet5' | 'gpt'
   readonly executor: 'webgpu' | 'reference'
+  readonly as?: 'gpu'
   readonly seed: number
   readonly json?: boolean
 }
@@ -42,6 +43,7 @@ export async function parity(argv: string[]): Promise<number> {
     .option('--steps <n>', 'steps to train', wholeNumber(1), 100)
     .addOption(new Option('--model <name>', 'what to train').choices(['lenet5', 'gpt']).default('lenet5'))
     .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
+    .addOption(new Option('--as <kind>', 'compute on software adapters what GPUs would be given').choices(['gpu']))
     .option('--seed <n>', 'of initial values and order', wholeNumber(0), 1)
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
@@ -62,7 +64,7 @@ export async function parity(argv: string[]): Promise<number> {
 
 async function train(
   count: number,
-  { steps, executor, seed, model }: ParityOptions,
+  { steps, executor, as, seed, model }: ParityOptions,
   line: ProgressLine,
 ): Promise<ParityRun> {
   const grid = await Grid.start()
@@ -81,7 +83,7 @@ async function train(
         ? textJob({ ...options, ...(await ensureText(folder, (text) => line.say(text))) })
         : { ...demoJob({ ...options, mode: 'ring' }), model: lenet5({ activation: 'tanh' }) },
     )
-    for (let i = 0; i < count; i++) grid.addVolunteer({ executor })
+    for (let i = 0; i < count; i++) grid.addVolunteer({ executor, as })
     grid.watch.onChange(() =>
       line.show(`${count} volunteer${count > 1 ? 's' : ''}: step ${grid.watch.steps.length} of ${steps}`),
     )

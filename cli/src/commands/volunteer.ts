@@ -37,6 +37,7 @@ interface VolunteerCommandOptions extends LogFlags, LimitFlags {
   readonly name: string
   readonly adapter?: string
   readonly executor: 'webgpu' | 'reference'
+  readonly as?: 'gpu'
   readonly once?: boolean
   readonly job?: string
   readonly fingerprint?: string
@@ -72,6 +73,9 @@ function volunteerCommand(): Command {
     .option('--name <name>', 'shown to others', `volunteer-${randomBytes(2).toString('hex')}`)
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
+    .addOption(
+      new Option('--as <kind>', 'plan for a software adapter as for a GPU: for tests').choices(['gpu']).hideHelp(),
+    )
     .option(
       '--allow-ice <host...>',
       "hosts of STUN and TURN servers that may be asked, beside the coordinator's own",
@@ -139,6 +143,7 @@ function hostOf(coordinatorUrl: string, options: VolunteerCommandOptions): Volun
   return createNodeHost({
     coordinatorUrl,
     executor,
+    asGpu: options.as === 'gpu',
     adapter,
     allowedIce: allowIce,
     limits: { memoryBytes, uploadBytesPerHour, blockFlops: maxWork * TERA },

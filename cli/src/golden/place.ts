@@ -13,6 +13,8 @@ export interface GoldenPlaceOptions {
   readonly executor: 'reference' | 'webgpu'
   /** part of the wanted adapter's name */
   readonly adapter?: string
+  /** plan for a software adapter as for a GPU */
+  readonly as?: 'gpu'
   /** absent: f32 */
   readonly precision?: 'f32' | 'f16'
 }

@@ -43,6 +43,8 @@ export interface VolunteerProcessOptions {
   readonly name?: string
   readonly executor?: 'webgpu' | 'reference'
   readonly adapter?: string
+  /** plans for a software adapter as for a GPU */
+  readonly as?: 'gpu' | undefined
   /** ends with the run */
   readonly once?: boolean
   /** the only job that it works for */
@@ -119,6 +121,7 @@ export class Grid {
     name = `volunteer-${this.volunteers.length + 1}`,
     executor,
     adapter,
+    as,
     once = false,
     job,
     entry,
@@ -129,6 +132,7 @@ export class Grid {
       name,
       ...(executor === undefined ? [] : ['--executor', executor]),
       ...(adapter === undefined ? [] : ['--adapter', adapter]),
+      ...(as === undefined ? [] : ['--as', as]),
       ...(once ? ['--once'] : []),
       ...(job === undefined ? [] : ['--job', job]),
     ]

@@ -3,16 +3,14 @@
 
 import type { Conv2dDims } from '../kernels.ts'
 import { array, matrix, optional, roundUp, type Pass } from '../recipe.ts'
-import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
+import type { MakeRecipe, Variant } from '../variants.ts'
 import { sumPartialsPass } from './conv2d-lines.ts'
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 import {
   SHARED_TILES,
   sharedConstants,
   sharedGroups,
-  sharedTileFits,
-  sharedTileName,
-  sharedTileSuits,
+  sharedVariant,
   sharedWorkgroup,
   splitSum,
   type ProductSize,
@@ -36,14 +34,7 @@ function variants<K extends 'conv2d.forward' | 'conv2d.inputGradient' | 'conv2d.
   make: (tile: SharedTile) => MakeRecipe<K>,
   sizeOf: (dims: Conv2dDims, capacity: number, tile: SharedTile) => ProductSize,
 ) {
-  return SHARED_TILES.map((tile) => ({
-    family: 'shared' as const,
-    name: sharedTileName(tile),
-    recipe: make(tile),
-    fits: sharedTileFits(tile),
-    suits: (dims: Conv2dDims, capacity: number, traits: AdapterTraits) =>
-      sharedTileSuits(tile, sharedGroups(tile, sizeOf(dims, capacity, tile)), traits),
-  }))
+  return SHARED_TILES.map((tile) => sharedVariant<K>({ tile, make, sizeOf }))
 }
 
 function outputProduct({ out, groups, outHeight, outWidth }: Conv2dDims, samples: number): ProductSize {

@@ -10,9 +10,7 @@ import {
   SHARED_TILES,
   sharedConstants,
   sharedGroups,
-  sharedTileFits,
-  sharedTileName,
-  sharedTileSuits,
+  sharedVariant,
   sharedWorkgroup,
   splitSum,
   type ProductSize,
@@ -23,33 +21,30 @@ import {
 /** Workgroups that fill a GPU of 100 and more cores. */
 const BUSY_GROUPS = 256
 
-export const LINEAR_FORWARD_SHARED: readonly Variant<'linear.forward'>[] = SHARED_TILES.map((tile) => ({
-  family: 'shared',
-  name: sharedTileName(tile),
-  recipe: forward(tile),
-  fits: sharedTileFits(tile),
-  suits: ({ rows, out }, capacity, traits) =>
-    sharedTileSuits(tile, sharedGroups(tile, { m: capacity * rows, n: out, batch: 1 }), traits),
-}))
+export const LINEAR_FORWARD_SHARED: readonly Variant<'linear.forward'>[] = SHARED_TILES.map((tile) =>
+  sharedVariant({
+    tile,
+    make: forward,
+    sizeOf: ({ rows, out }, capacity) => ({ m: capacity * rows, n: out, batch: 1 }),
+  }),
+)
 
-export const LINEAR_INPUT_GRADIENT_SHARED: readonly Variant<'linear.inputGradient'>[] = SHARED_TILES.map((tile) => ({
-  family: 'shared',
-  name: sharedTileName(tile),
-  recipe: inputGradient(tile),
-  fits: sharedTileFits(tile),
-  suits: (dims, capacity, traits) =>
-    sharedTileSuits(tile, sharedGroups(tile, { m: capacity * dims.rows, n: dims.in, batch: 1 }), traits),
-}))
+export const LINEAR_INPUT_GRADIENT_SHARED: readonly Variant<'linear.inputGradient'>[] = SHARED_TILES.map((tile) =>
+  sharedVariant({
+    tile,
+    make: inputGradient,
+    sizeOf: (dims, capacity) => ({ m: capacity * dims.rows, n: dims.in, batch: 1 }),
+  }),
+)
 
 export const LINEAR_PARAMETER_GRADIENT_SHARED: readonly Variant<'linear.parameterGradient'>[] = SHARED_TILES.map(
-  (tile) => ({
-    family: 'shared',
-    name: `${sharedTileName(tile)} split`,
-    recipe: parameterGradient(tile),
-    fits: sharedTileFits(tile),
-    suits: (dims, capacity, traits) =>
-      sharedTileSuits(tile, sharedGroups(tile, gradientSize(dims, splitOf(tile, dims, capacity))), traits),
-  }),
+  (tile) =>
+    sharedVariant({
+      tile,
+      make: parameterGradient,
+      suffix: ' split',
+      sizeOf: (dims, capacity, other) => gradientSize(dims, splitOf(other, dims, capacity)),
+    }),
 )
 
 function gradientSize(dims: LinearDims, { splits }: Split): ProductSize {

@@ -1,7 +1,8 @@
 // The shapes of tiles that matrix kernels come in, for both families, and when each is worth a try.
 
+import type { KernelDims, KernelName } from '../kernels.ts'
 import { TILE_WORKGROUP } from '../recipe.ts'
-import type { AdapterTraits } from '../variants.ts'
+import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
 
 /** Results that one invocation of a register kernel keeps, and how many invocations share a workgroup. */
 export interface RegisterTile {
@@ -69,15 +70,30 @@ export interface SharedTile {
   readonly slab: number
 }
 
+/** The flat ones are for products with few rows or few columns: first layers, classes, gradients of small kernels. */
 export const SHARED_TILES: readonly SharedTile[] = [
   { m: 128, n: 128, threadM: 8, threadN: 8, slab: 8 },
   { m: 64, n: 64, threadM: 8, threadN: 8, slab: 16 },
   { m: 64, n: 64, threadM: 4, threadN: 4, slab: 16 },
   { m: 32, n: 32, threadM: 4, threadN: 4, slab: 16 },
+  { m: 16, n: 64, threadM: 4, threadN: 4, slab: 16 },
+  { m: 8, n: 128, threadM: 4, threadN: 4, slab: 16 },
+  { m: 64, n: 16, threadM: 4, threadN: 4, slab: 16 },
+  { m: 8, n: 32, threadM: 4, threadN: 4, slab: 16 },
 ]
 
-/** Workgroups below which a small GPU is half idle. */
-const FULL_GPU_GROUPS = 64
+/** Invocations that fill a GPU of the middle class: below, more and smaller tiles are faster. */
+const FULL_GPU_INVOCATIONS = 32_768
+/** Invocations that run side by side on a GPU whether or not there are so many. */
+const GPU_LANES = 32
+/** Steps of k that reading a row or a column of a tile costs: what makes small tiles slow. */
+const LOAD_STEPS = 16
+/** An invocation with 4 × 4 results loads one value for two products, with 8 × 8 for four. */
+const SMALL_THREAD_SPEED = 0.75
+/** … and with 8 × 8 spills where registers are few. */
+const SPILLING_SPEED = 0.4
+/** Worth a try beside the cheapest, where variants are measured. */
+const NEAR = 1.6
 const BYTES_PER_QUAD = 16
 
 export function sharedTileName({ m, n, threadM, threadN }: SharedTile): string {
@@ -103,9 +119,67 @@ export function sharedTileFits(tile: SharedTile): (traits: AdapterTraits) => boo
     sharedWorkgroup(tile) <= traits.maxComputeInvocationsPerWorkgroup
 }
 
-/** Never on software adapters, where a barrier costs more than it saves. */
-export function sharedTileSuits(tile: SharedTile, groups: number, { software }: AdapterTraits): boolean {
-  return !software && (tile === SHARED_TILES.at(-1) || groups >= FULL_GPU_GROUPS)
+/** Results asked for ÷ results computed: the rest of a tile lies past the edge of the result. */
+export function usefulShare(tile: SharedTile, { m, n }: ProductSize): number {
+  return (m * n) / (Math.ceil(m / tile.m) * tile.m * Math.ceil(n / tile.n) * tile.n)
+}
+
+/**
+ * What a product of this size costs with a tile, in units that compare tiles for one size: results computed, ÷ the
+ * speed of a tile, ÷ the root of the share of a GPU that its invocations fill. On a large GPU that is not full, waste
+ * costs energy and no time; a small one is full sooner. The root lies between the two.
+ */
+export function sharedTileCost(tile: SharedTile, size: ProductSize, { fewRegisters = false }: AdapterTraits): number {
+  const groups = sharedGroups(tile, size)
+  const workgroup = sharedWorkgroup(tile)
+  const isLarge = tile.threadM === 8 && tile.threadN === 8
+  const largeSpeed = fewRegisters ? SPILLING_SPEED : 1
+  const inner = isLarge ? largeSpeed : SMALL_THREAD_SPEED
+  const speed = inner / (1 + LOAD_STEPS * (1 / tile.m + 1 / tile.n))
+  const lanes = Math.min(1, workgroup / GPU_LANES)
+  const filled = Math.min(1, (groups * workgroup) / FULL_GPU_INVOCATIONS)
+  return (groups * tile.m * tile.n) / (speed * lanes * Math.sqrt(filled))
+}
+
+/** Near the cheapest. Never on software adapters, where a barrier costs more than it saves. */
+export function sharedTileSuits(
+  tile: SharedTile,
+  sizeOf: (tile: SharedTile) => ProductSize,
+  traits: AdapterTraits,
+): boolean {
+  if (traits.software) return false
+  const cheapest = Math.min(
+    ...SHARED_TILES.filter((other) => sharedTileFits(other)(traits)).map((other) =>
+      sharedTileCost(other, sizeOf(other), traits),
+    ),
+  )
+  return sharedTileCost(tile, sizeOf(tile), traits) <= NEAR * cheapest
+}
+
+/** A product whose size follows the kernel's; a split of its sum follows the tile too. */
+export interface SharedProductVariant<K extends KernelName> {
+  readonly tile: SharedTile
+  readonly make: (tile: SharedTile) => MakeRecipe<K>
+  readonly sizeOf: (dims: KernelDims<K>, capacity: number, tile: SharedTile) => ProductSize
+  readonly suffix?: string
+}
+
+/** One tile of a product as a variant of its kernel. */
+export function sharedVariant<K extends KernelName>({
+  tile,
+  make,
+  sizeOf,
+  suffix = '',
+}: SharedProductVariant<K>): Variant<K> {
+  return {
+    family: 'shared',
+    name: `${sharedTileName(tile)}${suffix}`,
+    recipe: make(tile),
+    fits: sharedTileFits(tile),
+    suits: (dims, capacity, traits) => sharedTileSuits(tile, (other) => sizeOf(dims, capacity, other), traits),
+    cost: (dims, capacity, traits) => sharedTileCost(tile, sizeOf(dims, capacity, tile), traits),
+    useful: (dims, capacity) => usefulShare(tile, sizeOf(dims, capacity, tile)),
+  }
 }
 
 /** Constants of tile-product.wgsl. */

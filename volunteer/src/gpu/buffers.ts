@@ -1,6 +1,6 @@
 // The one owner of device memory: makes buffers, counts those alive, destroys them all at once.
 
-import { GridError } from '@starling-grid/protocol'
+import { OutOfDeviceMemory } from '../graph/out-of-device-memory.ts'
 
 export class BufferOwner {
   readonly #device: GPUDevice
@@ -21,24 +21,18 @@ export class BufferOwner {
     return buffer
   }
 
+  /** One buffer before its time. */
+  drop(buffer: GPUBuffer): void {
+    if (this.#buffers.delete(buffer)) buffer.destroy()
+  }
+
   destroy(): void {
     for (const buffer of this.#buffers) buffer.destroy()
     this.#buffers.clear()
   }
 }
 
-/** The device has no memory for a plan; a smaller one may fit. */
-export class OutOfDeviceMemory extends GridError {
-  constructor(bytes: number, message: string) {
-    super(
-      'adapter-limit',
-      `The model needs ${Math.ceil(bytes / 2 ** 20)} MiB of device memory, and the adapter does not have it: ` +
-        `${message}`,
-    )
-  }
-}
-
-/** Runs `make` and says which limit is short when the device has no memory for it. */
+/** Runs `make`. @throws OutOfDeviceMemory naming the bytes when the device has no memory for what it makes */
 export async function withMemoryCheck<T>(device: GPUDevice, bytes: number, make: () => T): Promise<T> {
   device.pushErrorScope('out-of-memory')
   const made = make()

@@ -6,9 +6,10 @@ import { buildGraph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
+import type { DeviceTrouble } from '../graph/renewed-executor.ts'
 import type { TuningOptions } from './autotune.ts'
 import type { ReadText } from './pipelines.ts'
-import { createGpuRunner } from './runner.ts'
+import { type AdapterFacts, createGpuRunner } from './runner.ts'
 import { tuneOn } from './tune-on.ts'
 
 export interface GpuExecutorOptions {
@@ -30,6 +31,14 @@ export interface GpuExecutorOptions {
   readonly recompute?: boolean
   /** told what people should know: that the adapter lacks memory */
   readonly say?: (text: string) => void
+  /** what the adapter said when it was asked for; absent: what the device says */
+  readonly facts?: AdapterFacts | undefined
+  /** what happened to this adapter before; absent: nothing */
+  readonly trouble?: DeviceTrouble
+  /** ms that one submit may keep a GPU busy; absent: SUBMIT_MS */
+  readonly submitMs?: (() => number) | undefined
+  /** plan for a software adapter as for a GPU: what GPUs will run can then be tested where there is none */
+  readonly asGpu?: boolean | undefined
   /** which variant of a kernel runs; absent: the first guess for the adapter */
   readonly choose?: VariantSelector
   /** measure variants first, unless `choose` says which to use */
@@ -46,9 +55,10 @@ export async function createGpuExecutor({
   spec,
   choose: chosen,
   tuning,
+  asGpu = false,
   ...options
 }: GpuExecutorOptions): Promise<Executor> {
-  const common = { ...options, software: adapter.software, graph: buildGraph(spec) }
+  const common = { ...options, software: adapter.software && !asGpu, graph: buildGraph(spec) }
   const choose = chosen ?? (tuning && (await tuneOn(tuning, adapter, common)))
   return graphExecutor(await createGpuRunner({ ...common, ...(choose ? { choose } : {}) }), adapter)
 }

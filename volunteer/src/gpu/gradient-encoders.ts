@@ -4,9 +4,10 @@
 
 import { systemClock } from '@starling-grid/protocol'
 import type { EncodeRequest } from '../graph/executor.ts'
-import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
+import { OutOfDeviceMemory } from '../graph/out-of-device-memory.ts'
+import { BufferOwner } from './buffers.ts'
+import { Completion } from './completion.ts'
 import { encodingCut } from './encoding-cut.ts'
-import { MAP_READ_MODE } from './flags.ts'
 import type { ReadText } from './pipelines.ts'
 import { Readback } from './readback.ts'
 import { RunEncoder } from './run-encoder.ts'
@@ -106,7 +107,7 @@ export class GradientEncoders {
     const [largest] = encoders.filter((encoder) => encoder !== undefined).sort((a, b) => b.cut.floats - a.cut.floats)
     if (largest === undefined) return false
     const owner = new BufferOwner(this.#parts.device)
-    const readback = new Readback(owner)
+    const readback = new Readback(this.#parts.device, owner)
     const { cut, input, output } = largest
     this.#parts.device.queue.writeBuffer(
       input,
@@ -138,6 +139,7 @@ export class GradientEncoders {
     }: { readonly source: GPUBuffer; readonly bytes: number; readonly record: (encoder: GPUCommandEncoder) => void },
   ): Promise<number> {
     const { device } = this.#parts
+    const completion = new Completion(device)
     await device.queue.onSubmittedWorkDone()
     let fastest = Number.POSITIVE_INFINITY
     for (let trial = 0; trial < TRIALS; trial++) {
@@ -147,7 +149,7 @@ export class GradientEncoders {
       record(encoder)
       encoder.copyBufferToBuffer(source, 0, buffer, 0, bytes)
       device.queue.submit([encoder.finish()])
-      await buffer.mapAsync(MAP_READ_MODE)
+      await completion.map(buffer)
       buffer.unmap()
       readback.release(buffer, bytes)
       fastest = Math.min(fastest, systemClock.now() - start)

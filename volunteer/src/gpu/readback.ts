@@ -1,7 +1,8 @@
 // Brings results back through rings of mappable buffers, so that the next run is issued while the last one is still
-// read.
+// read. A ring grows when it is used, up to RING_LENGTH, and within what memory the device has.
 
-import type { BufferOwner } from './buffers.ts'
+import { OutOfDeviceMemory } from '../graph/out-of-device-memory.ts'
+import { withMemoryCheck, type BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'
 
 /** Runs under way at once: one computing, one being read, one being prepared. */
@@ -10,21 +11,29 @@ const RING_LENGTH = 3
 interface BufferRing {
   readonly free: GPUBuffer[]
   readonly waiting: ((buffer: GPUBuffer) => void)[]
+  made: number
+  /** buffers that it may have: fewer once the device had no memory for another */
+  most: number
 }
 
 export class Readback {
+  readonly #device: GPUDevice
   readonly #buffers: BufferOwner
   readonly #rings = new Map<number, BufferRing>()
 
-  constructor(buffers: BufferOwner) {
+  constructor(device: GPUDevice, buffers: BufferOwner) {
+    this.#device = device
     this.#buffers = buffers
   }
 
-  /** A staging buffer of exactly this size; waits until one is free. The first call of a size makes its ring. */
-  acquire(bytes: number): Promise<GPUBuffer> {
-    const ring = this.#rings.get(bytes) ?? this.#createRing(bytes)
-    const buffer = ring.free.pop()
-    if (buffer) return Promise.resolve(buffer)
+  /**
+   * A staging buffer of exactly this size; waits until one is free.
+   * @throws OutOfDeviceMemory when there is not even one of this size
+   */
+  async acquire(bytes: number): Promise<GPUBuffer> {
+    const ring = this.#ringOf(bytes)
+    const buffer = ring.free.pop() ?? (ring.made < ring.most ? await this.#grow(ring, bytes) : undefined)
+    if (buffer) return buffer
     return new Promise((resolve) => {
       ring.waiting.push(resolve)
     })
@@ -37,11 +46,25 @@ export class Readback {
     else ring?.free.push(buffer)
   }
 
-  #createRing(bytes: number): BufferRing {
-    const usage = BUFFER_USAGE.MAP_READ | BUFFER_USAGE.COPY_DST
-    const free = Array.from({ length: RING_LENGTH }, (_, i) => this.#buffers.create(bytes, usage, `readback ${i}`))
-    const ring = { free, waiting: [] }
+  #ringOf(bytes: number): BufferRing {
+    const ring = this.#rings.get(bytes) ?? { free: [], waiting: [], made: 0, most: RING_LENGTH }
     this.#rings.set(bytes, ring)
     return ring
+  }
+
+  /** Undefined: the device has no memory for another, and those that are there have to do. */
+  async #grow(ring: BufferRing, bytes: number): Promise<GPUBuffer | undefined> {
+    ring.made++
+    const usage = BUFFER_USAGE.MAP_READ | BUFFER_USAGE.COPY_DST
+    try {
+      return await withMemoryCheck(this.#device, bytes, () =>
+        this.#buffers.create(bytes, usage, `readback ${ring.made}`),
+      )
+    } catch (error) {
+      ring.made--
+      if (!(error instanceof OutOfDeviceMemory) || ring.made === 0) throw error
+      ring.most = ring.made
+      return ring.free.pop()
+    }
   }
 }

@@ -1,25 +1,31 @@
 // Runs a graph on a WebGPU device. Each run, or early piece of the gradient, is one command buffer, one compute pass
 // and one submit, and creates nothing.
-import { type Precision, SerialQueue } from '@starling-grid/protocol'
+import { type Precision, SerialQueue, systemClock } from '@starling-grid/protocol'
 import type { AdapterTraits } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
 import type { EncodeRequest } from '../graph/executor.ts'
 import { gather } from '../graph/flat-views.ts'
-import { MAX_WORK, planGraph, type Plan, type PlannedPass } from '../graph/plan.ts'
+import { OutOfDeviceMemory } from '../graph/out-of-device-memory.ts'
+import { defaultMicroBatch, MAX_WORK, planGraph, type Plan, type PlannedPass } from '../graph/plan.ts'
+import { type DeviceTrouble, NO_TROUBLE } from '../graph/renewed-executor.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
-import { BufferOwner, OutOfDeviceMemory } from './buffers.ts'
+import { BufferOwner } from './buffers.ts'
+import { Completion } from './completion.ts'
 import { DeviceWatch } from './device.ts'
-import { MAP_READ_MODE } from './flags.ts'
 import type { GradientEncoders, GradientEncodersParts, ReadyEncoder } from './gradient-encoders.ts'
 import type { ReadText } from './pipelines.ts'
 import { createProgram, type Program } from './program.ts'
 import { Readback } from './readback.ts'
 import { type EncodedSection, type Section, sectionsOf } from './sections.ts'
+import { SUBMIT_MS, SubmitPace } from './submit-pace.ts'
 
-/** Samples of one run unless memory asks for fewer: enough to keep a software adapter and most GPUs busy. */
-export const DEFAULT_MICRO_BATCH = 64
+/**
+ * What an adapter said of itself when it was asked for. Hosts bring it, because some Safari 26 have no
+ * `GPUDevice.adapterInfo`.
+ */
+export type AdapterFacts = Partial<Pick<GPUAdapterInfo, 'vendor' | 'subgroupMinSize' | 'subgroupMaxSize'>>
 
 export interface GpuRunnerOptions {
   readonly device: GPUDevice
@@ -27,6 +33,12 @@ export interface GpuRunnerOptions {
   readonly readText: ReadText
   /** no GPU stands behind the device; absent: unknown, and taken for one */
   readonly software?: boolean
+  /** absent: what the device says */
+  readonly facts?: AdapterFacts | undefined
+  /** what happened to this adapter before: it is asked for less at once */
+  readonly trouble?: DeviceTrouble
+  /** ms that one submit may keep a GPU busy, asked before each; absent: SUBMIT_MS */
+  readonly submitMs?: (() => number) | undefined
   /** absent: the first guess for the adapter */
   readonly choose?: VariantSelector
   readonly maxMicroBatch?: number
@@ -47,14 +59,28 @@ export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRun
     options.say?.(
       'This model needs more memory than may be used: some values are computed again, with the same result.',
     )
+  return openSmaller(options, afterShortages(options, plan))
+}
+
+/** From a plan down to the first that the device has memory for. */
+async function openSmaller(options: GpuRunnerOptions, plan: Plan): Promise<GpuRunner> {
   try {
     return await openRunner(options, plan)
   } catch (error) {
     const smaller = error instanceof OutOfDeviceMemory ? lessThan(plan) : undefined
     if (smaller === undefined) throw error
     options.say?.(`The adapter has no memory for ${plan.capacity} samples at a time; ${smaller.what}.`)
-    return openRunner(options, planFor({ ...options, ...smaller.options }))
+    return openSmaller(options, planFor({ ...options, ...smaller.options }))
   }
+}
+
+/** A device that had no memory in the midst of a run is opened with so many times less. */
+function afterShortages(options: GpuRunnerOptions, plan: Plan): Plan {
+  const { shortages } = options.trouble ?? NO_TROUBLE
+  const smaller = shortages === 0 ? undefined : lessThan(plan)
+  if (smaller === undefined) return plan
+  const trouble = { losses: 0, shortages: shortages - 1 }
+  return afterShortages({ ...options, trouble }, planFor({ ...options, ...smaller.options }))
 }
 
 /** What takes less of the device's memory than a plan; undefined: nothing does. */
@@ -80,14 +106,15 @@ function planFor({
   device,
   graph,
   software = false,
+  facts,
   choose,
   precision = 'f32',
   recompute = false,
-  maxMicroBatch = DEFAULT_MICRO_BATCH,
+  maxMicroBatch = defaultMicroBatch(software),
   maxBytes = Number.POSITIVE_INFINITY,
 }: GpuRunnerOptions): Plan {
   return planGraph(graph, {
-    traits: traitsOf(device, software),
+    traits: traitsOf(device, software, facts),
     limits: device.limits,
     maxMicroBatch,
     maxBytes,
@@ -97,16 +124,18 @@ function planFor({
   })
 }
 
-async function openRunner(
-  { device, graph, readText, precision = 'f32', say }: GpuRunnerOptions,
-  plan: Plan,
-): Promise<GpuRunner> {
+async function openRunner(options: GpuRunnerOptions, plan: Plan): Promise<GpuRunner> {
+  const { device, graph, readText, precision = 'f32', say } = options
   const watch = new DeviceWatch(device)
   const owner = new BufferOwner(device)
   try {
     const program = await createProgram(device, plan, owner, readText)
+    const readback = new Readback(device, owner)
+    await reserveStaging(readback, plan)
     watch.check()
-    return new GpuRunner({ graph, plan, precision, program, watch, owner, encoding: { device, readText, say } })
+    const encoding = { device, readText, say }
+    const submits = submitsOf(options)
+    return new GpuRunner({ graph, plan, precision, program, watch, owner, readback, encoding, submits })
   } catch (error) {
     owner.destroy()
     watch.stop()
@@ -114,15 +143,54 @@ async function openRunner(
   }
 }
 
-export function traitsOf({ features, limits, adapterInfo }: GPUDevice, software: boolean): AdapterTraits {
+/** The staging of a training run, so that a device without memory for it gets a smaller plan and not a failed step. */
+async function reserveStaging(readback: Readback, plan: Plan): Promise<void> {
+  const { lossTensors } = plan.graph
+  if (lossTensors === undefined) return
+  const gradientInto = { length: plan.graph.parameterCount }
+  const read = [lossTensors.loss, lossTensors.correct]
+  const request = { samples: plan.capacity, parts: ['forward', 'loss', 'backward'] as const, read, gradientInto }
+  for (const { bytes } of sectionsOf(plan, request)) readback.release(await readback.acquire(bytes), bytes)
+}
+
+/** A software adapter blocks no screen: what it is given at once is bounded by its driver's patience alone. */
+function submitsOf({ software = false, submitMs = () => SUBMIT_MS, trouble = NO_TROUBLE }: GpuRunnerOptions) {
+  const halvings = 2 ** trouble.losses
+  return software
+    ? { workInSubmit: () => MAX_WORK / halvings, measured: () => undefined }
+    : pacedSubmits(new SubmitPace(), () => submitMs() / halvings)
+}
+
+interface Submits {
+  /** of one submit, for now */
+  workInSubmit(): number
+  measured: SubmitPace['measured']
+}
+
+function pacedSubmits(pace: SubmitPace, ms: () => number): Submits {
+  return {
+    workInSubmit: () => Math.min(MAX_WORK, pace.workIn(ms())),
+    measured: (work, times) => pace.measured(work, times),
+  }
+}
+
+/** Vendors whose compute units have so few registers that 8 × 8 results of an invocation do not fit. */
+const FEW_REGISTERS = /^(intel|qualcomm|arm|img-tec|imagination|broadcom|samsung)/i
+
+export function traitsOf(
+  { features, limits, adapterInfo }: GPUDevice,
+  software: boolean,
+  facts: AdapterFacts | undefined = adapterInfo,
+): AdapterTraits {
   const { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } = limits
-  const { subgroupMinSize, subgroupMaxSize } = adapterInfo
-  const isFixed = features.has('subgroups') && subgroupMinSize === subgroupMaxSize
+  const { vendor = '', subgroupMinSize, subgroupMaxSize } = facts ?? {}
+  const isFixed = features.has('subgroups') && subgroupMinSize !== undefined && subgroupMinSize === subgroupMaxSize
   return {
     software,
     features: new Set(features),
     maxComputeWorkgroupStorageSize,
     maxComputeInvocationsPerWorkgroup,
+    fewRegisters: FEW_REGISTERS.test(vendor),
     ...(isFixed ? { subgroupSize: subgroupMinSize } : {}),
   }
 }
@@ -143,7 +211,9 @@ interface GpuRunnerParts {
   readonly program: Program
   readonly watch: DeviceWatch
   readonly owner: BufferOwner
+  readonly readback: Readback
   readonly encoding: GradientEncodersParts
+  readonly submits: Submits
 }
 
 export class GpuRunner implements GraphRunner {
@@ -155,6 +225,8 @@ export class GpuRunner implements GraphRunner {
   readonly #watch: DeviceWatch
   readonly #owner: BufferOwner
   readonly #readback: Readback
+  readonly #completion: Completion
+  readonly #submits: Submits
   readonly #encoding: GradientEncodersParts
   #encoders: GradientEncoders | undefined
   /** runs submit in the order in which they were asked for */
@@ -162,7 +234,7 @@ export class GpuRunner implements GraphRunner {
   /** tasks that wait for their turn */
   #waiting = 0
 
-  constructor({ graph, plan, precision, program, watch, owner, encoding }: GpuRunnerParts) {
+  constructor({ graph, plan, precision, program, watch, owner, readback, encoding, submits }: GpuRunnerParts) {
     this.graph = graph
     this.capacity = plan.capacity
     this.precision = precision
@@ -171,7 +243,9 @@ export class GpuRunner implements GraphRunner {
     this.#watch = watch
     this.#owner = owner
     this.#encoding = encoding
-    this.#readback = new Readback(owner)
+    this.#submits = submits
+    this.#readback = readback
+    this.#completion = new Completion(watch.device)
   }
 
   /** Device buffers alive, for tests of leaks. */
@@ -230,8 +304,12 @@ export class GpuRunner implements GraphRunner {
       const buffer = await this.#readback.acquire(section.bytes)
       if (index === 0) this.#prepare(request)
       const options = { samples: request.samples, clearGradient: index === 0 && request.clearGradient === true }
+      const submitted = systemClock.now()
       this.#submitSection(section, buffer, { ...options, ready: encoders?.[index] })
-      const read = this.#read(request, section, { buffer, before: reads.at(-1) }).then(({ values, encoded }) => {
+      const work = (workOf(section.passes) * request.samples) / this.capacity
+      const ended = (): void => this.#submits.measured(work, { submitted, end: systemClock.now() })
+      const before = reads.at(-1)
+      const read = this.#read(request, section, { buffer, before, ended }).then(({ values, encoded }) => {
         request.early?.onFinal(index, encoded)
         return values
       })
@@ -248,7 +326,7 @@ export class GpuRunner implements GraphRunner {
 
   /** In pieces that each keep the device busy for a moment only: what its owner sees is drawn between them. */
   #submitSection(section: Section, buffer: GPUBuffer, options: EncodeOptions): void {
-    const pieces = inSubmits(section.passes)
+    const pieces = inSubmits(section.passes, this.#submits.workInSubmit())
     for (const [index, passes] of pieces.entries()) {
       const encoder = this.#watch.device.createCommandEncoder()
       if (index === 0 && options.clearGradient) this.#clearGradient(encoder)
@@ -298,14 +376,13 @@ export class GpuRunner implements GraphRunner {
     runs.record(encoder)
   }
 
-  /** `before`: the section before it, which is handed out first. */
   async #read(
     { gradientInto }: RunRequest,
     { copies, bytes, gradient, encoded }: Section,
-    { buffer, before }: { readonly buffer: GPUBuffer; readonly before: Promise<unknown> | undefined },
+    { buffer, before, ended }: SectionRead,
   ): Promise<{ readonly values: Float32Array[]; readonly encoded?: readonly Uint8Array[] }> {
     try {
-      await Promise.all([this.#watch.during(buffer.mapAsync(MAP_READ_MODE)), before])
+      await Promise.all([this.#watch.during(this.#completion.map(buffer)).then(ended), before])
       const range = buffer.getMappedRange()
       const mapped = new Float32Array(range)
       const results = copies.map(({ source, offset }) => mapped.subarray(offset / 4, (offset + source.bytes) / 4))
@@ -358,12 +435,24 @@ function plain(values: Values): Float32Array<ArrayBuffer> | Int32Array<ArrayBuff
   return values.buffer instanceof ArrayBuffer ? (values as Float32Array<ArrayBuffer>) : values.slice()
 }
 
-/** Passes in their order, in pieces of at most MAX_WORK; one piece at least. */
-export function inSubmits(passes: readonly PlannedPass[]): PlannedPass[][] {
+interface SectionRead {
+  readonly buffer: GPUBuffer
+  /** the section before it, which is handed out first */
+  readonly before: Promise<unknown> | undefined
+  /** its work is done */
+  readonly ended: () => void
+}
+
+function workOf(passes: readonly PlannedPass[]): number {
+  return passes.reduce((sum, { work }) => sum + work, 0)
+}
+
+/** Passes in their order, in pieces of at most `mostWork`, or of one pass that has more; one piece at least. */
+export function inSubmits(passes: readonly PlannedPass[], mostWork: number = MAX_WORK): PlannedPass[][] {
   const pieces: PlannedPass[][] = [[]]
   let work = 0
   for (const pass of passes) {
-    if (work > 0 && work + pass.work > MAX_WORK) {
+    if (work > 0 && work + pass.work > mostWork) {
       pieces.push([])
       work = 0
     }

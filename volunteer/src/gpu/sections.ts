@@ -43,10 +43,15 @@ export interface EncodedSection {
   readonly bytes: number
 }
 
+/** Of a request for a run, what its sections depend on. */
+export interface SectionRequest extends Pick<RunRequest, 'samples' | 'parts' | 'read' | 'early'> {
+  readonly gradientInto?: { readonly length: number }
+}
+
 /** `cuts`: how runs of the early ranges are encoded, where they are. */
 export function sectionsOf(
   plan: Plan,
-  { samples, parts, read = [], gradientInto, early }: RunRequest,
+  { samples, parts, read = [], gradientInto, early }: SectionRequest,
   cuts: readonly (EncodingCut | undefined)[] = [],
 ): Section[] {
   const passes = parts.flatMap((part) => plan.parts[part])

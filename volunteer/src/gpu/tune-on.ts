@@ -3,9 +3,9 @@
 import { type AdapterDescription, systemClock } from '@starling-grid/protocol'
 import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
-import { planGraph } from '../graph/plan.ts'
+import { defaultMicroBatch, planGraph } from '../graph/plan.ts'
 import { tune, type PrepareTrial, type TuningOptions } from './autotune.ts'
-import { createGpuRunner, DEFAULT_MICRO_BATCH, traitsOf, type GpuRunnerOptions } from './runner.ts'
+import { createGpuRunner, traitsOf, type GpuRunnerOptions } from './runner.ts'
 
 /** `options`: those of the runner that will use the choice. */
 export function tuneOn(
@@ -13,8 +13,9 @@ export function tuneOn(
   adapter: AdapterDescription,
   options: GpuRunnerOptions,
 ): Promise<VariantSelector> {
-  const { device, graph, readText, maxBytes, maxMicroBatch = DEFAULT_MICRO_BATCH } = options
-  const traits = traitsOf(device, adapter.software)
+  const { device, graph, readText, maxBytes, facts, software = false } = options
+  const { maxMicroBatch = defaultMicroBatch(software) } = options
+  const traits = traitsOf(device, software, facts)
   // Shapes hold the number of samples that the adapter has room for.
   const bound = maxBytes === undefined ? {} : { maxBytes }
   const { capacity } = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, ...bound })

@@ -12,6 +12,8 @@ export interface PassOrigin {
   readonly variant: string
   /** why this variant */
   readonly why: string
+  /** share of its arithmetic that makes results */
+  readonly useful: number
   /** the call, by its place: `backward.3` */
   readonly call: string
 }
@@ -46,7 +48,8 @@ interface PlacedCall {
 
 function draftsOf({ part, call, callName }: PlacedCall, { candidate, why }: Choice, capacity: number): DraftPass[] {
   const recipe = candidate.recipe(capacity)
-  const origin = { kernel: call.kernel, variant: `${candidate.family} ${candidate.name}`, why, call: callName }
+  const { family, name, useful } = candidate
+  const origin = { kernel: call.kernel, variant: `${family} ${name}`, why, useful, call: callName }
   const operands = new Map<string, Tensor>(Object.entries(call.operands))
   const resolve = ({ operand }: Binding): Tensor | string => {
     const tensor = operands.get(operand)

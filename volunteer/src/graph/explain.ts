@@ -21,6 +21,8 @@ export interface ExplainedCall {
   /** of everything that its dispatches bind */
   readonly bytes: number
   readonly flops: number
+  /** share of the arithmetic that makes results; the rest lies past the edges of tiles */
+  readonly useful: number
   readonly predictedMs: number
 }
 
@@ -35,6 +37,8 @@ export interface Explanation {
     readonly flops: number
     readonly bytes: number
     readonly predictedMs: number
+    /** share of the arithmetic of products that makes results */
+    readonly useful: number
     /** pooled buffers: values between kernels and their scratch */
     readonly activationBytes: number
     /** the most that lives at one time, which no plan of these calls can go below */
@@ -79,6 +83,7 @@ export function explainPlan(
       flops: sum(({ flops }) => flops),
       bytes: sum(({ bytes }) => bytes),
       predictedMs: sum(({ predictedMs }) => predictedMs),
+      useful: usefulOf(calls),
       activationBytes,
       peakLiveBytes: plan.peakLiveBytes,
       leastTensorBytes: plan.leastTensorBytes,
@@ -86,6 +91,14 @@ export function explainPlan(
       parameterBytes: 2 * plan.flat.deviceLength * Float32Array.BYTES_PER_ELEMENT,
     },
   }
+}
+
+/** Of products: other kernels have no tiles. */
+function usefulOf(calls: readonly ExplainedCall[]): number {
+  const products = calls.filter(({ kernel }) => /^(linear|conv2d)\./.test(kernel))
+  const flops = products.reduce((sum, call) => sum + call.flops, 0)
+  const computed = products.reduce((sum, call) => sum + call.flops / call.useful, 0)
+  return computed === 0 ? 1 : flops / computed
 }
 
 function byCall(passes: readonly PlannedPass[]): Map<string, PlannedPass[]> {
@@ -110,7 +123,7 @@ function explainCall(
   )
   const flops = flopsOf(call, samples)
   const { flopsPerMs, bytesPerMs, dispatchMs } = traits.software ? SOFTWARE_RATES : GPU_RATES
-  const [{ origin: { variant, why } } = { origin: { variant: '', why: '' } }] = passes
+  const [{ origin: { variant, why, useful } } = { origin: { variant: '', why: '', useful: 1 } }] = passes
   return {
     part,
     kernel: call.kernel,
@@ -120,6 +133,7 @@ function explainCall(
     workgroups,
     bytes,
     flops,
+    useful,
     predictedMs: Math.max(flops / flopsPerMs, bytes / bytesPerMs) + passes.length * dispatchMs,
   }
 }

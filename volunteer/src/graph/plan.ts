@@ -80,8 +80,15 @@ export interface PlanOptions {
 
 const HALF_FEATURE = 'shader-f16'
 
+/** Samples of one run unless memory asks for fewer: enough to keep a software adapter busy. */
+const SOFTWARE_MICRO_BATCH = 64
+/** A large GPU is idle with 64 small samples; what is submitted at once is bounded in time beside this. */
+const GPU_MICRO_BATCH = 512
 /** Bytes of pooled buffers: what a tab may take without crowding out its neighbours. */
 const POOL_BUDGET_BYTES = 512 * 1024 * 1024
+/** Adapters say how large a buffer may be and not how much memory they have: large ones have several times that. */
+const POOL_SHARE_OF_BUFFER = 0.5
+const MOST_POOL_BYTES = 4 * 1024 ** 3
 const CROWDS = 'takes more memory than a page may'
 /** … up to which scratch is kept from forward to backward: no adapter misses so little. */
 const SHARED_SCRATCH_BYTES = 64 * 1024 * 1024
@@ -154,7 +161,10 @@ function planAttempt(
     planCapacity(graph, passes, { recomputed, capacity, maxBufferBytes: limits.maxBufferSize }),
   )
   const allowed = plans.filter((plan) => ownObstacle(plan, maxBytes) === undefined)
-  const fitting = allowed.filter((plan) => !firstObstacle(plan, limits) && (!isCrowded(plan) || capacity === 1))
+  const crowds = poolBudget(traits, limits)
+  const fitting = allowed.filter(
+    (plan) => !firstObstacle(plan, limits) && (poolBytes(plan) <= crowds || capacity === 1),
+  )
   const [best] = fitting.filter((plan, i) => poolBytes(plan) <= SHARED_SCRATCH_BYTES || i === fitting.length - 1)
   if (best) return best
   const [obstacle] = plans.map((plan) => firstObstacle(plan, limits))
@@ -164,8 +174,15 @@ function planAttempt(
   return new GridError('adapter-limit', `The model ${graph.spec.name} ${obstacle ?? CROWDS}.`)
 }
 
-function isCrowded(plan: Plan): boolean {
-  return poolBytes(plan) > POOL_BUDGET_BYTES
+/** Bytes of pooled buffers that more than one sample at a time may take. */
+function poolBudget({ software }: AdapterTraits, { maxBufferSize }: AdapterLimits): number {
+  if (software) return POOL_BUDGET_BYTES
+  return Math.min(MOST_POOL_BYTES, Math.max(POOL_BUDGET_BYTES, POOL_SHARE_OF_BUFFER * maxBufferSize))
+}
+
+/** Samples of one run at most, where a model does not ask for another number. */
+export function defaultMicroBatch(software: boolean): number {
+  return software ? SOFTWARE_MICRO_BATCH : GPU_MICRO_BATCH
 }
 
 /** What the owner of the adapter does not give, although the adapter could. */

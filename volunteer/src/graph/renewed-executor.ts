@@ -1,42 +1,61 @@
-// An executor that survives the loss of its device once: it is opened anew, gets the last parameters, and repeats what
-// failed. A second loss is passed on, and the volunteer leaves with its name. Independent of devices.
+// An executor that survives the loss of its device and a shortage of its memory: the device is opened anew, gets the
+// last parameters, and repeats what failed. Each time it is asked for less at once. A device that is lost again and
+// again within an hour is given up, and the volunteer leaves with its name. Independent of devices.
 
-import { isGridError } from '@starling-grid/protocol'
+import { type Clock, type GridError, isGridError, systemClock } from '@starling-grid/protocol'
 import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from './executor.ts'
+import { OutOfDeviceMemory } from './out-of-device-memory.ts'
 
-export type OpenExecutor = () => Promise<Executor>
+/** What happened to a device so far: who opens it anew asks it for less. */
+export interface DeviceTrouble {
+  /** losses within RENEWAL_WINDOW_MS: what is submitted at once is halved for each */
+  readonly losses: number
+  /** allocations that it had no memory for: so many times less is asked for */
+  readonly shortages: number
+}
 
-/**
- * `open`: a new device and an executor on it. `say`: told of the loss and of what comes after it. `onLost`: counts it.
- */
-export async function renewedExecutor(
-  open: OpenExecutor,
-  say: (text: string) => void,
-  onLost: () => void = () => undefined,
-): Promise<Executor> {
-  return new RenewedExecutor(await open(), open, { say, onLost })
+export const NO_TROUBLE: DeviceTrouble = { losses: 0, shortages: 0 }
+
+export type OpenExecutor = (trouble: DeviceTrouble) => Promise<Executor>
+
+export interface RenewalOptions {
+  /** told of the loss and of what comes after it */
+  readonly say: (text: string) => void
+  /** counts losses */
+  readonly onLost?: () => void
+  readonly clock?: Clock
+}
+
+/** Losses in an hour that are repaired. Another program may be at fault for one; a driver that dies so often is ill. */
+const MOST_RENEWALS = 3
+const RENEWAL_WINDOW_MS = 3_600_000
+/** ms before a lost device is asked for again: doubled by every loss, since a driver that resets takes a moment */
+const FIRST_PAUSE_MS = 500
+/** Below one sample with recomputation nothing is left to try. */
+const MOST_SHORTAGES = 8
+
+/** `open`: a new device and an executor on it. */
+export async function renewedExecutor(open: OpenExecutor, options: RenewalOptions): Promise<Executor> {
+  return new RenewedExecutor(await open(NO_TROUBLE), open, options)
 }
 
 class RenewedExecutor implements Executor {
   readonly #open: OpenExecutor
-  readonly #say: (text: string) => void
-  readonly #onLost: () => void
-  readonly #first: Executor
+  readonly #options: RenewalOptions
+  readonly #clock: Clock
+  readonly #end = new AbortController()
   #current: Executor
   #renewal: Promise<void> | undefined
   #parameters: Float32Array | undefined
-  #destroyed = false
+  /** when its device was lost */
+  #losses: number[] = []
+  #shortages = 0
 
-  constructor(
-    first: Executor,
-    open: OpenExecutor,
-    { say, onLost }: { readonly say: (text: string) => void; readonly onLost: () => void },
-  ) {
-    this.#first = first
+  constructor(first: Executor, open: OpenExecutor, options: RenewalOptions) {
     this.#current = first
     this.#open = open
-    this.#say = say
-    this.#onLost = onLost
+    this.#options = options
+    this.#clock = options.clock ?? systemClock
   }
 
   get adapter(): AdapterDescription {
@@ -68,33 +87,63 @@ class RenewedExecutor implements Executor {
   }
 
   destroy(): void {
-    this.#destroyed = true
+    this.#end.abort()
     this.#current.destroy()
   }
 
   async #withDevice<T>(task: (executor: Executor) => Promise<T>): Promise<T> {
-    const used = this.#current
-    try {
-      return await task(used)
-    } catch (error) {
-      if (!isGridError(error) || error.code !== 'device-lost' || this.#destroyed || used !== this.#first) throw error
-      // Tasks that were under way together fail together, and wait for the same renewal.
-      this.#renewal ??= this.#renew(error.message)
-      await this.#renewal
-      return task(this.#current)
+    for (;;) {
+      const used = this.#current
+      try {
+        return await task(used)
+      } catch (error) {
+        if (this.#end.signal.aborted || !this.#isRepairable(error)) throw error
+        // Tasks that were under way together fail together, and wait for the same renewal.
+        if (used === this.#current)
+          this.#renewal ??= this.#renew(error).finally(() => {
+            this.#renewal = undefined
+          })
+        await this.#renewal
+      }
     }
   }
 
-  async #renew(reason: string): Promise<void> {
-    this.#onLost()
-    this.#say(`${reason} Opening it again, once.`)
-    this.#first.destroy()
-    const renewed = await this.#open()
-    if (this.#destroyed) return renewed.destroy()
+  #isRepairable(error: unknown): error is Error {
+    if (error instanceof OutOfDeviceMemory) return this.#shortages < MOST_SHORTAGES
+    return isLoss(error) && (this.#renewal !== undefined || this.#recentLosses() < MOST_RENEWALS)
+  }
+
+  #recentLosses(): number {
+    const now = this.#clock.now()
+    this.#losses = this.#losses.filter((at) => now - at < RENEWAL_WINDOW_MS)
+    return this.#losses.length
+  }
+
+  async #renew(error: Error): Promise<void> {
+    const { say, onLost } = this.#options
+    if (isLoss(error)) {
+      const pauseMs = FIRST_PAUSE_MS * 2 ** this.#recentLosses()
+      this.#losses.push(this.#clock.now())
+      onLost?.()
+      say(`${error.message} Opening it again in ${pauseMs / 1000} s, with less work at once.`)
+      this.#current.destroy()
+      await this.#clock.sleep(pauseMs, this.#end.signal)
+    } else {
+      this.#shortages++
+      say(`${error.message} Trying with less at once.`)
+      this.#current.destroy()
+    }
+    if (this.#end.signal.aborted) throw error
+    const renewed = await this.#open({ losses: this.#recentLosses(), shortages: this.#shortages })
+    if (this.#end.signal.aborted) return renewed.destroy()
     this.#current = renewed
     if (this.#parameters) renewed.loadParameters(this.#parameters)
-    this.#say(`The device is back: ${renewed.adapter.name}.`)
+    say(`The device is back: ${renewed.adapter.name}.`)
   }
+}
+
+function isLoss(error: unknown): error is GridError {
+  return isGridError(error) && error.code === 'device-lost'
 }
 
 function noting(early: EarlyRanges, given: Set<number>): EarlyRanges {
