@@ -37,16 +37,17 @@ export async function createProgram(
 ): Promise<Program> {
   const planned = Object.values(plan.parts).flat()
   const scalars = new RunScalars(device, owner)
+  const bytes = plan.buffers.reduce(
+    (sum, size) => sum + size,
+    2 * plan.flat.deviceLength * Float32Array.BYTES_PER_ELEMENT,
+  )
+  // First, because compiling takes seconds on some drivers and is in vain where memory is short.
+  const buffers = await withMemoryCheck(device, bytes, () => createBuffers(plan, owner))
   const compiled = await compilePasses(
     device,
     planned.map(({ pass }) => pass),
     { readText, immediates: scalars.immediate },
   )
-  const bytes = plan.buffers.reduce(
-    (sum, size) => sum + size,
-    2 * plan.flat.deviceLength * Float32Array.BYTES_PER_ELEMENT,
-  )
-  const buffers = await withMemoryCheck(device, bytes, () => createBuffers(plan, owner))
   const steps = new Map(planned.map((pass, i) => [pass, createStep({ device, scalars, buffers }, pass, compiled[i])]))
   return {
     buffers,

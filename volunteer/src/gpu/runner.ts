@@ -67,39 +67,40 @@ async function openSmaller(options: GpuRunnerOptions, plan: Plan): Promise<GpuRu
   try {
     return await openRunner(options, plan)
   } catch (error) {
-    const smaller = error instanceof OutOfDeviceMemory ? lessThan(plan) : undefined
+    const smaller = error instanceof OutOfDeviceMemory ? lessThan(plan, options) : undefined
     if (smaller === undefined) throw error
     options.say?.(`The adapter has no memory for ${plan.capacity} samples at a time; ${smaller.what}.`)
-    return openSmaller(options, planFor({ ...options, ...smaller.options }))
+    const reduced = { ...options, ...smaller.options }
+    return openSmaller(reduced, planFor(reduced))
   }
 }
 
 /** A device that had no memory in the midst of a run is opened with so many times less. */
 function afterShortages(options: GpuRunnerOptions, plan: Plan): Plan {
   const { shortages } = options.trouble ?? NO_TROUBLE
-  const smaller = shortages === 0 ? undefined : lessThan(plan)
+  const smaller = shortages === 0 ? undefined : lessThan(plan, options)
   if (smaller === undefined) return plan
-  const trouble = { losses: 0, shortages: shortages - 1 }
-  return afterShortages({ ...options, trouble }, planFor({ ...options, ...smaller.options }))
+  const reduced = { ...options, ...smaller.options, trouble: { losses: 0, shortages: shortages - 1 } }
+  return afterShortages(reduced, planFor(reduced))
 }
 
-/** What takes less of the device's memory than a plan; undefined: nothing does. */
-function lessThan({
-  graph,
-  capacity,
-  recomputed,
-}: Plan): { readonly what: string; readonly options: Partial<GpuRunnerOptions> } | undefined {
-  if (graph.mixesSamples && !recomputed)
-    return {
-      what: 'computing some values again instead of keeping them',
-      options: { maxMicroBatch: capacity, recompute: true },
-    }
-  if (capacity > 1) {
-    const half = Math.ceil(capacity / 2)
-    return { what: `trying ${half}`, options: { maxMicroBatch: half } }
-  }
-  if (recomputed) return undefined
-  return { what: 'computing some values again instead of keeping them', options: { recompute: true } }
+/** What takes less of the device's memory than a plan that was made with `options`; undefined: nothing does. */
+function lessThan(
+  { graph, capacity, recomputed }: Plan,
+  { recompute = false }: GpuRunnerOptions,
+): { readonly what: string; readonly options: Partial<GpuRunnerOptions> } | undefined {
+  // Not every graph has values that can be computed again.
+  const again =
+    recomputed || recompute
+      ? undefined
+      : {
+          what: 'computing some values again instead of keeping them',
+          options: { maxMicroBatch: capacity, recompute: true },
+        }
+  if (graph.mixesSamples && again) return again
+  if (capacity === 1) return again
+  const half = Math.ceil(capacity / 2)
+  return { what: `trying ${half}`, options: { maxMicroBatch: half } }
 }
 
 function planFor({
