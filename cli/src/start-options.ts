@@ -35,14 +35,14 @@ export interface NetworkFlags {
   readonly relayQuota: number
 }
 
-interface TokenFlags {
+interface StartToken {
   readonly token?: string
   /** the token stands on the command line, where process lists show it */
   readonly tokenIsShown: boolean
   readonly tokenFile?: string
 }
 
-export interface StartOptions extends NetworkFlags, StoragePlaces, LogFlags, TokenFlags {
+export interface StartOptions extends NetworkFlags, StoragePlaces, LogFlags, StartToken {
   readonly accessLog?: boolean
   /** seconds */
   readonly drain: number

@@ -407,7 +407,7 @@ export const WIRE_ROUTES: readonly WireRoute[] = [
     method: 'GET',
     path: ROUTES.givenSum,
     caller: 'session',
-    about: 'the sum of off-ring members that this member was given (A1)',
+    about: 'the sum that this member was given to contribute (A1)',
   },
   {
     method: 'POST',

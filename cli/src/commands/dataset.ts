@@ -30,7 +30,7 @@ interface CommonOptions {
 }
 
 /** How rows of a table become samples. */
-interface RowOptions {
+interface RowFlags {
   readonly class?: string
   readonly values?: readonly string[]
   readonly labels?: readonly string[]
@@ -41,13 +41,13 @@ interface RowOptions {
   readonly delimiter?: string
 }
 
-interface ImageOptions {
+interface ImageFlags {
   readonly size?: ImportRequest['options']['images']['size']
   readonly grey?: boolean
   readonly channels?: 'first' | 'last'
 }
 
-interface ImportCommandOptions extends CommonOptions, RowOptions, ImageOptions {
+interface ImportCommandOptions extends CommonOptions, RowFlags, ImageFlags {
   readonly format?: DatasetFormat
   readonly tokens: string
   readonly validation?: readonly string[]

@@ -1,5 +1,5 @@
-// Gradients of async mode and of off-ring members: checked here for their announced form and honest counts. Their
-// numbers are read in host/push-body.ts, and decided about in run/async/leases.ts.
+// Gradients that members push: checked here for their announced form and honest counts. Their numbers are read in
+// host/push-body.ts, and decided about in run/async/leases.ts.
 import { type GradientForm, gradientForm } from '@starling-grid/model'
 import {
   type ErrorCode,
@@ -37,7 +37,7 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
   /** what each push said before its body was read */
   const announced = new WeakMap<FastifyRequest, Announced>()
   const seats = new Seats(MAX_VOLUNTEERS, 1)
-  registerOffRingSums(app, access)
+  registerGivenSums(app, access)
 
   app.post<PushRoute>(
     ROUTES.pushes,
@@ -75,18 +75,15 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
   )
 }
 
-/** What off-ring members pushed, for the member of the ring that was given it (A1). */
-function registerOffRingSums(app: FastifyInstance, access: Access): void {
+/** For the member of the ring that is to contribute the sum (A1). */
+function registerGivenSums(app: FastifyInstance, access: Access): void {
   app.get<{ Params: { id: string; sum: string } }>(
     ROUTES.givenSum,
     { onRequest: async (request) => void access.requireMember(request, request.params.id) },
     async (request, reply) => {
       const { member, run } = access.requireMember(request, request.params.id)
-      const { given } = run.state.offRing
-      const bytes =
-        given?.to === member && String(given.id) === request.params.sum ? run.offRingSums.bytes(given.id) : undefined
-      if (bytes === undefined)
-        throw notFound('this sum of off-ring members is not kept for this member, or not any more')
+      const bytes = run.givenSum(member, request.params.sum)
+      if (bytes === undefined) throw notFound('this sum is not kept for this member, or not any more')
       return reply.type('application/octet-stream').send(bytes)
     },
   )

@@ -132,7 +132,7 @@ export class RunHost {
   readonly state: RunState
   readonly history: RunHistory
   readonly versions: Versions
-  readonly offRingSums: OffRingSums
+  readonly #offRingSums: OffRingSums
   readonly sums: StepSums
   readonly #parts: RunParts
   readonly #server: ParameterServer
@@ -183,7 +183,7 @@ export class RunHost {
       answerMs: job.config.timing.threadAnswerMs,
       processes: parts.shardProcesses,
     })
-    this.offRingSums = new OffRingSums(job.form.layout, clock)
+    this.#offRingSums = new OffRingSums(job.form.layout, clock)
     this.versions = new Versions({
       clock,
       job,
@@ -359,6 +359,12 @@ export class RunHost {
     return refusal
   }
 
+  /** The bytes of a sum that this member is to contribute to a step of the ring (A1), while they are kept for it. */
+  givenSum(member: MemberId, id: string): Uint8Array | undefined {
+    const { given } = this.state.offRing
+    return given?.to === member && String(given.id) === id ? this.#offRingSums.bytes(given.id) : undefined
+  }
+
   /**
    * Answered when it is durable; `body` has the announced form. @throws GridError 'gradient-shape',
    * 'gradient-not-finite'
@@ -367,7 +373,7 @@ export class RunHost {
     const { gradient, digest: gradDigest } = await readPushBody(body, form, this.#parts.clock)
     const norms =
       this.state.phase.type === 'ring' || this.state.phase.type === 'async'
-        ? await this.offRingSums.normsOf(gradient, push.targets)
+        ? await this.#offRingSums.normsOf(gradient, push.targets)
         : undefined
     return new Promise((answer) =>
       this.feed({ type: 'push', push, gradDigest, ...(norms ? { norms } : {}) }, { gradient, answer }),
@@ -470,11 +476,11 @@ export class RunHost {
       case 'server-unload':
         return this.#serverWork.carryOut(effect, context?.gradient)
       case 'off-ring-add':
-        return this.offRingSums.add(gradientIn(context), effect.weights)
+        return this.#offRingSums.add(gradientIn(context), effect.weights)
       case 'off-ring-give':
-        return this.offRingSums.give(effect.id)
+        return this.#offRingSums.give(effect.id)
       case 'off-ring-forget':
-        return this.offRingSums.forget(effect.open)
+        return this.#offRingSums.forget(effect.open)
       case 'push-verdict':
         if (effect.verdict !== 'received') this.refused(effect.verdict, `a push: ${effect.message}`)
         return context?.answer({ verdict: effect.verdict, message: effect.message })
