@@ -132,7 +132,7 @@ async function allEnd(
 
 function endTogether(processes: readonly ChildProcess[]): void {
   for (const child of processes) child.kill('SIGTERM')
-  // A rank that hangs in a native call hears no SIGTERM.
+  // A rank that hangs in a native call cannot handle SIGTERM.
   setTimeout(() => {
     for (const child of processes) child.kill('SIGKILL')
   }, END_MS).unref()

@@ -25,7 +25,7 @@ export interface FakeWorker {
   readonly statuses: readonly VolunteerStatus[]
   /** ends by itself with this, after the statuses */
   readonly failure?: Failure
-  /** does not hear that it is to stop, as inside a kernel */
+  /** does not handle the message to stop, as inside a kernel */
   readonly hangs?: boolean
   /** ends at once, and says with which limits it was begun */
   readonly tellsLimits?: boolean

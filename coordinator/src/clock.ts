@@ -5,7 +5,7 @@ export interface CoordinatorClock extends Clock {
   /**
    * Time for decisions: ms since the epoch, and yet never backwards while the process lives, whatever happens to the
    * wall clock. It stops while this process stands still (a long computation, a frozen machine). Time in which the
-   * coordinator could hear no member counts neither as silence of a member nor towards a deadline.
+   * coordinator could receive nothing counts neither as silence of a member nor towards a deadline.
    */
   awake(): number
   /** A timer for which the process does not stay. */

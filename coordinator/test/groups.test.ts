@@ -1,4 +1,4 @@
-// Groups of `starling launch`: who may bring ranks, and which ranks hear each other.
+// Groups of `starling launch`: who may bring ranks, and which ranks exchange messages.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type MemberId, newMemberId } from '@starling-grid/protocol'

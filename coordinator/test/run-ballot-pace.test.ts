@@ -12,7 +12,7 @@ const TICK_MS = 200
 const MOST_BALLOTS_IN_A_MINUTE = 37
 
 /**
- * Every member answers each ballot at once, and these give up as soon as they hear FORM; for so many ms. Returns the
+ * For this many ms every member answers each ballot at once, and these give up as soon as they get FORM. Returns the
  * ballots.
  */
 function failing(desk: Desk, names: readonly string[], failures: readonly string[], ms: number): number {

@@ -187,7 +187,7 @@ test('what belongs to one job is shown with that job only: its members and its r
   )
 })
 
-/** What a page hears first, and what the socket says when it closes. */
+/** The first message that a page gets, and the reason when the socket closes. */
 async function firstWord(
   url: string,
   token?: string,

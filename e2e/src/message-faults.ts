@@ -35,7 +35,7 @@ interface MessageFault {
 const FLOOD_MESSAGES = 5000
 const FALSE_DIGEST = digest(new TextEncoder().encode('made up'))
 
-/** In the place of a message: the process ends here, when what was said before has left. */
+/** Instead of a message: the process ends here, once earlier messages have left. */
 const DEATH = ''
 /** ms for a message to leave the process */
 const LEFT_MS = 50

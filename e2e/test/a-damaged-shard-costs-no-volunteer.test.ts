@@ -1,4 +1,4 @@
-// A shard of the training data loses bytes on the coordinator's disk while a ring of real processes wants it.
+// A shard of the training data loses bytes on the coordinator's disk while a ring of real processes needs it.
 import assert from 'node:assert/strict'
 import { mkdtemp, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -31,7 +31,7 @@ const Pixels = Type.Integer({ minimum: 1, maximum: 4096 })
  * member and every audit draws the same.
  */
 export const AugmentSchema = strict({
-  /** moves by up to so many pixels each way; what enters is 0 */
+  /** moves by up to this many pixels each way; what enters is 0 */
   shift: Type.Optional(Pixels),
   /** mirrors half of the images; `both`: a quarter each way, and a quarter both ways */
   flip: Type.Optional(Type.Union([Type.Literal('horizontal'), Type.Literal('vertical'), Type.Literal('both')])),

@@ -56,7 +56,7 @@ const MAX_PRIORITY = 100
 
 /** How many volunteers a job takes (coordinator/src/jobs/schedule.ts). */
 const VolunteersSchema = strict({
-  /** training starts when so many are ready, and other jobs leave it so many; absent: 1 */
+  /** training starts when this many are ready, and other jobs leave it this many; absent: 1 */
   min: Wanted,
   /** absent: as many as there are */
   max: Wanted,
@@ -79,7 +79,7 @@ export const StopSchema = strict({
   metric: Type.Optional(MetricSchema),
   /** a confirmed validation that reaches it ends the run */
   target: Type.Optional(Type.Number({ minimum: 0, maximum: 1e6 })),
-  /** so many confirmed validations in a row without a better one end the run */
+  /** this many confirmed validations in a row without a better one end the run */
   patience: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })),
 })
 export type StopRule = Static<typeof StopSchema>
@@ -104,7 +104,7 @@ export const KeepSchema = strict({
   best: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_BEST_CHECKPOINTS })),
   /** the newest; of two, one serves where the other is damaged */
   last: Type.Optional(Type.Integer({ minimum: 2, maximum: MOST_LAST_CHECKPOINTS })),
-  /** the first of every so many steps; absent: none */
+  /** the first in each interval of this many steps; absent: none */
   every: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000_000 })),
 })
 export type KeepRule = Static<typeof KeepSchema>
@@ -161,7 +161,7 @@ export const JobSpecSchema = strict({
   evaluate: Type.Optional(EvaluateSchema),
   /** absent: the newest three checkpoints */
   keep: Type.Optional(KeepSchema),
-  /** about one committed step of so many is computed again by the coordinator; 0: none; absent: 200 */
+  /** about one committed step of this many is computed again by the coordinator; 0: none; absent: 200 */
   audit: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
   /** who gets volunteers first when there are not enough: higher first; absent: 0 */
   priority: Type.Optional(Type.Integer({ minimum: -MAX_PRIORITY, maximum: MAX_PRIORITY })),

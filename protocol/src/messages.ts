@@ -176,8 +176,8 @@ const toCoordinator = {
     consumed: Type.Optional(ConsumedSchema),
   }),
   /**
-   * answer to `freeze` and `async` with numbers below those that the member heard before: the coordinator's journal is
-   * older than its promise (R3)
+   * answer to `freeze` and `async` with numbers below those that the member promised: the coordinator's journal is
+   * older than the promise (R3)
    */
   promised: strict({ type: literal('promised'), ...ballot, seen: strict(ballot) }),
   /** answer to `copy-at`: the member keeps a copy for newcomers; its salted digest */

@@ -46,7 +46,7 @@ export type CheckpointList = ReadonlyOf<typeof CheckpointListSchema>
 /** Ranks of a group of `starling launch`: each of them computes the moves of all. */
 const MAX_GROUP_RANKS = 256
 
-/** Opens a group of so many ranks. */
+/** Opens a group of this many ranks. */
 export const GroupSizeSchema = strict({ size: Type.Integer({ minimum: 1, maximum: MAX_GROUP_RANKS }) })
 
 /** Who has the secret brings ranks of the group. */

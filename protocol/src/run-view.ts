@@ -240,7 +240,7 @@ const JobViewSchema = Type.Object({
 
 /** Committed steps that the coordinator computed again, and what came of it. */
 const AuditViewSchema = Type.Object({
-  /** about one step of so many */
+  /** about one step of this many */
   every: Count,
   agreed: Count,
   differed: Count,

@@ -122,7 +122,7 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     example: { flip: 'horizontal', shift: 2 },
   },
   'dataset[named].augment.shift': {
-    about: 'Moves by up to so many pixels each way; what enters is 0.',
+    about: 'Moves by up to this many pixels each way; what enters is 0.',
     unit: 'pixels',
     default: { words: 'no move' },
     example: 2,
@@ -194,13 +194,13 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     example: { epochs: 8 },
   },
   'stop.steps': {
-    about: 'Ends after so many steps.',
+    about: 'Ends after this many steps.',
     unit: 'steps',
     default: { words: 'no such bound' },
     example: 2000,
   },
   'stop.epochs': {
-    about: 'Ends when the training went so many times over the dataset.',
+    about: 'Ends after this many passes over the dataset.',
     unit: 'epochs',
     default: { words: 'no such bound' },
     example: 8,
@@ -222,7 +222,7 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     example: 0.97,
   },
   'stop.patience': {
-    about: 'Ends after so many confirmed validations in a row without a better one.',
+    about: 'Ends after this many confirmed validations in a row without a better one.',
     unit: 'validations',
     default: { words: 'any number' },
     example: 5,
@@ -233,13 +233,13 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     example: { everyEpochs: 2 },
   },
   'evaluate.everySteps': {
-    about: 'Validates after every so many steps, in place of `everyEpochs`; training rests meanwhile.',
+    about: 'Validates whenever this many steps are over, instead of `everyEpochs`; training rests meanwhile.',
     unit: 'steps',
     default: { words: 'after epochs' },
     example: 200,
   },
   'evaluate.everyEpochs': {
-    about: 'Validates after every so many epochs.',
+    about: 'Validates whenever this many epochs are over.',
     unit: 'epochs',
     default: 1,
     example: 2,
@@ -262,13 +262,13 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     example: 5,
   },
   'keep.every': {
-    about: 'Keeps one checkpoint of every so many steps; the newest 100 of these.',
+    about: 'Keeps one checkpoint for each interval of this many steps, the newest 100 of them.',
     unit: 'steps',
     default: { words: 'none' },
     example: 1000,
   },
   audit: {
-    about: 'The coordinator computes about one committed step of so many again; 0: none.',
+    about: 'The coordinator computes about one committed step in this many again; 0: none.',
     unit: 'steps',
     default: 200,
     example: 50,
@@ -284,13 +284,13 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     example: { min: 2, max: 6 },
   },
   'volunteers.min': {
-    about: 'Training starts when so many are ready, and other jobs leave a running job so many.',
+    about: 'Training starts when this many are ready, and other jobs leave a running job this many.',
     unit: 'volunteers',
     default: 1,
     example: 4,
   },
   'volunteers.max': {
-    about: 'No more than so many take part.',
+    about: 'At most this many take part.',
     unit: 'volunteers',
     default: { words: 'as many as there are' },
     example: 6,

@@ -127,7 +127,8 @@ export class CoordinatorHttp {
   }
 
   /**
-   * Its whole state, from a byte on: what came from elsewhere need not come again. Waits its turn when many want it.
+   * Its whole state, from a byte on: what came from elsewhere need not come again. Waits its turn when many requests
+   * are under way.
    */
   state(
     job: JobId,

@@ -114,7 +114,7 @@ export class CoordinatorLink {
     }
   }
 
-  /** Another socket, soon: the coordinator has given this one up, which its own end may not hear of for minutes. */
+  /** Another socket, soon: the coordinator has given this one up, which this end may not notice for minutes. */
   renew(why: string): void {
     this.#drop(new GridError('coordinator-lost', why))
   }

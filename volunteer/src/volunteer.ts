@@ -191,7 +191,7 @@ class VolunteerLife implements Volunteer {
     if (this.#declined.lost(id) && this.#session?.terms.id === id) this.#leaveJob()
   }
 
-  /** A new connection, without a word of this job: its members do not wait for this volunteer. */
+  /** A new connection that does not name this job: its members do not wait for this volunteer. */
   #leaveJob(): void {
     this.#dropSession()
     this.#link.renew('the volunteer leaves this job')

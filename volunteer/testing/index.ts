@@ -1,5 +1,4 @@
-// Behaviour suites that every implementation of a seam runs, and what tests and benchmarks put in the place of real
-// lines.
+// Behaviour suites that every implementation of a seam runs, and what tests and benchmarks use instead of real lines.
 export * from './communicator-suite.ts'
 export * from './executor-suite.ts'
 export * from './far-end.ts'

@@ -112,7 +112,7 @@ function parse(argv: string[]): { readonly file: string; readonly options: Train
     .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
     .option('--adapter <text>', "part of the wanted adapter's name")
     .option('--data <path>', 'the text file or MNIST folder, in place of the one that the job names')
-    .option('--steps <n>', 'end after so many steps; schedules keep theirs', wholeNumber(1))
+    .option('--steps <n>', 'end after this many steps; schedules keep theirs', wholeNumber(1))
     .option('--data-dir <folder>', `where runs are kept, each in a folder of its own (${trainRoot()})`)
     .option(
       '--port <port>',

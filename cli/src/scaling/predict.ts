@@ -15,7 +15,7 @@ const SAMPLE_MS = 500
 const ARRIVAL_MS = 10_000
 /** Commits that a forecast sees before it takes their rate for that of the rest of the training. */
 const COMMITS = 200
-/** Steps may take minutes: after so many virtual ms fewer commits do. */
+/** Steps may take minutes: after this many virtual ms fewer commits do. */
 const LONG_MS = 900_000
 const FEWEST_COMMITS = 10
 
@@ -33,7 +33,7 @@ export function predict(setting: Setting): ScalePrediction {
 }
 
 /**
- * A whole training of so many samples, from its first computation. After `warmUpSeconds` and `seconds` of it, and
+ * A whole training of this many samples, from its first computation. After `warmUpSeconds` and `seconds` of it, and
  * COMMITS commits or a long time, its second half so far is taken for all that follows.
  */
 export function forecast(setting: Setting, samples: number): Forecast {

@@ -19,14 +19,14 @@ export interface Setting extends StepSetting {
   readonly volunteers: number
   readonly links: LinkProfile
   readonly machines: MachineProfile
-  /** share of all volunteers that goes in one minute, each replaced by a newcomer; half of them without a word */
+  /** share of all volunteers that goes in one minute, each replaced by a newcomer; half of them without a farewell */
   readonly churnPerMinute: number
   readonly mode: 'auto' | Mode
   /** which way gradients take; auto: chosen by what was measured, as the coordinator does */
   readonly exchange: 'auto' | Exchange
   /** global batches of a step: more than one in local rounds */
   readonly roundSteps: number
-  /** training starts when so many are ready */
+  /** training starts when this many are ready */
   readonly minVolunteers: number
   readonly async: AsyncPolicy
   /** virtual seconds that are measured, after those that let the grid form */

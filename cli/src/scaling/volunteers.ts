@@ -1,5 +1,5 @@
-// The volunteers of the model: the production state machine of each member (member/member.ts). Formulas stand in the
-// place of WebRTC links and GPUs.
+// The volunteers of the model: the production state machine of each member (member/member.ts). Formulas replace WebRTC
+// links and GPUs.
 import { CONNECT_MS, opensMoreLinks } from '@starling-grid/coordinator/run'
 import {
   type BlockId,

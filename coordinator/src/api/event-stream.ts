@@ -113,7 +113,7 @@ function after(events: readonly NumberedEvent[], last: string): readonly Numbere
   return events.filter(({ place }) => comparePlaces(place, begin) > 0)
 }
 
-/** Whether the caller wants a stream instead of a list. */
+/** Whether the caller asked for a stream instead of a list. */
 export function wantsStream({ headers }: FastifyRequest): boolean {
   return (headers.accept ?? '').split(',').some((type) => type.trim().startsWith('text/event-stream'))
 }

@@ -9,7 +9,7 @@ import { datasetUnreadable, type ImportedDataset, type OnProgress, PIXEL_SCALE, 
 const DIGITS = 10
 const SIDE = 28
 const PIXELS = SIDE * SIDE
-/** One of so many samples validates: 1,000 of 10,000. */
+/** One of this many samples validates: 1,000 of 10,000. */
 const VALIDATION_SHARE = 10
 /** The split is the same on every machine and in every run, so that its shards are, too. */
 const SPLIT_SEED = 0

@@ -122,7 +122,7 @@ function ofText(dataset: NamedDataset, wanted: NamedChoice, model: ModelSpec): D
   }
 }
 
-/** Shards of `samples` tokens → of so many windows in all, each shard its part; those without a window are left out. */
+/** Shards of `samples` tokens → of this many windows in all, each shard its part; those without a window are left out. */
 function withWindows(
   shards: readonly ShardRef[],
   { context, count }: { readonly context: number; readonly count: number | undefined },

@@ -3,7 +3,7 @@
 
 /** Points at most: more than a chart has pixels. */
 export const MAX_POINTS = 2048
-/** Points that are never thinned: what a page has not heard of yet, and what the speed is measured over. */
+/** Points that are never thinned: points that were not sent to pages yet, and what the speed is measured over. */
 export const WHOLE_POINTS = 256
 
 export class Curve<T extends { readonly v: number }> {

@@ -1,4 +1,4 @@
-// How fast a run was with so many members: what one volunteer more may bring (jobs/schedule.ts). Pure.
+// How fast a run was with this many members: what one volunteer more may bring (jobs/schedule.ts). Pure.
 import type { StepPoint } from '@starling-grid/protocol'
 import { speedOf } from './progress.ts'
 

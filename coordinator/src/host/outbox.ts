@@ -113,7 +113,7 @@ export class Outbox<C> {
     }
   }
 
-  /** Tries until it works; false when it never will, or when the process wants to end. */
+  /** Tries until it works; false when it never will, or when the process is to end. */
   async #persistently(deed: () => Promise<void>): Promise<boolean> {
     for (let failures = 0; ; failures++) {
       try {

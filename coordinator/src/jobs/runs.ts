@@ -267,7 +267,7 @@ export class Runs {
     await Promise.all(this.#hosts.map((host) => host.stop()))
   }
 
-  /** Volunteers hear of the end first, and then of the job that goes on. */
+  /** Volunteers are told of the end first, and then of the job that goes on. */
   #ended(run: RunHost): void {
     this.#parts.onEnded(run)
     this.#sharing.look()

@@ -3,7 +3,7 @@
 // Elastic as PaddlePaddle EDL: a job starts with its minimum and grows to its maximum while volunteers are there. It
 // shrinks to its minimum when another job needs them. In EDL a TrainingJob has `min-instance` and `max-instance`, and
 // an autoscaler moves instances from running to waiting jobs. EDL's own example is ten nodes, five of them busy, and a
-// job that wants six: it starts with five at once and grows. Unlike EDL, growth goes where one volunteer more helps
+// job that asks for six: it starts with five at once and grows. Unlike EDL, growth goes where one volunteer more helps
 // most: to the largest gain in Σ weight · log speed (proportional fairness, Kelly, 1997).
 import type { JobId, MemberId } from '@starling-grid/protocol'
 
@@ -23,7 +23,7 @@ export interface SharingJob {
   readonly isRunning: boolean
   /** its members agree on the next ring, or one of them leaves: no other is moved away meanwhile */
   readonly isReforming: boolean
-  /** members → samples per second that were measured with so many */
+  /** members → samples per second that were measured with this many */
   readonly speeds: ReadonlyMap<number, number>
 }
 
@@ -81,7 +81,7 @@ export function fits(job: Pick<SharingJob, 'id' | 'realGpu'>, { chosen, declines
 }
 
 /**
- * Samples per second with so many members. Where nothing was measured: the slope of the two nearest smaller counts, or
+ * Samples per second with this many members. Where nothing was measured: the slope of the two nearest smaller counts, or
  * in proportion to the nearest count; without any measurement the count itself.
  */
 export function speedWith(speeds: SharingJob['speeds'], members: number): number {
@@ -99,7 +99,7 @@ export function speedWith(speeds: SharingJob['speeds'], members: number): number
   return speed + Math.max(0, Math.min(slope, perMember)) * (members - nearest)
 }
 
-/** How much faster, in proportion, one member more makes a job of so many, weighted by its priority. */
+/** How much faster, in proportion, one member more makes a job of that many, weighted by its priority. */
 export function gainOfOneMore({ speeds, priority }: Pick<SharingJob, 'speeds' | 'priority'>, members: number): number {
   const now = speedWith(speeds, members)
   const more = speedWith(speeds, members + 1)

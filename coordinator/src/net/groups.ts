@@ -1,6 +1,7 @@
 // Groups of ranks that `starling launch` starts on several machines, and that meet here. The owner opens a group of N
 // ranks and gets its secret. Launchers that have the secret add their ranks. When N are there, each gets the list of
-// all. Ranks are introduced by a signalling of their own: those of a group hear each other, and no volunteer.
+// all. Ranks are introduced by a signalling of their own: ranks of a group exchange messages with each other, and with
+// no volunteer.
 import { createHash, timingSafeEqual } from 'node:crypto'
 import {
   GridError,

@@ -30,8 +30,7 @@ export function isLoopback(address: string): boolean {
 }
 
 /**
- * Whether two volunteers may hear each other's local addresses: both come from one that is local, or through one
- * router.
+ * Whether two volunteers may learn each other's local addresses: both come from a local one, or through one router.
  */
 export function shareNetwork(a: string, b: string): boolean {
   return (isLocal(a) && isLocal(b)) || withoutMapping(a) === withoutMapping(b)

@@ -40,7 +40,7 @@ const CHECK_MS = 1000
 /** connections in a minute from one address: a lab behind one router, and no storm */
 const DIALS_PER_MINUTE = 600
 
-/** What both ends hear; the next ballot goes on without this link (R18). */
+/** What both ends receive; the next ballot goes on without this link (R18). */
 const QUOTA_SPENT = 'the relay carries no more bytes of this member or address in this hour'
 
 /** Bytes of a close reason (RFC 6455); ours are ASCII */

@@ -109,7 +109,7 @@ export interface NetworkOptions {
   readonly trustedProxies?: readonly string[]
   readonly connections?: Partial<ConnectionLimits>
   readonly ice?: IceOptions
-  /** volunteers hear each other's private addresses, also those that come from elsewhere */
+  /** volunteers get each other's private addresses, also those that come from elsewhere */
   readonly lan?: boolean
   /** GB that the relay carries in an hour for one member, and four times as many for one address; absent: 40 */
   readonly relayQuota?: number

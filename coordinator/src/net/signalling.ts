@@ -30,7 +30,7 @@ import {
 const BURST = 200
 /** Messages a client may send per second in the long run. */
 const MESSAGES_PER_SECOND = 20
-/** A refused message costs as much as so many good ones: a client that sends nonsense is soon gone. */
+/** A refused message costs as much as this many good ones: a client that sends nonsense is soon gone. */
 const REFUSAL_COST = 20
 /** Bytes waiting for a client that does not read; more is not sent to it. */
 const MAX_WAITING_BYTES = 1024 * 1024
@@ -44,7 +44,7 @@ export interface SignallingOptions {
   authenticate(id: MemberId, token: string): boolean
   /** may `src` send an offer, answer or candidate to `dst` now? */
   mayTalk(src: MemberId, dst: MemberId): boolean
-  /** may volunteers at these addresses hear each other's local ones? */
+  /** may volunteers at these addresses get each other's local ones? */
   shareNetwork(a: string, b: string): boolean
   onRefusal(code: ErrorCode): void
 }

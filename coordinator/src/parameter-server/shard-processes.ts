@@ -203,7 +203,7 @@ export class RemoteShard {
     }
   }
 
-  /** A process that hangs, or whose network is gone without a word, is not waited for. */
+  /** A process that hangs, or whose network is gone, is not waited for. */
   #expect(progress: boolean): void {
     this.#cancelPatience()
     const { clock, answerMs } = this.#time

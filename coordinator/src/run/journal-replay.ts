@@ -142,7 +142,7 @@ export function withBytes({ checkpoints, kept, config }: Recording): Checkpoint[
   return [...older, ...newest].sort((a, b) => a.version.v - b.version.v)
 }
 
-/** Those of `there` that the job wants are kept; what was kept and is not any more is released. */
+/** Those of `there` that the rules of the job keep stay; what they kept before and keep no longer is released. */
 function keep(state: Recorded, there: readonly Checkpoint[]): void {
   const { config, evaluations } = state
   const kept = keptOf(there, { keep: config.keep, metric: config.stop.metric, evaluations })

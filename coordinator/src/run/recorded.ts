@@ -90,7 +90,7 @@ export type JournalEntry =
   | { readonly type: 'quarantine'; readonly block: BlockId }
   /** their shard is whole again */
   | { readonly type: 'restored'; readonly blocks: readonly BlockId[] }
-  /** a checkpoint that cannot be read, or that is not the state of its version: it is none any more */
+  /** a checkpoint that cannot be read, or that is not the state of its version: it no longer counts as one */
   | { readonly type: 'checkpoint-damaged'; readonly version: VersionRef }
   /** members said different states of a version: what the coordinator derived, or why votes decided; for people */
   | ({ readonly type: 'derived'; readonly version: VersionRef } & Derived)
@@ -114,7 +114,7 @@ export type JournalEntry =
       readonly accuracy: number
       readonly confirmed: boolean
     }
-  /** ms of training so far, of a job that ends after so many minutes */
+  /** ms of training so far, of a job with a limit of minutes */
   | { readonly type: 'trained'; readonly ms: number }
   /** the owner ended the run early: it has this many epochs now */
   | { readonly type: 'epochs'; readonly epochs: number }

@@ -118,7 +118,7 @@ export class Transition {
     this.effects.push(effect)
   }
 
-  /** All rows hear what happened. */
+  /** Every aspect is told what happened. */
   tell(what: (aspect: Aspect) => void): void {
     for (const aspect of this.aspects) what(aspect)
   }

@@ -41,7 +41,7 @@ export function computesNoNumber(volunteer: VolunteerProcess, { scenario, observ
   return has('no-ring-steps', volunteer, scenario) && observer.ringOf(volunteer) !== undefined
 }
 
-/** It joins, and hears nothing of what the run says. */
+/** It joins, and receives nothing that the run sends. */
 const GREETINGS: ReadonlySet<string> = new Set<ToVolunteer['type']>(['challenge', 'welcome', 'job', 'ice-servers'])
 
 export function hears(volunteer: VolunteerProcess, type: ToVolunteer['type'], scenario: GridScenario): boolean {

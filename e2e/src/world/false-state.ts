@@ -20,7 +20,7 @@ export function falseWords(world: World, message: OnWire<ToCoordinator>): OnWire
   return state && { ...message, digest: digest(state) }
 }
 
-/** In the place of an upload; undefined: this request is none. */
+/** Instead of an upload; undefined: this request is none. */
 export function falseUpload(world: World, path: string): Uint8Array | undefined {
   const [, job, v, id] = /^\/api\/jobs\/([^/]+)\/versions\/(\d+)\/([^/]+)$/.exec(path) ?? []
   if (job === undefined || id === undefined) return undefined

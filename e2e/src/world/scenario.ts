@@ -66,7 +66,7 @@ const OFF_RING_TIMING: Partial<Timing> = { excludeMs: 120_000, stalenessBound: 8
 const LONG_RUNS = 0.02
 const LONG_RUN = { shape: [1, 120, 1], computeMs: 20 } as const
 
-/** A play in the place of chance: another scenario for the seed, and what happens in it. */
+/** A play instead of chance: another scenario for the seed, and what happens in it. */
 export interface Play {
   scenario(drawn: GridScenario): GridScenario
   direct(world: World): void

@@ -95,7 +95,7 @@ interface WireParts extends LineParts {
   readonly tap: Tap
 }
 
-/** Hears what passes a control socket, before it does. What it answers false or undefined to is lost. */
+/** Gets what passes a control socket, before it arrives. What it answers false or undefined to is lost. */
 export interface Tap {
   /** the coordinator sends it */
   sent(text: string): boolean

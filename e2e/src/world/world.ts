@@ -233,7 +233,7 @@ export class World {
     return this.#coordinators.filter(({ isOpen }) => isOpen)
   }
 
-  /** In the place of one that died, or against one that lives. */
+  /** Instead of one that died, or against one that lives. */
   startCoordinator(): void {
     const coordinator: CoordinatorProcess = new CoordinatorProcess({
       time: this.time,

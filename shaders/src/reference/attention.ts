@@ -1,5 +1,5 @@
 // Plain attention. qkv (B, T, 3, H, D) → probabilities (B, H, T, T) = softmax(q · kᵀ/√D), y (B, T, H, D) =
-// probabilities · v. The flash kernels compute the same and keep ln Σ exp(scores) in the place of the probabilities.
+// probabilities · v. The flash kernels compute the same and keep ln Σ exp(scores) instead of the probabilities.
 
 import type { AttentionDims, KernelOperands } from '../kernels.ts'
 

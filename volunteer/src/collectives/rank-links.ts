@@ -43,7 +43,7 @@ export interface RankLinkEvents {
 
 export interface RankLinkTimes {
   readonly clock: Clock
-  /** ms without a word after which a rank is lost */
+  /** ms without a frame after which a rank is lost */
   readonly silenceMs: number
 }
 

@@ -84,7 +84,7 @@ export class AssignmentWork {
     return next
   }
 
-  /** Until other members handed blocks over, or this one waits for none any more. */
+  /** Until other members handed blocks over, or this one no longer waits for any. */
   mayGoOn(): Promise<void> {
     return new Promise((resolve) => {
       this.#goOn = resolve

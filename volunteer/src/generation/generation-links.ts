@@ -104,7 +104,7 @@ export class GenerationLinks {
     for (const peer of relayed) if (this.#parts.self < peer) void this.#redial(peer, order)
   }
 
-  /** Said again as long as the generation lasts: the coordinator may not want to hear it at first. */
+  /** Sent again as long as the generation lasts: the coordinator may ignore it at first. */
   async #redial(peer: MemberId, { fence, generation }: Order): Promise<void> {
     const { signal } = this.#parts
     for (let wait = FIRST_REDIAL_MS; ; wait = Math.min(2 * wait, LONGEST_REDIAL_MS)) {

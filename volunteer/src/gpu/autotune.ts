@@ -23,7 +23,7 @@ export interface TuningOptions {
   /** milliseconds that measuring may take in all, compilation included; a compilation under way is waited for */
   readonly budgetMs: number
   readonly cache?: ShardCache
-  /** told what people may want to know: a cache entry that cannot be used */
+  /** gets a line for people, such as a cache entry that cannot be used */
   readonly say?: (text: string) => void
 }
 

@@ -17,7 +17,7 @@ export interface Choice {
 /** Asked once per call when a plan is made; the answer holds for the life of the plan. */
 export type VariantSelector = (call: KernelCall<unknown>, capacity: number) => Choice
 
-/** The first that suits: variants are listed by what their adapters usually want. */
+/** The first that suits: variants are listed in the order in which they are usually fastest. */
 export function defaultVariant(traits: AdapterTraits): VariantSelector {
   const kind = traits.software ? 'software adapters' : 'GPUs'
   return (call, capacity) => {

@@ -40,7 +40,7 @@ export interface BatchSums {
   readonly tally?: Tally
 }
 
-/** Pieces of a gradient that the caller wants as soon as each is final. */
+/** Pieces of a gradient that the caller gets as soon as each is final. */
 export interface EarlyRanges {
   /** of whole parameters, together all of them, in the order in which backward is expected to finish them */
   readonly ranges: readonly FloatRange[]

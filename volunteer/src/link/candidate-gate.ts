@@ -9,8 +9,8 @@ export const MAX_CANDIDATES = 20
 /** Below are the ports of services that a volunteer should not be made to knock at. */
 const LOWEST_PORT = 1024
 /**
- * What a browser says in the place of a local address (draft-ietf-mmusic-mdns-ice-candidates): only the same network
- * resolves it.
+ * The name that a browser sends instead of a local address (draft-ietf-mmusic-mdns-ice-candidates). Only the same
+ * network resolves it.
  */
 const MDNS_NAME = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.local$/i
 

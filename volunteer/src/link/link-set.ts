@@ -263,7 +263,7 @@ export class LinkSet {
     open.link.close(error.code)
   }
 
-  /** A spare link may go without a word; with the one in use, frames may be lost. */
+  /** The loss of a spare link is not reported. With the link in use, frames may be lost. */
   #remove(open: Open, why: LinkTrouble | 'refused', error: GridError): void {
     const member = open.link.peer
     const links = this.#peers.get(member)?.open

@@ -13,7 +13,7 @@ import { type Channel, ChannelLink } from './channel-link.ts'
 import { greeting, requireGreeting } from './greeting.ts'
 import type { PeerLink } from './peer-link.ts'
 
-/** ms before the next try: the coordinator may not yet know, or not any more, that this link is relayed */
+/** ms before the next try: the coordinator may not relay this link yet, or no longer */
 const PAUSE_MS = 300
 /** ms between looks at a full socket: the browser's has no event for having written out */
 const LOOK_MS = 5

@@ -48,7 +48,7 @@ export class KeptState {
     return this.#clock.now() - this.#keptAt >= KEEP_EVERY_MS
   }
 
-  /** In the place of the one before. A full cache costs a later download, nothing else. */
+  /** Replaces the one before. A full cache costs a later download, nothing else. */
   async keep(kept: Kept): Promise<void> {
     if (kept.state.byteLength > LARGEST_BYTES) return
     this.#keptAt = this.#clock.now()

@@ -16,7 +16,7 @@ import { hashChunks } from './chunk-board.ts'
 
 /** Members that are served at once. */
 const MAX_ASKERS = 4
-/** ms without a question after which an asker has what it wants, or is gone */
+/** ms without a request after which a requester is done, or is gone */
 const ASKER_MS = 2000
 /**
  * ms without a question after which the copy for newcomers is dropped: it is as large as all that training needs beside
@@ -90,7 +90,7 @@ export class StateServer {
     this.#sendBytes(from, frame.generation, { served, request })
   }
 
-  /** In the place of the last copy. */
+  /** Replaces the last copy. */
   keep({ v, id }: FetchRequest['version'], bytes: Uint8Array): void {
     this.#copy = { name: `${v} ${id}`, bytes, hashes: undefined }
     this.#keepOn()

@@ -68,7 +68,7 @@ function forgetPushes(state: RunState): void {
   emptySum(state)
   state.workers.clear()
   beginAnew(state)
-  for (const member of state.members.values()) member.awaitingLease = false // who wants work asks again
+  for (const member of state.members.values()) member.awaitingLease = false // members without work ask again
 }
 
 /**

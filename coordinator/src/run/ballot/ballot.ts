@@ -81,7 +81,10 @@ export function callBallot(transition: Transition, reason: string, trouble: bool
   openBallot(transition, goal, { reason })
 }
 
-/** R2. `wait`: members to hear before deciding, beyond those connected (a restart waits for the last generation). */
+/**
+ * R2. `wait`: members whose answer is awaited before deciding, beyond those connected (a restart waits for the last
+ * generation).
+ */
 export function openBallot(
   transition: Transition,
   goal: 'ring' | 'async',

@@ -119,7 +119,7 @@ function onHandedOver(transition: Transition, upload: Extract<RunInput, { type: 
   considerHandover(transition)
 }
 
-/** The upload and another holder agree, and none that is here differs: it is taken. All are heard first. */
+/** The upload and another holder agree, and none that is here differs: it is taken. All answers are awaited first. */
 function considerHandover(transition: Transition): void {
   const { state, now } = transition
   const { phase } = state

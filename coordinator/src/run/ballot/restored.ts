@@ -25,7 +25,7 @@ declare module '../state.ts' {
 }
 
 export interface Promises {
-  /** the highest numbers that members said to have heard, and when ballots went above them, ms */
+  /** the highest numbers that members said they promised, and when ballots went above them, ms */
   heard: { readonly fence: number; readonly generation: number }
   jumps: readonly number[]
 }
@@ -35,7 +35,7 @@ export const promises = {
   hear: { promised: onPromised },
 } satisfies Aspect
 
-/** R3: a member heard of later ballots. The next one goes above them, once all had time to say so. */
+/** R3: a member promised a later ballot. The next one goes above them, once all had time to say so. */
 function onPromised(transition: Transition, member: MemberId, { seen }: MessageFrom<'promised'>): void {
   const { state, now } = transition
   if (seen.generation > state.generation + BALLOTS_AHEAD || seen.fence > state.fence + OWNERS_AHEAD)
@@ -66,13 +66,13 @@ function goAboveInAsync(transition: Transition): void {
   transition.broadcast(state.members.keys(), { type: 'async', ...transition.ballot, modeEpoch: state.modeEpoch })
 }
 
-/** Members heard of numbers that the present ones do not exceed, and not too many said so lately. */
+/** Members promised numbers that the present ones do not exceed, and not too many said so lately. */
 export function mayGoAbove({ promises: { heard, jumps }, fence, generation }: RunState, now: number): boolean {
   const isAhead = heard.fence > fence || (heard.generation > 0 && heard.generation >= generation)
   return isAhead && jumps.filter((at) => now - at < MINUTE_MS).length < JUMPS_IN_A_MINUTE
 }
 
-/** R2, I7: the number of the next ballot, above every promise that was heard; in one append with the owner's. */
+/** R2, I7: the number of the next ballot, above every promise that was reported; in one append with the fence. */
 export function nextNumbers({ state, now }: Transition): JournalEntry[] {
   const { fence, generation, promises } = state
   const { heard } = promises

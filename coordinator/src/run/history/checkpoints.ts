@@ -230,7 +230,7 @@ export function votesOn(
 
 /**
  * R15: on the chain at v ≤ C, and another member's digest for that id agrees (a ring of one has no other: decision
- * 0003). All are heard first, as two liars may be quicker than the others; longer where it is the run's last version.
+ * 0003). All digests are awaited first, as two liars may be quicker than the others; longer for the run's last version.
  */
 function considerUpload(transition: Transition): void {
   const { state, now } = transition

@@ -1,4 +1,4 @@
-// The end of a run: its last version is durable, and all hear of it.
+// The end of a run: its last version is durable, and all members are told.
 import { newestCheckpoint } from '../journal-replay.ts'
 import { currentEpoch, isIdle, whyOver } from '../queue/scheduler.ts'
 import type { Aspect, Transition } from '../transition.ts'

@@ -1,5 +1,5 @@
 // How long a run has trained: time in which members are at work. While it waits for volunteers or is paused the time
-// stands still. Kept in rows of the journal for jobs that end after so many minutes.
+// stands still. Kept in rows of the journal for jobs with a limit of minutes.
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 

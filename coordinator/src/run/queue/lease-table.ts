@@ -35,7 +35,7 @@ export function lease(
   return blocks.map((block) => ({ block, leaseEpoch }))
 }
 
-/** Times as long a lease for a hidden tab: browsers slow those down without a word. */
+/** Times as long a lease for a hidden tab: browsers slow those down without notice. */
 const HIDDEN_LEASE = 2
 
 /**

@@ -236,7 +236,7 @@ function beginTelling(transition: Transition, id: MemberId, learner: Learner): v
   if (committed !== undefined) transition.send(id, { type: 'ack', ...transition.ballot, committed })
 }
 
-/** Each source hears of the newcomer once a generation, before the newcomer hears of the source. */
+/** Each source is told of the newcomer once a generation, before the newcomer is told of the source. */
 function introduce(transition: Transition, id: MemberId, learner: Learner, sources: readonly MemberId[]): void {
   const { generation } = transition.state
   const met = learner.met?.generation === generation ? learner.met.sources : []

@@ -66,7 +66,7 @@ function onMemberJoined(
   welcomeInto(transition, member, holds)
 }
 
-/** What a newcomer hears depends on what the run is doing. */
+/** What a newcomer is sent depends on what the run is doing. */
 function welcomeInto(transition: Transition, member: Member, holds: VersionRef | undefined): void {
   const { state } = transition
   const { id } = member

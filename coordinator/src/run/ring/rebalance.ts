@@ -16,7 +16,7 @@ import type { Aspect, Transition } from '../transition.ts'
 
 /** How far a member is with a step. */
 export interface AssignmentProgress {
-  /** it will not contribute before it hears more */
+  /** it will not contribute before it is told more */
   readonly open: boolean
   /** blocks not begun */
   readonly left: number

@@ -1,5 +1,4 @@
-// Faults of the data folder: a disk that fails for a while, missing or damaged files, a backup in the place of the
-// folder.
+// Faults of the data folder: a disk that fails for a while, missing or damaged files, a backup instead of the folder.
 import type { World } from '../world.ts'
 import type { FaultKind } from './faults.ts'
 
