@@ -12,6 +12,7 @@ import {
 import {
   ChannelLink,
   type Channel,
+  type LinkCarrier,
   type PeerLink,
   type PeerNetwork,
   type SignallingAccess,
@@ -43,7 +44,7 @@ type LinkToWorker =
 interface LinkDescription {
   readonly id: number
   readonly peer: MemberId
-  readonly relayed: boolean
+  readonly carrier: LinkCarrier
 }
 
 /** In the window: lets the Worker at the other end of `port` use `network`, until it stops it. */
@@ -119,7 +120,7 @@ class BridgeServer {
       this.#links.delete(id)
       this.#tell({ type: 'closed', link: id, reason })
     }
-    return { id, peer: link.peer, relayed: link.relayed }
+    return { id, peer: link.peer, carrier: link.carrier }
   }
 
   #send(id: number, frame: FrameBytes): void {
@@ -238,8 +239,8 @@ class BridgedNetwork implements PeerNetwork {
     else dial.resolve(link)
   }
 
-  #open({ id, peer, relayed }: LinkDescription): ChannelLink {
-    const channel = new BridgedChannel(this.#port, id, { peer, relayed })
+  #open({ id, peer, carrier }: LinkDescription): ChannelLink {
+    const channel = new BridgedChannel(this.#port, id, { peer, carrier })
     this.#channels.set(id, channel)
     return channel.link
   }
@@ -256,10 +257,10 @@ class BridgedChannel implements Channel {
   readonly #id: number
   bufferedBytes = 0
 
-  constructor(port: MessagePort, id: number, { peer, relayed }: Omit<LinkDescription, 'id'>) {
+  constructor(port: MessagePort, id: number, { peer, carrier }: Omit<LinkDescription, 'id'>) {
     this.#port = port
     this.#id = id
-    this.link = new ChannelLink(peer, this, relayed)
+    this.link = new ChannelLink(peer, this, carrier)
   }
 
   write(frame: FrameBytes): void {

@@ -169,7 +169,7 @@ test('a relayed link of a real run behaves like every other link', async (t) => 
   for (const { name, run } of peerLinkCases)
     await t.test(name, async () => {
       const [link, other] = await Promise.all([endOf(url, near, far), endOf(url, far, near)])
-      assert.deepEqual([link.relayed, link.peer, other.peer], [true, far.id, near.id])
+      assert.deepEqual([link.carrier, link.peer, other.peer], ['relay', far.id, near.id])
       await run(link, farEndOf(other))
       link.close('the case is over')
       other.close('the case is over')

@@ -117,7 +117,7 @@ export class Partition {
 function lossy(link: PeerLink, isCut: () => boolean): PeerLink {
   return {
     peer: link.peer,
-    relayed: link.relayed,
+    carrier: link.carrier,
     get bufferedBytes() {
       return link.bufferedBytes
     },

@@ -89,7 +89,7 @@ test('one side dials, the other waits for it, and frames go both ways in order',
 
 test('a link is none, awaited, direct or relayed, and none again when it is lost', async () => {
   const grid = new MemoryGrid()
-  const relay = new ChannelLink(far, { bufferedBytes: 0, write: () => undefined, close: () => undefined }, true)
+  const relay = new ChannelLink(far, { bufferedBytes: 0, write: () => undefined, close: () => undefined }, 'relay')
   const [a, b] = [join(grid, near, () => Promise.resolve(relay)), join(grid, far)]
   assert.equal(b.set.stateOf(near), 'none')
   const arrival = b.set.ensure(near, 'await', never)
@@ -337,6 +337,6 @@ function recording(peer: MemberId, sent: Frame[]): PeerLink {
   return new ChannelLink(
     peer,
     { bufferedBytes: 0, write: (bytes) => void sent.push(unpackFrame(bytes)), close: () => undefined },
-    true,
+    'relay',
   )
 }

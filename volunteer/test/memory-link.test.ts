@@ -67,7 +67,7 @@ test('an aborted dial rejects with the signal’s reason', async () => {
 const silentChannel: Channel = { bufferedBytes: 0, write() {}, close() {} }
 
 test('an oversize frame from the other side closes the link', async () => {
-  const link = new ChannelLink(far, silentChannel)
+  const link = new ChannelLink(far, silentChannel, 'memory')
   const closed = new Promise<string>((resolve) => {
     link.onClose = resolve
   })
@@ -76,7 +76,7 @@ test('an oversize frame from the other side closes the link', async () => {
 })
 
 test('a close that was not watched is reported to a later watcher', async () => {
-  const link = new ChannelLink(far, silentChannel)
+  const link = new ChannelLink(far, silentChannel, 'memory')
   link.close('early')
   await Promise.resolve()
   assert.equal(

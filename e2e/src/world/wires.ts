@@ -346,7 +346,7 @@ class AirNetwork implements PeerNetwork {
       from: peer,
       to: self,
     })
-    const [near, far] = [new ChannelLink(peer, there), new ChannelLink(self, back)]
+    const [near, far] = [new ChannelLink(peer, there, 'memory'), new ChannelLink(self, back, 'memory')]
     there.connect(near, far)
     back.connect(far, near)
     this.#channels.set(there, peer)

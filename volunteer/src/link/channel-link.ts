@@ -1,7 +1,7 @@
 // A PeerLink over any ordered channel of bytes: back-pressure, frames that came early, closing exactly once.
 // Independent of what carries the bytes; a carrier is a Channel of a few lines.
 import { describeError, GridError, HIGH_WATER_BYTES, type MemberId } from '@starling-grid/protocol'
-import type { PeerLink } from './peer-link.ts'
+import type { LinkCarrier, PeerLink } from './peer-link.ts'
 
 /** Bytes of one frame with its header: the largest message that Chromium and libdatachannel take. */
 export const MAX_LINK_FRAME_BYTES = 256 * 1024
@@ -26,7 +26,7 @@ interface WaitingSend {
 
 export class ChannelLink implements PeerLink {
   readonly peer: MemberId
-  readonly relayed: boolean
+  readonly carrier: LinkCarrier
   readonly #channel: Channel
   #waiting: WaitingSend[] = []
   #congested = false
@@ -41,9 +41,9 @@ export class ChannelLink implements PeerLink {
     this.#noteClosed = resolve
   })
 
-  constructor(peer: MemberId, channel: Channel, relayed = false) {
+  constructor(peer: MemberId, channel: Channel, carrier: LinkCarrier) {
     this.peer = peer
-    this.relayed = relayed
+    this.carrier = carrier
     this.#channel = channel
   }
 

@@ -19,7 +19,7 @@ import {
   type Clock,
 } from '@starling-grid/protocol'
 import { LinkLatency } from './link-latency.ts'
-import type { PeerLink, PeerNetwork } from './peer-link.ts'
+import type { LinkCarrier, PeerLink, PeerNetwork } from './peer-link.ts'
 
 export interface LinkSetEvents {
   /** a checked frame, heartbeats apart */
@@ -97,7 +97,7 @@ export class LinkSet {
 
   stateOf(member: MemberId): LinkState {
     const route = this.#route(member)
-    if (route !== undefined) return route.link.relayed ? 'relayed' : 'direct'
+    if (route !== undefined) return isRelayed(route.link) ? 'relayed' : 'direct'
     return (this.#peers.get(member)?.arrivals.size ?? 0) > 0 ? 'awaited' : 'none'
   }
 
@@ -107,12 +107,17 @@ export class LinkSet {
   }
 
   hasDirect(member: MemberId): boolean {
-    return this.#peers.get(member)?.open.some(({ link }) => !link.relayed) ?? false
+    return this.#peers.get(member)?.open.some(({ link }) => !isRelayed(link)) ?? false
   }
 
   /** Links in use that the coordinator relays. */
   get relayedLinks(): number {
     return this.#count('relayed')
+  }
+
+  /** Members whose frames take this carrier. */
+  over(carrier: LinkCarrier): MemberId[] {
+    return [...this.#peers.keys()].filter((member) => this.#route(member)?.link.carrier === carrier)
   }
 
   /** ms that a frame takes to the slowest of these members, one way; undefined: not measured yet. */
@@ -192,7 +197,7 @@ export class LinkSet {
   /** The newest link of the way that frames to this member take. */
   #route(member: MemberId): Open | undefined {
     const peer = this.#peers.get(member)
-    return peer?.open.findLast(({ link }) => link.relayed === peer.isRelayed)
+    return peer?.open.findLast(({ link }) => isRelayed(link) === peer.isRelayed)
   }
 
   /** All that are open, as of now. */
@@ -224,7 +229,7 @@ export class LinkSet {
     this.#changed(link.peer, (peer) => void peer.open.push(open))
     link.onClose = (reason) => this.#remove(open, 'closed', new GridError('link-lost', reason))
     link.onFrame = (bytes) => this.#received(open, bytes)
-    if (link.relayed) return
+    if (isRelayed(link)) return
     for (const arrived of [...(existing?.arrivals ?? [])]) arrived()
   }
 
@@ -311,6 +316,10 @@ export class LinkSet {
       this.#changed(member, ({ arrivals }) => void arrivals.add(onLink))
     })
   }
+}
+
+function isRelayed({ carrier }: PeerLink): boolean {
+  return carrier === 'relay'
 }
 
 /** Frames that others wait for without haste: no step depends on them. */

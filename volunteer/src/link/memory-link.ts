@@ -46,8 +46,8 @@ class MemoryChannel implements Channel {
 export function memoryLinkPair(near: MemberId, far: MemberId, clock: Clock = systemClock): [PeerLink, PeerLink] {
   const there = new MemoryChannel(clock)
   const back = new MemoryChannel(clock)
-  const nearEnd = new ChannelLink(far, there)
-  const farEnd = new ChannelLink(near, back)
+  const nearEnd = new ChannelLink(far, there, 'memory')
+  const farEnd = new ChannelLink(near, back, 'memory')
   there.connect(nearEnd, farEnd)
   back.connect(farEnd, nearEnd)
   return [nearEnd, farEnd]

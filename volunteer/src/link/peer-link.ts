@@ -1,12 +1,17 @@
-// The seam between volunteers: one interface, implemented in memory, over WebRTC in browsers and in Node, and through
-// the coordinator. Every implementation runs volunteer/testing/peer-link-suite.ts.
+// The seam between volunteers: one interface, implemented in memory, over WebRTC in browsers and in Node, over TCP
+// between Node processes, and through the coordinator. Every implementation runs volunteer/testing/peer-link-suite.ts.
 import type { LinkIdentity, MemberId } from '@starling-grid/protocol'
+
+/**
+ * What carries the frames of a link: a data channel, TCP with TLS between Node processes, the coordinator (R18), or the
+ * memory of one process.
+ */
+export type LinkCarrier = 'webrtc' | 'tcp' | 'relay' | 'memory'
 
 /** One ordered, reliable pipe of frames to another volunteer. */
 export interface PeerLink {
   readonly peer: MemberId
-  /** true when frames travel through the coordinator because no direct connection could be made */
-  readonly relayed: boolean
+  readonly carrier: LinkCarrier
   /**
    * Resolves when the frame is accepted for sending; waits while more than HIGH_WATER_BYTES are queued.
    * Frames leave in the order of the calls. Until it resolves the bytes must stay as they are. Then the link has copied

@@ -82,7 +82,7 @@ async function tryOnce(
 ): Promise<PeerLink> {
   const socket = await dial(relayPath({ self, peer }), token)
   const channel = new RelayChannel(socket, clock)
-  const link = new ChannelLink(peer, channel, true)
+  const link = new ChannelLink(peer, channel, 'relay')
   channel.link = link
   socket.onClose = (reason) => link.close(reason)
   const abort = (): void => link.close('given up')

@@ -1,21 +1,9 @@
 // One WebRTC data channel as a PeerLink, from the connection that PeerJS made to the moment both sides have greeted.
 // The same for tabs and Node. A link counts as open only when frames went both ways: some channels open on one side
 // only.
-import {
-  type Clock,
-  describeError,
-  GridError,
-  type LinkEnd,
-  type LinkIdentity,
-  linkProof,
-  LOW_WATER_BYTES,
-  memberId,
-  type MemberId,
-  requireLinkProof,
-  systemClock,
-} from '@starling-grid/protocol'
+import { type Clock, GridError, LOW_WATER_BYTES, memberId, systemClock } from '@starling-grid/protocol'
 import { ChannelLink, type Channel } from './channel-link.ts'
-import { greeting, greetingOf, requireGreeting } from './greeting.ts'
+import { LinkOpening, type LinkOpeningOptions } from './link-opening.ts'
 
 /** Milliseconds that a closed channel may take to tell the other side before its connection is torn down. */
 export const LINGER_MS = 500
@@ -41,66 +29,34 @@ export interface RtcConnection {
   on(event: 'error', listener: (error: { readonly message: string }) => void): unknown
 }
 
-export interface RtcLinkOptions {
-  readonly self: MemberId
-  /** both sides prove who they are, and which certificates they see */
-  readonly identity?: LinkIdentity | undefined
-  /** this side dialled, and greets first */
-  readonly dialled: boolean
-  /** after which the try is given up */
-  readonly milliseconds: number
-  /** absent: the machine's */
-  readonly clock?: Clock | undefined
-  readonly signal: AbortSignal
-}
-
-/** @throws GridError 'link-timeout' or 'link-lost', or the signal's reason; the connection is closed then */
-export function openRtcLink(connection: RtcConnection, options: RtcLinkOptions): Promise<ChannelLink> {
-  return new Promise((resolve, reject) => {
-    const opening = new Opening(connection, options, resolve)
-    const { signal, milliseconds, clock = systemClock } = options
-    const cancelTimer = clock.timer(milliseconds, () =>
-      opening.link.close(`not open after ${Math.round(milliseconds)} ms`),
-    )
-    const abort = (): void => opening.link.close(describeError(signal.reason))
-    signal.addEventListener('abort', abort)
-    void opening.settled.then((failure) => {
-      cancelTimer()
-      signal.removeEventListener('abort', abort)
-      if (failure !== undefined) reject(signal.aborted ? signal.reason : new GridError('link-lost', failure))
-    })
-    if (signal.aborted) abort()
-    else opening.start()
+/** @throws GridError 'link-lost', or the signal's reason; the connection is closed then */
+export function openRtcLink(connection: RtcConnection, options: LinkOpeningOptions): Promise<ChannelLink> {
+  const channel = new RtcChannel(connection, options.clock ?? systemClock)
+  const link = new ChannelLink(memberId(connection.peer), channel, 'webrtc')
+  const { peerConnection } = connection
+  const opening = new LinkOpening(link, options, {
+    here: () => fingerprintIn(peerConnection?.localDescription),
+    there: () => fingerprintIn(peerConnection?.remoteDescription),
   })
+  return opening.open(() => new RtcOpening(connection, channel, opening).start())
 }
 
-class Opening {
-  readonly link: ChannelLink
+class RtcOpening {
   readonly #connection: RtcConnection
-  readonly #options: RtcLinkOptions
-  readonly #resolve: (link: ChannelLink) => void
   readonly #channel: RtcChannel
-  /** the other side's first frame came */
-  #heard = false
-  #settle: (failure: string | undefined) => void = () => {}
-  /** undefined once the link is open, the reason when it did not come to that */
-  readonly settled = new Promise<string | undefined>((resolve) => {
-    this.#settle = resolve
-  })
+  readonly #opening: LinkOpening
+  readonly #link: ChannelLink
 
-  constructor(connection: RtcConnection, options: RtcLinkOptions, resolve: (link: ChannelLink) => void) {
+  constructor(connection: RtcConnection, channel: RtcChannel, opening: LinkOpening) {
     this.#connection = connection
-    this.#options = options
-    this.#resolve = resolve
-    this.#channel = new RtcChannel(connection, options.clock ?? systemClock)
-    this.link = new ChannelLink(memberId(connection.peer), this.#channel)
-    void this.link.closed.then((reason) => this.#settle(reason))
+    this.#channel = channel
+    this.#opening = opening
+    this.#link = opening.link
   }
 
   start(): void {
-    const { link } = this
-    this.#connection.on('close', () => link.close('the connection closed'))
-    this.#connection.on('error', (error) => link.close(error.message))
+    this.#connection.on('close', () => this.#link.close('the connection closed'))
+    this.#connection.on('error', (error) => this.#link.close(error.message))
     this.#watchConnection()
     const channel = this.#connection.dataChannel
     if (channel) return this.#adopt(channel)
@@ -114,64 +70,24 @@ class Opening {
   #watchConnection(): void {
     const { peerConnection } = this.#connection
     peerConnection?.addEventListener('connectionstatechange', () => {
-      if (peerConnection.connectionState === 'failed') this.link.close('the connection failed')
+      if (peerConnection.connectionState === 'failed') this.#link.close('the connection failed')
     })
   }
 
   #adopt(channel: RTCDataChannel): void {
-    const { link } = this
     // One channel per connection: a second one is an attack.
     if (!this.#channel.adopt(channel)) return channel.close()
     channel.addEventListener('message', (event) => this.#receive(event.data))
-    channel.addEventListener('bufferedamountlow', () => link.drained())
-    channel.addEventListener('close', () => link.close('closed by the other side'))
-    channel.addEventListener('error', () => link.close('the channel failed'))
-    if (channel.readyState === 'open') this.#opened()
-    else channel.addEventListener('open', () => this.#opened())
-  }
-
-  #opened(): void {
-    if (this.#options.dialled) this.#closing(this.#greet())
+    channel.addEventListener('bufferedamountlow', () => this.#link.drained())
+    channel.addEventListener('close', () => this.#link.close('closed by the other side'))
+    channel.addEventListener('error', () => this.#link.close('the channel failed'))
+    if (channel.readyState === 'open') this.#opening.opened()
+    else channel.addEventListener('open', () => this.#opening.opened())
   }
 
   #receive(data: unknown): void {
-    if (!(data instanceof ArrayBuffer)) return this.link.close('expected binary frames on a link, got text')
-    const bytes = new Uint8Array(data)
-    // The link keeps what comes while the greeting is checked.
-    if (this.#heard) return this.link.received(bytes)
-    this.#heard = true
-    this.#closing(this.#greeted(bytes))
-  }
-
-  /** No frame of ours leaves before our greeting. */
-  async #greeted(bytes: Uint8Array): Promise<void> {
-    const payload = requireGreeting(bytes)
-    const { identity, dialled } = this.#options
-    if (identity !== undefined) await requireLinkProof(payload, identity, this.#there(), this.#here())
-    if (!dialled) await this.#greet()
-    this.#settle(undefined)
-    this.#resolve(this.link)
-  }
-
-  async #greet(): Promise<void> {
-    const { identity, self } = this.#options
-    const frame =
-      identity === undefined ? greeting(self) : greetingOf(await linkProof(identity, this.#here(), this.#there()))
-    this.link.send(frame).catch(() => {})
-  }
-
-  #closing(work: Promise<void>): void {
-    work.catch((error: unknown) => this.link.close(describeError(error)))
-  }
-
-  #here(): LinkEnd {
-    const { peerConnection } = this.#connection
-    return { member: this.#options.self, fingerprint: fingerprintIn(peerConnection?.localDescription) }
-  }
-
-  #there(): LinkEnd {
-    const { peerConnection, peer } = this.#connection
-    return { member: memberId(peer), fingerprint: fingerprintIn(peerConnection?.remoteDescription) }
+    if (data instanceof ArrayBuffer) this.#opening.received(new Uint8Array(data))
+    else this.#link.close('expected binary frames on a link, got text')
   }
 }
 
