@@ -181,7 +181,7 @@ export const REPAIRS: readonly Mutant[] = [
       ],
       [
         'a volunteer that comes later does not try what few set aside',
-        'else if (here.some((id) => !by.has(id))) comeBack(transition, block, by)',
+        'else if (workers.some((id) => !by.has(id))) comeBack(transition, block, by)',
         '',
       ],
     ],
@@ -199,8 +199,8 @@ export const REPAIRS: readonly Mutant[] = [
       ],
       [
         'one member alone tries a suspected block',
-        'const least = Math.min(...ring.map(timesOf))',
-        'const least = timesOf(ring[0]!)',
+        'const fewest = Math.min(...ring.map(timesOf))',
+        'const fewest = timesOf(ring[0]!)',
       ],
     ],
   ),
@@ -418,7 +418,7 @@ export const REPAIRS: readonly Mutant[] = [
     ATTACKS,
     'coordinator/src/host/kept-files.ts',
     ['coordinator/test/who-may-read'],
-    [['each reader has an export encoded anew', 'if (known !== undefined) return known', '']],
+    [['each reader has an export encoded anew', 'if (existing !== undefined) return existing', '']],
   ),
   ...mutantsOf(
     ATTACKS,
@@ -629,7 +629,7 @@ export const REPAIRS: readonly Mutant[] = [
     [
       [
         'a job takes more memory than its owner allows',
-        "if (least > memoryBytes) throw overLimit('memory', least, memoryBytes)",
+        "if (min > memoryBytes) throw overLimit('memory', min, memoryBytes)",
         '',
       ],
       ['a block takes any amount of work', 'if (flops <= blockFlops) return', 'return'],
@@ -757,7 +757,7 @@ export const REPAIRS: readonly Mutant[] = [
     [
       [
         'strangers of one address take every place of the stream',
-        'strangers.length < MAX_WATCHERS && here.length < MAX_WATCHERS_PER_ADDRESS',
+        'strangers.length < MAX_WATCHERS && neighbours.length < MAX_WATCHERS_PER_ADDRESS',
         'strangers.length < MAX_WATCHERS',
       ],
       [

@@ -415,8 +415,8 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     rule: 'R6',
     breaks: 'R6: a run that pauses for another job gives up the steps since its newest checkpoint',
     file: `${RUN}/ring/parking.ts`,
-    from: 'if (unsaved(state) === 0) return parked(transition)',
-    to: 'return parked(transition)',
+    from: 'if (unsaved(state) === 0) return onParked(transition)',
+    to: 'return onParked(transition)',
     tests: ['coordinator/test/run-parking'],
   },
 ]

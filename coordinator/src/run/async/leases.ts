@@ -4,7 +4,7 @@ import type { PushWeights } from '../../parameter-server/add-push.ts'
 import type { PushNorms } from '../../parameter-server/norm-clip.ts'
 import { proved } from '../ballot/proofs.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
-import { canCompute, succeeded, failed, ranOut, TRY_GAP_MS } from '../queue/quarantine.ts'
+import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } from '../queue/quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
 import { onMemberLost } from '../ring/membership.ts'
 import type { Member, RunInput, RunState } from '../state.ts'
@@ -271,7 +271,7 @@ function holds(state: RunState, holder: MemberId, block: BlockId, leaseEpoch: nu
 
 function release(state: RunState, block: BlockId): void {
   state.leases.delete(block)
-  succeeded(state, block)
+  onBlockComputed(state, block)
 }
 
 /** How long its work takes; it brought a lease back. */
@@ -306,7 +306,7 @@ export function expireLeases(transition: Transition): void {
 
 function expire(transition: Transition, block: BlockId, member: MemberId): void {
   transition.state.leases.delete(block)
-  ranOut(transition, block, member)
+  onBlockLate(transition, block, member)
 }
 
 /** The member tries a block again that it failed on: that says something of the block, and was asked of the member. */
@@ -318,7 +318,7 @@ function isRetry(state: RunState, { incarnation, leases }: Push): boolean {
 
 function fail(transition: Transition, block: BlockId, member: MemberId): void {
   transition.state.leases.delete(block)
-  failed(transition, block, member)
+  onBlockFailed(transition, block, member)
 }
 
 /** One member's failures cost that member its work, then its session, and no other member anything. */

@@ -16,7 +16,7 @@ import { arrangeRing } from '../links/generation-links.ts'
 import { nextMode } from '../policy/mode-policy.ts'
 import { partsOf } from '../queue/suspects.ts'
 import { isNear } from '../ring/form-deadlines.ts'
-import { claimed, REPLAYED } from '../ring/learners.ts'
+import { onClaim, REPLAYED } from '../ring/learners.ts'
 import { exclude, ringCandidates } from '../ring/membership.ts'
 import { nextSteps } from '../ring/plan.ts'
 import { type FormPhase, type GenerationMembers, own, type RunPhase, type RunState } from '../state.ts'
@@ -140,7 +140,7 @@ function onState(transition: Transition, member: MemberId, { claim, consumed }: 
   const found = state.members.get(member)
   if (found !== undefined) {
     found.silent = false
-    claimed(transition, found, claim === null ? undefined : fold(claim.base, claim.records))
+    onClaim(transition, found, claim === null ? undefined : fold(claim.base, claim.records))
   }
   if (state.phase.type === 'lost' && claim !== null && isHolder(transition, member, claim))
     return lateReturn(transition, member, claim)
@@ -361,7 +361,7 @@ function settleConfirm(transition: Transition, phase: FormPhase): void {
     return transition.reason(`members confirm different states of version ${target.v}: it is derived`)
   const isTrue = isDerived(transition.state, target, agreement.digest)
   if (isTrue || (agreement.isClear && agreement.most.length >= PROVEN_BY)) sendBack(transition, phase, agreement.few)
-  else undecided(transition, phase, agreement)
+  else onUndecided(transition, phase, agreement)
 }
 
 /** All confirmed, and the state of the target was waited for. */
@@ -387,7 +387,7 @@ function sendBack(transition: Transition, phase: FormPhase, wrong: readonly Memb
  * members vouched for, where the checkpoint's digest decides. A member that differs again waits outside for a while: of
  * two sides as strong, who came last.
  */
-function undecided(transition: Transition, phase: FormPhase, { most, few, isClear }: Agreement): void {
+function onUndecided(transition: Transition, phase: FormPhase, { most, few, isClear }: Agreement): void {
   const { state } = transition
   const all = isClear ? few : [...most, ...few]
   const what = `state of version ${phase.target.v}`

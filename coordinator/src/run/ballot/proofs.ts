@@ -150,11 +150,11 @@ function settle(transition: Transition, member: Member): void {
   const { proof } = one
   if (proof?.answer === undefined || isProven(transition.state, member)) return
   const { answer, checkpoint, known: found } = proof
-  if (answer.digest === null) return failed(transition, member, `does not hold version ${proof.v}`)
+  if (answer.digest === null) return onProofFailed(transition, member, `does not hold version ${proof.v}`)
   if (checkpoint === undefined) return byMembers(transition, member, proof, answer.digest)
   if (found === undefined) return
   if (found === answer.digest) one.proven = true
-  else failed(transition, member, `holds another version ${proof.v} than the checkpoint`)
+  else onProofFailed(transition, member, `holds another version ${proof.v} than the checkpoint`)
 }
 
 /** The clear majority decides; a tie is left to the checkpoint. Without a voice it proves the next copy. */
@@ -166,9 +166,11 @@ function byMembers(transition: Transition, member: Member, proof: ProofAsked, ow
     newcomer(transition.state, member.id).proven = true
     return
   }
-  if (isSettled) return failed(transition, member, `holds another version ${proof.v} than ${most.length} members`)
+  if (isSettled)
+    return onProofFailed(transition, member, `holds another version ${proof.v} than ${most.length} members`)
   if (transition.now - (proof.answer?.at ?? transition.now) <= VOICES_MS) return
-  if (proof.voices.size > 0) return failed(transition, member, `holds another version ${proof.v} than one member`)
+  if (proof.voices.size > 0)
+    return onProofFailed(transition, member, `holds another version ${proof.v} than one member`)
   newcomer(transition.state, member.id).proof = undefined
 }
 
@@ -192,7 +194,7 @@ export function voiceHeard(
 }
 
 /** It alone waits, longer each time; then it fetches the checkpoint and is compared with that. */
-export function failed(transition: Transition, member: Member, why: string): void {
+export function onProofFailed(transition: Transition, member: Member, why: string): void {
   const one = newcomer(transition.state, member.id)
   const waitMs = AGAIN_MS * Math.min(LONGEST, 2 ** one.failedProofs++)
   one.proof = undefined

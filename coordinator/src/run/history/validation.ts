@@ -260,7 +260,7 @@ function settleBlocks(transition: Transition, run: ValidationRun, { able, soon }
       ...verdict.measured,
       confirmed: verdict.confirmed,
     })
-    for (const member of verdict.few) outvoted(transition, run, member, block)
+    for (const member of verdict.few) onOutvoted(transition, run, member, block)
   }
   if (resultsOf(state, run.version.id).size > before) concludeValidation(transition)
 }
@@ -295,7 +295,7 @@ function evaluationText(
 const LONGEST_SILENCE = 16
 
 /** Two members contradict it: it is named and measures nothing for a while, longer each time. It stays in the ring. */
-function outvoted(transition: Transition, run: ValidationRun, id: MemberId, block: BlockId): void {
+function onOutvoted(transition: Transition, run: ValidationRun, id: MemberId, block: BlockId): void {
   const { state, now } = transition
   const member = state.members.get(id)
   if (member === undefined || member.noSayUntil > now) return

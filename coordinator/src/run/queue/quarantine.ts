@@ -94,7 +94,7 @@ export interface Tries {
 const NO_TRIES: Tries = { times: 0, at: Number.NEGATIVE_INFINITY }
 
 /** The member could not compute the block, or gave values that are none. */
-export function failed(transition: Transition, block: BlockId, member: MemberId): void {
+export function onBlockFailed(transition: Transition, block: BlockId, member: MemberId): void {
   const by = noteAccuser(transition, block, member)
   const { times, at } = by.get(member) ?? NO_TRIES
   if (transition.now - at >= TRY_GAP_MS) by.set(member, { times: times + 1, at: transition.now })
@@ -102,7 +102,7 @@ export function failed(transition: Transition, block: BlockId, member: MemberId)
 }
 
 /** The member did not answer in time, which says less of the block than values that are none: it is no try. */
-export function ranOut(transition: Transition, block: BlockId, member: MemberId): void {
+export function onBlockLate(transition: Transition, block: BlockId, member: MemberId): void {
   noteAccuser(transition, block, member)
 }
 
@@ -118,7 +118,7 @@ function noteAccuser(transition: Transition, block: BlockId, member: MemberId): 
 }
 
 /** It was computed. */
-export function succeeded(state: RunState, block: BlockId): void {
+export function onBlockComputed(state: RunState, block: BlockId): void {
   own(state, 'aside').failures.delete(block)
 }
 
@@ -199,7 +199,8 @@ function onUnreadable(transition: Transition, member: MemberId, { blocks, messag
   )
   // A plan has blocks of one epoch (R13): what is remembered of failures stays bounded by it.
   const epoch = currentEpoch(state)
-  for (const block of open) if (block.startsWith('v:') || epochOf(block) === epoch) failed(transition, block, member)
+  for (const block of open)
+    if (block.startsWith('v:') || epochOf(block) === epoch) onBlockFailed(transition, block, member)
   transition.effect({ type: 'check-blocks', blocks: open })
   planAnew(transition)
   transition.enqueue({ type: 'advance' })
@@ -220,7 +221,7 @@ function onShardChecked(
   const { state } = transition
   const existing = own(state, 'aside').damaged.get(file)
   if (problem === undefined)
-    return existing === undefined ? foundWhole(transition, { split, indexes }) : repaired(transition, file)
+    return existing === undefined ? foundWhole(transition, { split, indexes }) : onRepaired(transition, file)
   own(state, 'aside').damaged.set(file, { split, indexes, checkedAt: transition.now })
   setAside(transition, blocksOf(state, { split, indexes }))
   if (existing === undefined) transition.note('refusal', `${indexes.length} ${split} blocks are set aside: ${problem}`)
@@ -228,7 +229,7 @@ function onShardChecked(
   transition.enqueue({ type: 'advance' })
 }
 
-function repaired(transition: Transition, file: string): void {
+function onRepaired(transition: Transition, file: string): void {
   const { state } = transition
   const damaged = own(state, 'aside').damaged.get(file)
   if (damaged === undefined) return

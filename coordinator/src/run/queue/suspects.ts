@@ -6,7 +6,7 @@ import type { BlockId, MemberId, MessageFrom } from '@starling-grid/protocol'
 import { weightsOf } from '../ring/membership.ts'
 import { type Member, own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
-import { failed } from './quarantine.ts'
+import { onBlockFailed } from './quarantine.ts'
 import { currentEpoch, remaining } from './scheduler.ts'
 
 declare module '../state.ts' {
@@ -95,7 +95,7 @@ function failedAlone(transition: Transition, block: BlockId, member: MemberId): 
   if (!later.has(block)) return void later.add(block)
   // all fail: no block's fault
   if (!isSound && 2 * state.chain.doneIn(currentEpoch(state)) < state.config.blocks) return
-  failed(transition, block, member)
+  onBlockFailed(transition, block, member)
   if (!state.quarantined.has(block)) return
   state.health.aborts = state.health.aborts.filter((abort) => !by.has(abort.by))
   for (const id of by) {

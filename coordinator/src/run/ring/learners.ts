@@ -4,7 +4,7 @@
 import { type MemberId, type MessageFrom, PLAN_WINDOW, type Sha256, type VersionRef } from '@starling-grid/protocol'
 import {
   askProof,
-  failed,
+  onProofFailed,
   isProven,
   mayProve,
   nextSalt,
@@ -322,7 +322,7 @@ function onPrefetched(transition: Transition, member: MemberId, { version }: Mes
   if (learner === undefined) return
   if (version === null && learner.held !== undefined) return couldNotFollow(transition, found, learner)
   const isOnChain = version !== null && state.chain.has(version)
-  if (!isOnChain && !isProven(state, found)) return failed(transition, found, 'could not fetch a version')
+  if (!isOnChain && !isProven(state, found)) return onProofFailed(transition, found, 'could not fetch a version')
   if (!isOnChain) {
     learner.ready = true
     learner.held = undefined
@@ -350,7 +350,7 @@ function couldNotFollow(transition: Transition, member: Member, learner: Learner
 /**
  * What it holds now is what it says. It may not know yet that all of it is committed, and follows from what is (R7).
  */
-export function claimed(transition: Transition, member: Member, held: VersionRef | undefined): void {
+export function onClaim(transition: Transition, member: Member, held: VersionRef | undefined): void {
   const { learner } = newcomer(transition.state, member.id)
   if (learner === undefined) return
   const { chain, phase } = transition.state

@@ -76,7 +76,7 @@ function parkingTick(transition: Transition): void {
   if (parking === undefined) return
   const isEmpty = members.size === 0 && phase.type !== 'async'
   const isResting = isEmpty || phase.type === 'waiting' || phase.type === 'finished'
-  if (isResting || now - parking.since >= config.timing.parkMs) parked(transition)
+  if (isResting || now - parking.since >= config.timing.parkMs) onParked(transition)
 }
 
 /** What the run does instead of planning on. */
@@ -97,7 +97,7 @@ function writeAndRest(transition: Transition, phase: Working): void {
     return drain(transition, phase, state.paused ? OWNER_PAUSED : 'another job gets the volunteers')
   if (phase.type === 'async' && areLeasesOut(transition)) return
   if (phase.type === 'async' && state.open.pushes.length > 0) closeSum(transition)
-  if (unsaved(state) === 0) return parked(transition)
+  if (unsaved(state) === 0) return onParked(transition)
   if (phase.type === 'async') return askServer(transition, phase)
   const { asked } = state.checkpointing
   if ((asked?.v ?? 0) > state.chain.head.v) dropUnbegun(transition) // its version comes after the pause
@@ -121,7 +121,7 @@ function unsaved(state: RunState): number {
   return state.chain.head.v - newestCheckpoint(state).version.v
 }
 
-function parked(transition: Transition): void {
+function onParked(transition: Transition): void {
   const { state } = transition
   const steps = unsaved(state)
   transition.note(

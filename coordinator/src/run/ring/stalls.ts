@@ -79,12 +79,12 @@ function stallTick(transition: Transition): void {
     STALLS * contributeMs(state, phase),
   )
   const working = phase.plannedTo > state.chain.head.v || (trainingIsOver(state) && !validationDue(state))
-  if (working && now - phase.progressAt > stallMs) return stalled(transition, phase, stallMs)
+  if (working && now - phase.progressAt > stallMs) return onStall(transition, phase, stallMs)
   inquire(transition, phase)
 }
 
 /** Members of a larger ring were asked before. One that is alone is asked nothing, and makes room where others wait. */
-function stalled(transition: Transition, { members }: RingPhase, stallMs: number): void {
+function onStall(transition: Transition, { members }: RingPhase, stallMs: number): void {
   const reason = `no progress for ${stallMs / 1000} s`
   const [only] = members
   if (only !== undefined && members.length === 1 && transition.state.members.size > 1) exclude(transition, only, reason)
