@@ -64,3 +64,20 @@ test('an interface, type or class has a name that no other has', () => {
     [],
   )
 })
+
+/** Of an object that has more, some fields belong together and have a name. */
+const MOST_FIELDS = 12
+/** The kernels are a table, a row for each; the others are states and parts of a coordinator, a run and a member. */
+const MOST_WIDE = 8
+
+test('at most 8 interfaces have more than 12 fields of their own', () => {
+  const interfaces = /^(?:export )?interface (\w+)[^{]*\{\n([\s\S]*?)^\}/gm
+  const wide = SOURCES.flatMap(({ file, text }) =>
+    [...text.matchAll(interfaces)].flatMap(([, name = '', body = '']) => {
+      const fields = body.match(/^ {2}(?:readonly )?['\w.-]+\??: /gm) ?? []
+      return fields.length > MOST_FIELDS ? [`${name} of ${file}: ${fields.length}`] : []
+    }),
+  )
+  assert.ok(wide.some((row) => row.startsWith('Kernels of ')))
+  assert.ok(wide.length <= MOST_WIDE, wide.join(', '))
+})

@@ -3,15 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { adapterLabel, openGpu } from '@starling-grid/client-node'
 import { gpt, lenet5, mlp, parseModelSpec, resnet, type ModelSpec } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
-import {
-  buildGraph,
-  explainPlan,
-  planGraph,
-  traitsOf,
-  tuneOn,
-  type ExplainedCall,
-  type Explanation,
-} from '@starling-grid/volunteer'
+import { buildGraph, explainPlan, planGraph, traitsOf, tuneOn, type Explanation } from '@starling-grid/volunteer'
 import { Command, InvalidArgumentError, Option } from 'commander'
 
 const MODELS: Readonly<Record<string, () => ModelSpec>> = {
@@ -150,7 +142,7 @@ function rowOf({
   flops,
   useful,
   predictedMs,
-}: ExplainedCall): string[] {
+}: Explanation['calls'][number]): string[] {
   return [
     part,
     [kernel, ...epilogue].join(' + '),

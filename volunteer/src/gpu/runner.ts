@@ -27,9 +27,25 @@ import { SUBMIT_MS, SubmitPace } from './submit-pace.ts'
  */
 export type AdapterFacts = Partial<Pick<GPUAdapterInfo, 'vendor' | 'subgroupMinSize' | 'subgroupMaxSize'>>
 
-export interface GpuRunnerOptions {
+/** What a plan may use. */
+interface PlanBounds {
+  /** samples of one run at most; larger batches run in pieces */
+  readonly maxMicroBatch?: number
+  /** of the device's memory, as its owner allows; absent: what the adapter has */
+  readonly maxBytes?: number
+  /** how values between kernels are stored; absent: f32 */
+  readonly precision?: Precision
+  /**
+   * keep less and compute it again in backward: less memory, more time, equal bits; absent: where the memory does not
+   * suffice otherwise
+   */
+  readonly recompute?: boolean
+}
+
+export interface GpuRunnerOptions extends PlanBounds {
   readonly device: GPUDevice
   readonly graph: Graph
+  /** the host's way to the text of a kernel file */
   readonly readText: ReadText
   /** no GPU stands behind the device; absent: unknown, and taken for one */
   readonly software?: boolean
@@ -41,13 +57,6 @@ export interface GpuRunnerOptions {
   readonly submitMs?: (() => number) | undefined
   /** absent: the first guess for the adapter */
   readonly choose?: VariantSelector
-  readonly maxMicroBatch?: number
-  /** of the device's memory, as its owner allows */
-  readonly maxBytes?: number
-  /** absent: f32 */
-  readonly precision?: Precision
-  /** keep less and compute it again in backward; absent: where the memory does not suffice otherwise */
-  readonly recompute?: boolean
   /** told what people should know: that the adapter lacks memory */
   readonly say?: (text: string) => void
 }
