@@ -54,6 +54,23 @@ test('a holder that no member reaches goes on alone after three attempts, and lo
   assert.deepEqual([desk.phase, [...desk.members], desk.state.chain.head.v], ['ring', ['holder'], 2])
 })
 
+test('a holder that is left out of the ring is told which members fetch from it', () => {
+  const others = ['b', 'c']
+  const holding = soleHolder(...others)
+  const { desk } = holding
+  const holder = desk.state.members.get(memberId('holder')) ?? assert.fail()
+  holder.excludedUntil = desk.now + 60_000
+  answers(holding, others)
+  assert.deepEqual(
+    [desk.phase, [...desk.members].toSorted()],
+    ['form', others.map((name) => memberId(name)).toSorted()],
+  )
+  assert.deepEqual(
+    desk.sent('meet').map(({ to, members }) => [to, members]),
+    [['holder', desk.members]],
+  )
+})
+
 test('what a holder claims that answers ballots and nothing else counts as gone after a minute', () => {
   const holding = soleHolder('b')
   const { desk } = holding

@@ -352,7 +352,7 @@ const toVolunteer = {
     /** what it holds did not pass: it fetches the version whole */
     anew: Type.Optional(Type.Literal(true)),
   }),
-  /** to a source of a newcomer, before the newcomer learns of it: these members may open a link to it (R7) */
+  /** to a source, before those that are to fetch from it learn of it: these members may open a link to it (R7) */
   meet: strict({
     type: literal('meet'),
     ...ballot,

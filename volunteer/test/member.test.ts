@@ -390,6 +390,13 @@ test('a source serves only what it holds, and only in the ballot that it promise
   assert.equal(mayServe(core, 2, ZERO), false)
 })
 
+test('a source outside the ring lets in the members that it is told of, in the ballot that it promised (R7)', () => {
+  const bench = new Bench().running().compute().freeze(2)
+  const meet = (generation: number) => bench.order({ type: 'meet', fence: 1, generation, members: [B] })
+  assert.deepEqual(meet(2).effects, [{ type: 'meet', generation: 2, members: [B] }])
+  assert.deepEqual(meet(1).effects, [])
+})
+
 test('async mode ends the ring and asks for work; the next freeze ends async mode', () => {
   const bench = new Bench().running().order({ type: 'async', fence: 1, generation: 1, modeEpoch: 4 })
   assert.deepEqual([bench.did('halt').length, bench.said('lease-request').map(({ modeEpoch }) => modeEpoch)], [1, [4]])

@@ -189,8 +189,14 @@ export const DECISIONS: readonly Mutant[] = [
       'coordinator/test/run-checkpoints',
       'coordinator/test/run-async',
       'coordinator/test/run-agreement',
+      'coordinator/test/run-unreached',
     ],
     [
+      [
+        'a source outside the ring is not told who fetches from it',
+        'choice.sources.filter((id) => state.members.has(id) && !members.includes(id))',
+        '[]',
+      ],
       [
         'a CONFIRM of another version counts',
         'if (version.id !== phase.target.id) return transition.refuse',

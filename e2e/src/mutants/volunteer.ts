@@ -111,6 +111,11 @@ export const VOLUNTEER: readonly Mutant[] = [
     ['volunteer/test/member', 'volunteer/test/assignment'],
     [
       [
+        'a source lets members in of a ballot that it did not promise',
+        'if (order.generation !== core.promised) return []',
+        '',
+      ],
+      [
         'R3: an older ballot is answered',
         'if (generation < core.promised || (generation === core',
         'if ((generation === core',

@@ -174,10 +174,9 @@ function onControlMessage(core: MemberCore, order: ControlMessage): MemberEffect
         ring.copyAt = order
         return copyDue(core)
       })
-    case 'meet':
-      return current(core, order.generation, () => [
-        { type: 'meet', generation: order.generation, members: order.members },
-      ])
+    case 'meet': // a source outside the ring has no generation of its own
+      if (order.generation !== core.promised) return []
+      return [{ type: 'meet', generation: order.generation, members: order.members }]
     case 'prove':
       return prove(core, order)
     case 'prefetch':

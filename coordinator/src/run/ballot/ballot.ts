@@ -273,6 +273,9 @@ function form(
     near: new Set(members.filter((id) => isNear(state, choice.target, { id, claim: choice.claims.get(id) }))),
   }
   transition.reason(`forming a ${exchange.type} of ${members.length} at version ${choice.target.v}`)
+  // R7: a source outside the ring answers only members that it was told of
+  const outside = choice.sources.filter((id) => state.members.has(id) && !members.includes(id))
+  transition.broadcast(outside, { type: 'meet', ...transition.ballot, members })
   for (const id of members)
     transition.send(id, {
       type: 'form',
