@@ -3,7 +3,7 @@
 import { readFile } from 'node:fs/promises'
 import { type ModelFile, type ModelSpec, outputShape, readModelFile, takesTokens } from '@starling-grid/model'
 import { describeError, elementsOf, GridError, type ModelSignature, storedElementsOf } from '@starling-grid/protocol'
-import { type AdapterDescription, type Executor, SamplePreparation, type StoredValues } from '@starling-grid/volunteer'
+import { type AdapterDescription, type Executor, SamplePreparation } from '@starling-grid/volunteer'
 import { type ExecutorChoice, openExecutor } from './executor.ts'
 import { contextOf, draws, nextToken } from './next-token.ts'
 import { type TextTokens, textTokens } from './text-tokens.ts'
@@ -119,7 +119,7 @@ export class Predictor {
    * `stored`: whole samples (samples, …stored shape) as the dataset has them: pixels of 0 to 255, cells of a table.
    * @throws GridError 'unsupported' of a model of text
    */
-  async predict(stored: StoredValues): Promise<Prediction[]> {
+  async predict(stored: Uint8Array | Float32Array | Int32Array): Promise<Prediction[]> {
     const { model, executor } = this.#parts
     if (this.writes)
       throw new GridError('unsupported', `expected a model of samples, got ${model.spec.name}, which writes text`)
