@@ -60,6 +60,10 @@ export const LATER = {
     'begins-with-parameters.test.ts has what members are served, start.test.ts what is taken of a file',
   'examples-reach-their-quality':
     'named-datasets.test.ts and table-formats.test.ts have the datasets, golden.test.ts compares losses with PyTorch',
+  'plan-properties': 'plan.test.ts plans three jobs with the command, and compares a forecast with the formula',
+  'keep-command': 'keep.test.ts has which checkpoints stay, keeps-checkpoints.test.ts their bytes and exports',
+  'goes-on-to-the-next-job':
+    'several-jobs.test.ts has what volunteers are offered, two-jobs-share-three-volunteers.test.ts moves real ones',
   'golden-in-browser': 'browser-meets-node.test.ts computes in a browser what a process computes',
 }
 
@@ -69,6 +73,8 @@ export const LONGEST_FIRST = [
   'kernel-variants',
   'train-goes-on',
   'demo-trains-digits',
+  'launch',
+  'predict',
   'trains-with-encoded-gradients',
   'trains-with-a-direct-exchange',
   'falls-back-and-returns',

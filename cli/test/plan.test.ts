@@ -1,4 +1,4 @@
-// `starling plan`: what it reads of a crowd, what it refuses, and what holds of every forecast.
+// `starling plan`: what it reads of a crowd, what it refuses, and what a forecast says.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -6,15 +6,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { dryRun } from '@starling-grid/coordinator'
-import { DEFAULT_ASYNC } from '@starling-grid/coordinator/run'
 import { isGridError } from '@starling-grid/protocol'
-import fc from 'fast-check'
-import { demoJob } from '../src/demo-job.ts'
 import { readChurn, readCrowd } from '../src/plan/crowd.ts'
-import { planJob } from '../src/plan/plan.ts'
-import { forecast, type Setting } from '../src/scaling/predict.ts'
-import { HOMES, MACHINE_KINDS } from '../src/scaling/profiles.ts'
+import { forecast } from '../src/scaling/predict.ts'
+import { MACHINE_KINDS } from '../src/scaling/profiles.ts'
+import { LENET5, SAMPLES, setting } from './plan-setting.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const STARLING = join(ROOT, 'bin/starling.mjs')
@@ -90,89 +86,6 @@ test('churn is a part of all volunteers in a minute', () => {
   ] as const)
     assert.equal(readChurn(text), part)
   for (const text of ['20', '200%', 'a lot', '-5%', '']) assert.throws(() => readChurn(text), /write 20%\/min/)
-})
-
-/** LeNet-5 with 256 samples a step. */
-const LENET5: Setting = {
-  mode: 'ring',
-  exchange: 'auto',
-  roundSteps: 1,
-  minVolunteers: 1,
-  async: DEFAULT_ASYNC,
-  gradientBytes: 246_824,
-  exchangeBytes: 246_824,
-  stateBytes: 493_648,
-  batchBlocks: 32,
-  blockSamples: 8,
-  stepMs: 2,
-  volunteers: 4,
-  links: HOMES,
-  machines: { name: 'test', samplesPerSecond: [400] },
-  churnPerMinute: 0,
-  warmUpSeconds: 60,
-  seconds: 60,
-  seed: 1,
-}
-const SAMPLES = 60_000
-/** What a plan gives up rather than go over to other settings (BATCH_PAYS of plan.ts). */
-const SLACK = 1.25
-
-/** lines from a mobile network to a lab, machines from a software adapter to a desktop */
-const settings = fc.record({
-  up: fc.integer({ min: 1, max: 400 }),
-  latencyMs: fc.integer({ min: 1, max: 60 }),
-  samplesPerSecond: fc.integer({ min: 20, max: 4000 }),
-  volunteers: fc.integer({ min: 1, max: 6 }),
-  seed: fc.integer({ min: 1, max: 1000 }),
-})
-
-type Drawn = typeof settings extends fc.Arbitrary<infer T> ? T : never
-
-function setting(
-  { up, latencyMs, samplesPerSecond, volunteers, seed }: Drawn,
-  changes: Partial<Setting> = {},
-): Setting {
-  return {
-    ...LENET5,
-    links: { name: 'drawn', up: up * 125_000, down: 500 * 125_000, latencyMs },
-    machines: { name: 'drawn', samplesPerSecond: [samplesPerSecond] },
-    volunteers,
-    minVolunteers: volunteers,
-    seed,
-    ...changes,
-  }
-}
-
-test('the best plan with more machines is no slower than with fewer', { timeout: 300_000 }, async () => {
-  const job = await dryRun(demoJob({ stop: { steps: 300 }, seed: 1 }), { dataDir: folder, dataRoot: folder })
-  const best = ({ up, latencyMs, samplesPerSecond, volunteers, seed }: Drawn): number => {
-    const crowd = readCrowd(`${volunteers} laptops at ${samplesPerSecond} samples/s, ${up}/500 Mbit/s ${latencyMs} ms`)
-    return planJob({ job, crowd, churnPerMinute: 0, seed }).best.seconds
-  }
-  fc.assert(
-    fc.property(settings, fc.integer({ min: 1, max: 6 }), (drawn, others) => {
-      const [few, many] = [best(drawn), best({ ...drawn, volunteers: drawn.volunteers + others })]
-      assert.ok(many <= SLACK * few, `${others} machines more take ${many} s, without them ${few} s`)
-    }),
-    { numRuns: 5, seed: 13, endOnFailure: true },
-  )
-})
-
-test('faster machines, faster lines and fewer bytes never make a ring slower', () => {
-  fc.assert(
-    fc.property(settings, (drawn) => {
-      const ring = { exchange: 'ring' } as const
-      const { seconds } = forecast(setting(drawn, ring), SAMPLES)
-      assert.ok(Number.isFinite(seconds), 'it ends')
-      const quicker: readonly Setting[] = [
-        setting({ ...drawn, samplesPerSecond: 2 * drawn.samplesPerSecond }, ring),
-        setting({ ...drawn, up: 2 * drawn.up }, ring),
-        setting(drawn, { ...ring, exchangeBytes: LENET5.exchangeBytes / 4 }),
-      ]
-      for (const other of quicker) assert.ok(forecast(other, SAMPLES).seconds <= 1.02 * seconds)
-    }),
-    { numRuns: 4, seed: 13, endOnFailure: true },
-  )
 })
 
 test('a forecast takes at least what computing takes, and sends what the formula of an exchange says', () => {
