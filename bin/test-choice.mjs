@@ -62,8 +62,8 @@ export const LATER = {
     'named-datasets.test.ts and table-formats.test.ts have the datasets, golden.test.ts compares losses with PyTorch',
   'plan-properties': 'plan.test.ts plans three jobs with the command, and compares a forecast with the formula',
   'keep-command': 'keep.test.ts has which checkpoints stay, keeps-checkpoints.test.ts their bytes and exports',
-  'goes-on-to-the-next-job':
-    'several-jobs.test.ts has what volunteers are offered, two-jobs-share-three-volunteers.test.ts moves real ones',
+  'two-jobs-share-three-volunteers':
+    'schedule.test.ts has which job gets volunteers, goes-on-to-the-next-job.test.ts moves a real one between two',
   'golden-in-browser': 'browser-meets-node.test.ts computes in a browser what a process computes',
 }
 
