@@ -197,17 +197,12 @@ export const REPAIRS: readonly Mutant[] = [
         'if (!isSound && 2 * state.chain.doneIn(currentEpoch(state)) < state.config.blocks) return',
         '',
       ],
-      [
-        'one member alone tries a suspected block',
-        'const least = Math.min(...ring.map(timesOf))',
-        'const least = timesOf(ring[0]!)',
-      ],
     ],
   ),
   ...mutantsOf(
     RECOVERY,
     'coordinator/src/run/ring/form-deadlines.ts',
-    ['coordinator/test/run-form-deadlines'],
+    ['coordinator/test/run-form-deadlines', 'coordinator/test/run-admissions'],
     [
       [
         'a mute member holds the first ballot up for half a minute',
@@ -247,7 +242,13 @@ export const REPAIRS: readonly Mutant[] = [
     RECOVERY,
     'coordinator/src/run/ring/ring.ts',
     ['coordinator/test/run-ring'],
-    [['a commit is told again at each look at a slow step', 'if (isDue && head.v > phase.ackedTo) {', 'if (isDue) {']],
+    [
+      [
+        'a commit is told again at each look at a slow step',
+        'phase.ackedTo = head.v\n    transition.broadcast(',
+        'transition.broadcast(',
+      ],
+    ],
   ),
 
   // ---- nothing that fails once ends a volunteer ----
@@ -576,7 +577,7 @@ export const REPAIRS: readonly Mutant[] = [
   ...mutantsOf(
     OWN,
     'volunteer/src/coordinator-http.ts',
-    ['coordinator/test/volunteers-protect'],
+    ['coordinator/test/volunteers-protect', 'volunteer/test/coordinator-http'],
     [
       [
         'an answer is read whatever its size',
@@ -691,7 +692,7 @@ export const REPAIRS: readonly Mutant[] = [
   ...mutantsOf(
     BOUNDS,
     'coordinator/src/run/queue/scheduler.ts',
-    ['coordinator/test/run-quarantine', 'coordinator/test/run-ring', 'coordinator/test/run-ballot.test'],
+    ['coordinator/test/chain-index'],
     [
       [
         'what is left of an epoch may be less than nothing',
@@ -709,7 +710,7 @@ export const REPAIRS: readonly Mutant[] = [
   ...mutantsOf(
     BOUNDS,
     'coordinator/src/api/pushes.ts',
-    ['coordinator/test/refuses-strangers', 'coordinator/test/bounded-connections', 'coordinator/test/large-bodies'],
+    ['coordinator/test/places'],
     [
       [
         'the body of a push without a lease is read',
