@@ -181,7 +181,7 @@ export const REPAIRS: readonly Mutant[] = [
       ],
       [
         'a volunteer that comes later does not try what few set aside',
-        'else if (here.some((id) => !by.has(id))) comeBack(transition, block, by)',
+        'else if (workers.some((id) => !by.has(id))) comeBack(transition, block, by)',
         '',
       ],
     ],
@@ -419,7 +419,7 @@ export const REPAIRS: readonly Mutant[] = [
     ATTACKS,
     'coordinator/src/host/kept-files.ts',
     ['coordinator/test/who-may-read'],
-    [['each reader has an export encoded anew', 'if (known !== undefined) return known', '']],
+    [['each reader has an export encoded anew', 'if (existing !== undefined) return existing', '']],
   ),
   ...mutantsOf(
     ATTACKS,
@@ -573,6 +573,25 @@ export const REPAIRS: readonly Mutant[] = [
     ],
   ),
 
+  ...mutantsOf(
+    ATTACKS,
+    'coordinator/src/run/ring/inert.ts',
+    ['e2e/test/a-mute-volunteer', 'coordinator/test/run-inert'],
+    [
+      ['members that do nothing keep others out of their job', 'now - workedAt > limitMs &&', 'false &&'],
+      [
+        'a member of a ring whose steps are slow loses its place',
+        "if (phase.type === 'ring') for (const id of phase.members) busy.add(id)",
+        '',
+      ],
+      [
+        'volunteers that waited for the run to start lose their places when it does',
+        "if (state.phase.type === 'waiting') for (const member",
+        'if (now < 0) for (const member',
+      ],
+    ],
+  ),
+
   // ---- what a volunteer refuses ----
   ...mutantsOf(
     OWN,
@@ -630,7 +649,7 @@ export const REPAIRS: readonly Mutant[] = [
     [
       [
         'a job takes more memory than its owner allows',
-        "if (least > memoryBytes) throw overLimit('memory', least, memoryBytes)",
+        "if (min > memoryBytes) throw overLimit('memory', min, memoryBytes)",
         '',
       ],
       ['a block takes any amount of work', 'if (flops <= blockFlops) return', 'return'],
@@ -758,7 +777,7 @@ export const REPAIRS: readonly Mutant[] = [
     [
       [
         'strangers of one address take every place of the stream',
-        'strangers.length < MAX_WATCHERS && here.length < MAX_WATCHERS_PER_ADDRESS',
+        'strangers.length < MAX_WATCHERS && neighbours.length < MAX_WATCHERS_PER_ADDRESS',
         'strangers.length < MAX_WATCHERS',
       ],
       [
