@@ -710,18 +710,6 @@ export const REPAIRS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     BOUNDS,
-    'coordinator/src/run/queue/scheduler.ts',
-    ['coordinator/test/chain-index'],
-    [
-      [
-        'what is left of an epoch may be less than nothing',
-        'return Math.max(0, state.config.blocks',
-        'return Math.min(1e9, state.config.blocks',
-      ],
-    ],
-  ),
-  ...mutantsOf(
-    BOUNDS,
     'coordinator/src/host/journal-rate.ts',
     ['coordinator/test/journal-rate'],
     [['one member may fill the journal', 'return counted === 0 || this.#bucketOf(member).pay(counted)', 'return true']],
