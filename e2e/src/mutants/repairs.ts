@@ -548,6 +548,7 @@ export const REPAIRS: readonly Mutant[] = [
         'if (mute.size > 0) return leaveOut(',
         'if (false) return leaveOut(',
       ],
+      ['a member that claims next to no speed may be silent for ever', 'Math.min(claimedMs, longestMs)', 'claimedMs'],
       [
         'no member is asked who holds a step up',
         'if (now < (inquiry?.nextAt ?? phase.progressAt + contributeMs(state, phase))) return',
