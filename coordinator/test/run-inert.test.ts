@@ -33,7 +33,7 @@ test('members of a ring are judged by its steps, and those beside it by what the
   assert.deepEqual(inert(desk), [memberId('mute')])
 })
 
-test('volunteers that waited for others have done nothing wrong when the run starts, and none does while it waits', () => {
+test('volunteers that waited for others are not inert when the run starts, and none is while it waits', () => {
   const desk = new Desk({ minVolunteers: 2 })
   desk.join('a')
   desk.wait(60 * MINUTE_MS)

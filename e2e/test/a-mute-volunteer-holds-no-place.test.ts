@@ -36,7 +36,7 @@ class TakenPlaces implements Play {
 }
 
 for (const mode of ['async', 'ring'] as const)
-  test(`threat 44: mute volunteers that take all places of a job in mode ${mode} cost minutes, and not the job`, async () => {
+  test(`threat 44: mute volunteers in all places of a job in mode ${mode} cost minutes, not the job`, async () => {
     for (let seed = 1; seed <= SEEDS; seed++) {
       const options = { mode, play: new TakenPlaces(mode) }
       const outcome = await simulateGrid(seed, options)

@@ -704,8 +704,8 @@ export const REPAIRS: readonly Mutant[] = [
     [
       [
         'claims of any counts are believed',
-        "if (message.type === 'state') for (const record of message.claim?.records ?? []) requireHonestCounts(job, record)",
-        '',
+        "if (message.type === 'state') for (const record of message.claim?.records ?? [])",
+        'for (const record of [] as (typeof message.claim.records)[number][])',
       ],
     ],
   ),
