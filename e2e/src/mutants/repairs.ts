@@ -302,12 +302,6 @@ export const REPAIRS: readonly Mutant[] = [
         'const preparing = this.#idle.then(() =>',
         'const preparing = Promise.resolve().then(() =>',
       ],
-      ['a session that came too late lives on', 'session?.stop()\n    return undefined', 'return undefined'],
-      [
-        'what fails while preparing ends the volunteer',
-        'worthIt: (error) => !endsWork(error),',
-        'worthIt: () => false,',
-      ],
     ],
   ),
   ...mutantsOf(
