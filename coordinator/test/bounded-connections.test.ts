@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import { pathTo, ROUTES } from '@starling-grid/protocol'
 import { subscriberOf } from '../src/api/addresses.ts'
-import { OWNER, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
+import { OWNER, runOf, smallJob, startCoordinator, submit, TOKEN, until, volunteer } from './fixture.ts'
 
 const OPEN_JSON = `POST /api/v1/jobs HTTP/1.1\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Type: application/json\r\n`
 
@@ -139,19 +139,26 @@ test('threat 20: a body with an encoding is refused before it is read', async ()
 
 test('threat 24: a member that sends large legal messages is cut off by their bytes', async () => {
   const { url } = await startCoordinator()
-  await submit(url, smallJob({ volunteers: { min: 2 } }))
+  const { id } = await submit(url, smallJob({ volunteers: { min: 2 } }))
   const flood = volunteer(url, { name: 'flood' })
   await flood.heard('welcome')
   const text = JSON.stringify({
     type: 'heartbeat',
     job: flood.terms?.id,
     samplesPerSecond: 1,
-    activity: 'x'.repeat(190_000),
+    activity: 'waiting',
     bytesSent: 0,
     bytesReceived: 0,
   })
-  for (let i = 0; i < 20 && flood.socket.readyState === flood.socket.OPEN; i++) flood.raw(text)
+  const legal = text + ' '.repeat(60_000)
+  for (let i = 0; i < 8; i++) flood.raw(legal)
+  await until(url, 'its messages are read', () => flood.socket.bufferedAmount === 0)
+  assert.equal(flood.socket.readyState, flood.socket.OPEN, 'a few are no flood')
+  for (let i = 0; i < 200; i++) flood.raw(legal)
   await flood.closed
+  assert.ok(!flood.messages.some(({ type }) => type === 'refused'), 'each of them is a good message')
+  const { refusals } = await runOf(url, id)
+  assert.deepEqual(refusals, { 'rate-exceeded': 1 })
 })
 
 test('two Host headers are refused', async () => {

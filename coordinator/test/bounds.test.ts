@@ -66,6 +66,24 @@ test('beyond the most volunteers that a coordinator takes one more is refused by
   assert.deepEqual(refusals, ['grid-full'], 'a place is free again')
 })
 
+test('threat 44: one address has few of the places, whatever is free, and others come in', () => {
+  const refusals: string[] = []
+  const parts = { clock: processClock, onRefused: (code: string) => refusals.push(code), onGone: () => undefined }
+  const sessions = new Sessions(parts as unknown as ConstructorParameters<typeof Sessions>[0])
+  const admit = (address: string): FakeSocket => {
+    const socket = new FakeSocket()
+    sessions.admit(socket as unknown as Parameters<Sessions['admit']>[0], { names: [], address })
+    return socket
+  }
+  const crowd = Array.from({ length: 256 }, () => admit('192.0.2.1'))
+  assert.deepEqual(refusals, [])
+  assert.equal(admit('192.0.2.1').closed, CLOSE_POLICY)
+  assert.deepEqual(refusals, ['grid-full'])
+  assert.equal(admit('192.0.2.2').closed, undefined)
+  crowd[0]?.emit('close', CLOSE_BROKEN)
+  assert.equal(admit('192.0.2.1').closed, undefined, 'a place is free again')
+})
+
 test('tokens are compared as hashes of one length, in constant time, right or wrong', async (t) => {
   const compared: number[][] = []
   const { timingSafeEqual } = crypto

@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { epochOf, extend, genesis, jobId, type BlockId, type StepRecord, trainingBlock } from '@starling-grid/protocol'
 import { applyEntry, createRunState } from '../src/run/index.ts'
 import { ChainIndex } from '../src/run/queue/chain-index.ts'
+import { currentEpoch, remaining } from '../src/run/queue/scheduler.ts'
 import { Desk, hashOf, recordsAfter } from './run-desk.ts'
 
 const BLOCKS = 10
@@ -42,6 +43,14 @@ test('a chain of 5,000 steps keeps the records since the oldest checkpoint that 
   })
   assert.deepEqual(sizes[0], { records: 64, versions: 65, openEpochs: 1, checkpoints: 7, head: 64 })
   assert.deepEqual({ ...sizes[1], openEpochs: 1 }, sizes[0])
+})
+
+test('a journal that names more blocks than an epoch has, as old ones may, ends that epoch and not the run', () => {
+  const state = createRunState(new Desk().state.config)
+  const { blocks } = state.config
+  const named = Array.from({ length: blocks + 1 }, (_, i) => trainingBlock(0, i))
+  applyEntry(state, { type: 'commit', records: recordsAfter(state.chain.head, 1, blocks + 1, named) }, 1)
+  assert.deepEqual([remaining(state, 0), remaining(state, 1), currentEpoch(state)], [0, blocks, 1])
 })
 
 test('every checkpoint that is remembered can be gone back to, and the blocks since are to be done again', () => {

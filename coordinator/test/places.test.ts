@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { sign } from 'node:crypto'
 import { EventEmitter, once } from 'node:events'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { helloText, jobId, type JobTerms, MAX_VOLUNTEERS, PROTOCOL_VERSION, type Push } from '@starling-grid/protocol'
 import { processClock } from '../src/clock.ts'
@@ -129,27 +129,52 @@ test('threat 25: a push under a stale lease is refused before a byte of its body
   const member = volunteer(url, { works: false })
   const { base, leases, modeEpoch } = await member.heard('grant')
   const stale = leases.map(({ block, leaseEpoch }) => ({ block, leaseEpoch: leaseEpoch + 1000 }))
-  const push: Push = {
+  const counts = { samples: 1, targets: 1, lossSum: 1, correct: 0 }
+  const { answer } = announcePush(port, id, member.session, {
     incarnation: member.id,
     modeEpoch,
     base,
     leases: stale,
-    samples: 1,
-    targets: 1,
-    lossSum: 1,
-    correct: 0,
-  }
+    ...counts,
+  })
+  assert.match(await answer, /^HTTP\/1.1 409 [^]*"code":"lease-stale"/)
+})
+
+test('threat 25: a member sends one gradient at a time, and a second one is refused before its body', async () => {
+  const { url, port } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ mode: 'async', volunteers: { min: 1 } }))
+  const member = volunteer(url, { works: false })
+  const { base, leases, modeEpoch } = await member.heard('grant')
+  const counts = { samples: 1, targets: 1, lossSum: 1, correct: 0 }
+  const push: Push = { incarnation: member.id, modeEpoch, base, leases, ...counts }
+  const first = announcePush(port, id, member.session, push)
+  let text = ''
+  while (!text.startsWith('HTTP/1.1 429')) text = await announcePush(port, id, member.session, push).answer
+  assert.match(text, /"code":"rate-exceeded"/)
+  first.socket.destroy()
+})
+
+/** Says what a push would be, and sends none of its body. A second one: it is answered when the first has a seat. */
+function announcePush(
+  port: number,
+  job: string,
+  session: string | undefined,
+  push: Push,
+): { readonly socket: Socket; readonly answer: Promise<string> } {
   const socket = connect(port, '127.0.0.1')
   let text = ''
   socket.setEncoding('utf8').on('data', (part) => {
     text += part
   })
+  socket.on('error', () => undefined)
   socket.write(
-    `POST /api/jobs/${id}/pushes HTTP/1.1\r\nHost: localhost:${port}\r\nAuthorization: Bearer ${member.session}\r\n` +
+    `POST /api/jobs/${job}/pushes HTTP/1.1\r\nHost: localhost:${port}\r\nAuthorization: Bearer ${session}\r\n` +
       'Content-Type: application/octet-stream\r\nContent-Length: 30000\r\nx-starling-push: ' +
       `${JSON.stringify(push)}\r\n\r\n`,
   )
-  await once(socket, 'end')
-  socket.end()
-  assert.match(text, /^HTTP\/1.1 409 [^]*"code":"lease-stale"/)
-})
+  const answer = once(socket, 'end').then(() => {
+    socket.end()
+    return text
+  })
+  return { socket, answer }
+}

@@ -272,6 +272,16 @@ test('threat 43: a forged state of three holders is not taken, and another of th
   assert.notEqual(desk.sent('upload-request')[0]?.uploader, uploader)
 })
 
+test('threat 43: a state for which no second holder speaks is not taken on the word of its uploader', () => {
+  const desk = handingOver({ a: [], b: [] })
+  const { version, uploader } = desk.sent('upload-request')[0] ?? assert.fail()
+  upload(desk, uploader, version, 'forged')
+  for (let i = 0; i < 4 && desk.phase === 'handover'; i++) desk.wait(5001)
+  assert.deepEqual([desk.phase, desk.journalled('checkpoint')], ['freeze', []])
+  for (const name of ['a', 'b']) desk.answer(name, [])
+  assert.notEqual(desk.sent('upload-request')[0]?.uploader, uploader, 'the other is asked')
+})
+
 test('threat 43: of two holders that differ none is believed: back to the last version that was vouched for', () => {
   const desk = handingOver({ a: [], b: [] })
   const { version, uploader } = desk.sent('upload-request')[0] ?? assert.fail()

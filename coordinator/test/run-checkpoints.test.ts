@@ -118,6 +118,24 @@ test('a checkpoint that was asked for stays asked while its upload takes many st
   )
 })
 
+test('an upload that comes after another version was asked for is a checkpoint by the digests said of it', () => {
+  const desk = longRing(['a', 'b'])
+  const { v, uploader, witness } = firstAsked(desk)
+  while (desk.state.chain.head.v < v) desk.step(desk.state.chain.head.v + 1)
+  const version = desk.state.chain.head
+  report(desk, witness, version)
+  desk.feed({ type: 'upload-failed', member: memberId(uploader), version })
+  while ((desk.state.checkpointing.asked?.v ?? v) === v) {
+    desk.step(desk.state.chain.head.v + 1)
+    desk.wait(400)
+  }
+  upload(desk, uploader, version)
+  assert.deepEqual(
+    desk.journalled('checkpoint').map((entry) => [entry.version.v, entry.witnessed]),
+    [[v, true]],
+  )
+})
+
 test('an upload that began may take as long as its bytes need on its line, within bounds', () => {
   const desk = longRing(['a', 'b'], { versionBytes: 60_000_000 })
   const { v, uploader } = firstAsked(desk)

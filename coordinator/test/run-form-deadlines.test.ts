@@ -99,3 +99,17 @@ test('a newcomer that proved what it holds and is then mute costs the ring a few
   assert.ok(ms >= 4000 && ms < 6000, `${ms} ms`)
   assert.equal(desk.state.admissions.failed.length, 1)
 })
+
+test('newcomers that are mute together, more of them than confirm, cost the ring ten seconds and not thirty', () => {
+  const desk = forming('a')
+  desk.confirm('a')
+  desk.step(1)
+  const mute = ['mute-1', 'mute-2', 'mute-3']
+  desk.join(...mute)
+  desk.admit()
+  for (const name of ['a', ...mute]) desk.answer(name, [])
+  assert.deepEqual([desk.phase, desk.members.length], ['form', 4])
+  desk.confirm('a')
+  const ms = waited(desk)
+  assert.ok(ms <= 10_200, `${ms} ms`)
+})

@@ -70,6 +70,16 @@ test('no member is asked before three times the expected duration of the step, p
   assert.ok(asked(slow, 20_000))
 })
 
+test('threat 36: a member that claims next to no speed does not make its silence a part of the plan', () => {
+  for (const names of ['ab', 'abc']) {
+    const desk = deskOf(names)
+    desk.feed({ type: 'speed', member: memberId('b'), samplesPerSecond: 1e-9 })
+    assert.ok(asked(desk, 370_000), `of ${names.length}`)
+    answer(desk, { ...Object.fromEntries([...names].map((name) => [name, CONTRIBUTED])), b: COMPUTING })
+    assert.deepEqual(out(desk), ['b'])
+  }
+})
+
 test('a local round is borne for as long as its inner steps take', () => {
   const desk = new Desk({ mode: 'local', roundSteps: 8, minVolunteers: 2, blocks: 60, blockSamples: 500 })
   desk.join('a', 'b')

@@ -419,3 +419,19 @@ test('no job waits for ever: while others end, each that the volunteers can star
       if (all.filter((some) => fits(one, some)).length >= one.min) assert.ok(started.has(one.id), `${one.id} waits`)
   })
 })
+
+test('a volunteer that does nothing in its job counts for nothing there, stays, and is moved to no other', () => {
+  const full = job('full', { min: 2, max: 2, isRunning: true })
+  const inert = lenders(2, 'full').map((one) => ({ ...one, isInert: true }))
+  const able = lenders(3)
+  const all = [...inert, ...able]
+  const moves = schedule([full], all, NOW)
+  assert.deepEqual(
+    moves.map(({ volunteer, to }) => [volunteer, to]),
+    able.slice(0, 2).map(({ id }) => [id, 'full']),
+  )
+  assert.deepEqual(schedule([full], moved(all, moves), NOW), [], 'and no more than its maximum')
+  const short = job('short', { min: 1, submittedAt: 1 })
+  const crowd = [...inert, ...lenders(2, 'full', 'able')]
+  assert.deepEqual(schedule([full, short], crowd, NOW), [], 'neither do they start another job')
+})

@@ -35,7 +35,7 @@ const READY = {
 }
 
 test('READY of one job never makes a member of another, and neither do its later messages', async () => {
-  const { url } = await startCoordinator()
+  const { url, runs } = await startCoordinator()
   const first = await submit(url, smallJob({ volunteers: { min: 3 } }))
   const fake = await quiet(url)
   // Neither can start with one volunteer: it prepares for the one that comes first.
@@ -56,6 +56,7 @@ test('READY of one job never makes a member of another, and neither do its later
   assert.match((await fake.heard('refused')).message, /never-submitted/, 'what was said before it is taken by now')
   assert.equal(fake.messages.filter(({ type }) => type === 'refused').length, 1, 'what crossed the offer is ignored')
   assert.match((await runOf(url, second.id)).reason, /waits for 2 more volunteers/)
+  assert.equal(runs.find(first.id)?.state.members.size, 0, 'nor of the job that it names and was not offered last')
   fake.raw({ ...READY, job: second.id, modelHash: job.modelHash })
   const run = await until(
     url,
@@ -64,6 +65,13 @@ test('READY of one job never makes a member of another, and neither do its later
   )
   assert.match(run.reason, /waits for 2 more volunteers/)
   assert.equal(run.members[0]?.samplesPerSecond, 100)
+  const unreadable = { type: 'unreadable', blocks: ['0:0'], code: 'shard-corrupt', message: 'no such file' }
+  fake.raw({ ...unreadable, job: first.id })
+  fake.raw({ ...unreadable, job: second.id })
+  const told = (): string[] =>
+    (runs.find(second.id)?.history.events ?? []).flatMap(({ text }) => (/cannot read/.test(text) ? [text] : []))
+  await until(url, 'what is said of its own job', () => told().length > 0)
+  assert.equal(told().length, 1, 'what it says of the other job reaches no run')
 })
 
 test('the end of a run reaches volunteers that only prepared for it, and those whose READY comes later', async () => {

@@ -58,6 +58,7 @@ const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
   'POST /api/jobs/:id/versions/:versionId/rows': ['member'],
   'POST /api/jobs/:id/pushes': ['member'],
   'GET /api/jobs/:id/given-sums/:sum': ['member'],
+  'POST /api/session/leave': ['other', 'member'],
   'GET /api/parameter-server': ['owner'],
 }
 /**

@@ -95,7 +95,7 @@ async function served(
   t: TestContext,
   answers: readonly Answer[],
   times: Partial<typeof TIMES> = {},
-): Promise<{ readonly http: CoordinatorHttp; readonly asked: () => number }> {
+): Promise<{ readonly http: CoordinatorHttp; readonly asked: () => number; readonly url: string }> {
   let asked = 0
   const server = createServer((request, response) => {
     const answer = answers[Math.min(asked++, answers.length - 1)]
@@ -107,14 +107,22 @@ async function served(
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
-  const http = new CoordinatorHttp(
-    `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    () => 'token',
-    ended.signal,
-    { clock: systemClock, times: { ...TIMES, ...times } },
-  )
-  return { http, asked: () => asked }
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const http = new CoordinatorHttp(url, () => 'token', ended.signal, {
+    clock: systemClock,
+    times: { ...TIMES, ...times },
+  })
+  return { http, asked: () => asked, url }
 }
+
+test('threat 55: a redirect is an answer, and the server that it names is asked nothing', async (t) => {
+  const elsewhere = await served(t, [good])
+  const { http, asked } = await served(t, [
+    (_, response) => void response.writeHead(302, { location: `${elsewhere.url}/secret` }).end(),
+  ])
+  await assert.rejects(REQUESTS['shard']?.(http) ?? Promise.resolve(), { code: 'coordinator-lost' })
+  assert.deepEqual([asked(), elsewhere.asked()], [1, 0])
+})
 
 /** The status is the whole answer to an upload. */
 const ignoresBody = (name: string, fault: string): boolean =>

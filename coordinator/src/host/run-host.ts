@@ -37,6 +37,7 @@ import { pushRefusal } from '../run/async/leases.ts'
 import { createRunState } from '../run/create.ts'
 import { applyEntry, forgetChain } from '../run/journal-replay.ts'
 import { mayRelay } from '../run/links/generation-links.ts'
+import { inertMembers } from '../run/ring/inert.ts'
 import { decide, HalfDecided } from '../run/run.ts'
 import type { Effect, RunInput, RunState } from '../run/state.ts'
 import { Introductions } from './introductions.ts'
@@ -283,6 +284,11 @@ export class RunHost {
     const { phase } = this.state
     if (phase.type === 'ring') return phase.lastStep !== undefined
     return phase.type === 'freeze' || phase.type === 'form' || phase.type === 'handover' || phase.type === 'settle'
+  }
+
+  /** Members that do nothing hold no place of it. */
+  get inert(): readonly MemberId[] {
+    return inertMembers(this.state, this.#parts.clock.awake())
   }
 
   /** A volunteer is asked to go to another job. */

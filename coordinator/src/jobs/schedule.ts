@@ -39,6 +39,8 @@ export interface Lender {
   readonly declines: ReadonlySet<JobId>
   /** undefined: not known yet */
   readonly realGpu: boolean | undefined
+  /** it does nothing in its job: it counts for nothing there, and stays */
+  readonly isInert?: boolean
 }
 
 export interface JobMove {
@@ -188,19 +190,19 @@ class WantedAssignment {
     for (const crew of this.#crews.filter(isShort)) {
       const isFree = (lender: Lender): boolean => crew.job.isRunning || !awaited.some((job) => fits(job, lender))
       const usable = this.#usableFor(crew).filter(isFree)
-      if (crew.job.isRunning || crew.members.size + usable.length >= crew.job.min) this.#fill(crew, isFree)
+      if (crew.job.isRunning || sizeOf(crew) + usable.length >= crew.job.min) this.#fill(crew, isFree)
       else if (this.#isReachable(crew)) awaited.push(crew.job)
     }
   }
 
   #isReachable({ job }: Crew): boolean {
-    return this.#lenders.filter((lender) => fits(job, lender)).length >= job.min
+    return this.#lenders.filter((lender) => lender.isInert !== true && fits(job, lender)).length >= job.min
   }
 
   #fill(crew: Crew, isFree: (lender: Lender) => boolean): void {
     const { min, priority, isRunning } = crew.job
     const reason = `a job of priority ${priority} needs ${min} to ${isRunning ? 'go on' : 'start'}`
-    while (crew.members.size < min) {
+    while (sizeOf(crew) < min) {
       const next = this.#usableFor(crew).find(isFree)
       if (next === undefined) return
       this.#seat(next, crew, reason)
@@ -221,7 +223,7 @@ class WantedAssignment {
   /** Of a job that has not begun all of its members, when another one comes before it. */
   #spared(donor: Crew, { job }: Crew): Lender[] {
     const isYielding = !donor.job.isRunning && inOrder(job, donor.job) < 0
-    const spare = donor.members.size - (isYielding ? 0 : donor.job.min)
+    const spare = sizeOf(donor) - (isYielding ? 0 : donor.job.min)
     return newestFirst(donor)
       .filter((lender) => fits(job, lender))
       .slice(0, Math.max(0, spare))
@@ -261,7 +263,7 @@ class WantedAssignment {
 
   #bestShift(): Shift | undefined {
     const steady = this.#crews.filter(({ job }) => !job.isReforming)
-    const donors = steady.filter(({ job, members }) => members.size > job.min)
+    const donors = steady.filter((crew) => sizeOf(crew) > crew.job.min)
     const takers = steady.filter((crew) => !isShort(crew) && hasRoom(crew))
     return donors
       .flatMap((from) => takers.filter((to) => to !== from).map((to) => ({ from, to, worth: worthOf(from, to) })))
@@ -280,7 +282,8 @@ class WantedAssignment {
   /** A change that would meet another one half-way waits for the next look. */
   moves(): JobMove[] {
     const counts = new Map<JobId, number>()
-    for (const { job } of this.#lenders) if (job !== undefined) counts.set(job, (counts.get(job) ?? 0) + 1)
+    for (const { job, isInert } of this.#lenders)
+      if (job !== undefined && isInert !== true) counts.set(job, (counts.get(job) ?? 0) + 1)
     const changed = this.#lenders.filter((lender) => this.#crewOf.get(lender)?.job.id !== lender.job)
     const leavesOne = ({ job }: Lender): boolean => job !== undefined && this.#byJob.has(job)
     // who leaves a place comes before those who may take it
@@ -296,29 +299,37 @@ class WantedAssignment {
   }
 }
 
-function isShort({ job, members }: Crew): boolean {
-  return members.size < job.min
+/** Members that work, or may. */
+function sizeOf({ members }: Crew): number {
+  let size = 0
+  for (const { isInert } of members) if (isInert !== true) size++
+  return size
+}
+
+function isShort(crew: Crew): boolean {
+  return sizeOf(crew) < crew.job.min
 }
 
 function isGathering(crew: Crew): boolean {
   return isShort(crew) && !crew.job.isRunning
 }
 
-function hasRoom({ job, members }: Crew): boolean {
-  return members.size < job.max
+function hasRoom(crew: Crew): boolean {
+  return sizeOf(crew) < crew.job.max
 }
 
 function canSpare({ isRunning, isReforming, min }: SharingJob, members: number): boolean {
   return !isReforming && (!isRunning || members > min)
 }
 
-function gainOf({ job, members }: Crew): number {
-  return gainOfOneMore(job, members.size)
+function gainOf(crew: Crew): number {
+  return gainOfOneMore(crew.job, sizeOf(crew))
 }
 
 /** What the job loses with one member. */
-function lossOf({ job, members }: Crew): number {
-  return members.size === 0 ? 0 : gainOfOneMore(job, members.size - 1)
+function lossOf(crew: Crew): number {
+  const size = sizeOf(crew)
+  return size === 0 ? 0 : gainOfOneMore(crew.job, size - 1)
 }
 
 function worthOf(from: Crew, to: Crew): number {
@@ -328,7 +339,8 @@ function worthOf(from: Crew, to: Crew): number {
 
 /** Who came last has prepared least. */
 function newestFirst({ members }: Crew): Lender[] {
-  return [...members].sort((a, b) => b.since - a.since || (a.id < b.id ? -1 : 1))
+  const able = [...members].filter(({ isInert }) => isInert !== true)
+  return able.sort((a, b) => b.since - a.since || (a.id < b.id ? -1 : 1))
 }
 
 function growthText({ job, members }: Crew): string {

@@ -122,11 +122,12 @@ export class Sharing {
     const leaving = new Set(seats.flatMap(({ leaves }) => leaves ?? []))
     const counts = countsOf(seats)
     const jobs = [...open.values()].map((run) => this.#sharingJob(run, { counts, leaving, now }))
-    return schedule(
-      jobs,
-      seats.map((seat) => this.#lender(seat)),
-      now,
-    )
+    const inert = new Map([...open.values()].map((run) => [run.job.id, new Set(run.inert)]))
+    const lenders = seats.map((seat) => ({
+      ...this.#lender(seat),
+      isInert: seat.job !== undefined && inert.get(seat.job)?.has(seat.id) === true,
+    }))
+    return schedule(jobs, lenders, now)
   }
 
   /** A choice holds as long as its job: later the volunteer takes any, unless its invite names that job. */

@@ -22,6 +22,7 @@ import { validation } from './history/validation.ts'
 import { pause, quarantine } from './queue/quarantine.ts'
 import { suspects } from './queue/suspects.ts'
 import { admissions } from './ring/admissions.ts'
+import { inert } from './ring/inert.ts'
 import { learners } from './ring/learners.ts'
 import { membership } from './ring/membership.ts'
 import { newcomers } from './ring/newcomer.ts'
@@ -39,6 +40,7 @@ const ROWS = [
   suspects,
   parking,
   membership,
+  inert,
   derivedStates,
   ballot,
   unreached,

@@ -57,6 +57,8 @@ export interface Member extends MemberInfo, MemberTrust {
   /** a tab in the background */
   hidden: boolean
   readonly joinedAt: number
+  /** ms: last work, or when it could have begun (inert.ts) */
+  workedAt: number
   /** asked to leave */
   leaving: boolean
   /** not in a ring before this time (blamed, or did not confirm) */

@@ -21,12 +21,8 @@ export const DECISIONS: readonly Mutant[] = [
         'a.submittedAt - b.submittedAt ||',
         'b.submittedAt - a.submittedAt ||',
       ],
-      [
-        'a running job gives its minimum away',
-        'donor.members.size - (isYielding ? 0 : donor.job.min)',
-        'donor.members.size',
-      ],
-      ['a job grows beyond its maximum', 'return members.size < job.max', 'return members.size <= job.max'],
+      ['a running job gives its minimum away', 'sizeOf(donor) - (isYielding ? 0 : donor.job.min)', 'sizeOf(donor)'],
+      ['a job grows beyond its maximum', 'return sizeOf(crew) < crew.job.max', 'return sizeOf(crew) <= crew.job.max'],
       [
         'a later job starts with what an earlier one waits for',
         'else if (this.#isReachable(crew)) awaited.push(crew.job)',
@@ -37,7 +33,7 @@ export const DECISIONS: readonly Mutant[] = [
         'else if (this.#isReachable(crew)) awaited.push(crew.job)',
         'else awaited.push(crew.job)',
       ],
-      ['a job starts below its minimum', 'crew.members.size + usable.length >= crew.job.min', 'usable.length > 0'],
+      ['a job starts below its minimum', 'sizeOf(crew) + usable.length >= crew.job.min', 'usable.length > 0'],
       ['a volunteer moves again at once', 'this.#now - lender.since >= STAY_MS && ', ''],
       ['a move costs nothing', 'return gainOf(to) - lossOf(from) - cost', 'return gainOf(to) - lossOf(from)'],
       ['priority does not count in growth', 'return 2 ** priority', 'return 1 + 0 * priority'],

@@ -197,17 +197,12 @@ export const REPAIRS: readonly Mutant[] = [
         'if (!isSound && 2 * state.chain.doneIn(currentEpoch(state)) < state.config.blocks) return',
         '',
       ],
-      [
-        'one member alone tries a suspected block',
-        'const fewest = Math.min(...ring.map(timesOf))',
-        'const fewest = timesOf(ring[0]!)',
-      ],
     ],
   ),
   ...mutantsOf(
     RECOVERY,
     'coordinator/src/run/ring/form-deadlines.ts',
-    ['coordinator/test/run-form-deadlines'],
+    ['coordinator/test/run-form-deadlines', 'coordinator/test/run-admissions'],
     [
       [
         'a mute member holds the first ballot up for half a minute',
@@ -247,7 +242,13 @@ export const REPAIRS: readonly Mutant[] = [
     RECOVERY,
     'coordinator/src/run/ring/ring.ts',
     ['coordinator/test/run-ring'],
-    [['a commit is told again at each look at a slow step', 'if (isDue && head.v > phase.ackedTo) {', 'if (isDue) {']],
+    [
+      [
+        'a commit is told again at each look at a slow step',
+        'phase.ackedTo = head.v\n    transition.broadcast(',
+        'transition.broadcast(',
+      ],
+    ],
   ),
 
   // ---- nothing that fails once ends a volunteer ----
@@ -300,12 +301,6 @@ export const REPAIRS: readonly Mutant[] = [
         'two preparations overlap',
         'const preparing = this.#idle.then(() =>',
         'const preparing = Promise.resolve().then(() =>',
-      ],
-      ['a session that came too late lives on', 'session?.stop()\n    return undefined', 'return undefined'],
-      [
-        'what fails while preparing ends the volunteer',
-        'worthIt: (error) => !endsWork(error),',
-        'worthIt: () => false,',
       ],
     ],
   ),
@@ -547,6 +542,7 @@ export const REPAIRS: readonly Mutant[] = [
         'if (mute.size > 0) return leaveOut(',
         'if (false) return leaveOut(',
       ],
+      ['a member that claims next to no speed may be silent for ever', 'Math.min(claimedMs, longestMs)', 'claimedMs'],
       [
         'no member is asked who holds a step up',
         'if (now < (inquiry?.nextAt ?? phase.progressAt + contributeMs(state, phase))) return',
@@ -572,11 +568,30 @@ export const REPAIRS: readonly Mutant[] = [
     ],
   ),
 
+  ...mutantsOf(
+    ATTACKS,
+    'coordinator/src/run/ring/inert.ts',
+    ['e2e/test/a-mute-volunteer', 'coordinator/test/run-inert'],
+    [
+      ['members that do nothing keep others out of their job', 'now - workedAt > limitMs &&', 'false &&'],
+      [
+        'a member of a ring whose steps are slow loses its place',
+        "if (phase.type === 'ring') for (const id of phase.members) busy.add(id)",
+        '',
+      ],
+      [
+        'volunteers that waited for the run to start lose their places when it does',
+        "if (state.phase.type === 'waiting') for (const member",
+        'if (now < 0) for (const member',
+      ],
+    ],
+  ),
+
   // ---- what a volunteer refuses ----
   ...mutantsOf(
     OWN,
     'volunteer/src/coordinator-http.ts',
-    ['coordinator/test/volunteers-protect'],
+    ['coordinator/test/volunteers-protect', 'volunteer/test/coordinator-http'],
     [
       [
         'an answer is read whatever its size',
@@ -683,20 +698,8 @@ export const REPAIRS: readonly Mutant[] = [
     [
       [
         'claims of any counts are believed',
-        "if (message.type === 'state') for (const record of message.claim?.records ?? []) requireHonestCounts(job, record)",
-        '',
-      ],
-    ],
-  ),
-  ...mutantsOf(
-    BOUNDS,
-    'coordinator/src/run/queue/scheduler.ts',
-    ['coordinator/test/run-quarantine', 'coordinator/test/run-ring', 'coordinator/test/run-ballot.test'],
-    [
-      [
-        'what is left of an epoch may be less than nothing',
-        'return Math.max(0, state.config.blocks',
-        'return Math.min(1e9, state.config.blocks',
+        "if (message.type === 'state') for (const record of message.claim?.records ?? [])",
+        'for (const record of [] as (typeof message.claim.records)[number][])',
       ],
     ],
   ),
@@ -709,7 +712,7 @@ export const REPAIRS: readonly Mutant[] = [
   ...mutantsOf(
     BOUNDS,
     'coordinator/src/api/pushes.ts',
-    ['coordinator/test/refuses-strangers', 'coordinator/test/bounded-connections', 'coordinator/test/large-bodies'],
+    ['coordinator/test/places'],
     [
       [
         'the body of a push without a lease is read',

@@ -6,6 +6,7 @@ import { proved } from '../ballot/proofs.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } from '../queue/quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
+import { worked } from '../ring/inert.ts'
 import { onMemberLost } from '../ring/membership.ts'
 import type { Member, RunInput, RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
@@ -281,6 +282,7 @@ export function measure(transition: Transition, push: Push): void {
   const held = first === undefined ? undefined : transition.state.leases.get(first.block)
   if (member === undefined || held === undefined) return
   const took = transition.now - held.grantedAt
+  worked(transition.state, push.incarnation, transition.now)
   member.missedLeases = 0
   member.refusedPushes = 0
   member.pushMs = member.pushMs === 0 ? took : (1 - NEWEST_WEIGHT) * member.pushMs + NEWEST_WEIGHT * took

@@ -15,6 +15,7 @@ import {
 import { newestCheckpoint, resultsOf } from '../journal-replay.ts'
 import { lease, leaseMs, takeBack } from '../queue/lease-table.ts'
 import { currentEpoch, isIdle, trainingIsOver } from '../queue/scheduler.ts'
+import { worked } from '../ring/inert.ts'
 import { type Lease, own, type RunState, type ValidationResult } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { askForHead } from './checkpoints.ts'
@@ -324,6 +325,7 @@ function onValidated(transition: Transition, member: MemberId, message: MessageF
   leases.delete(token.block)
   if (leases.size === 0) run.leases.delete(member)
   run.late.delete(member)
+  worked(state, member, transition.now)
   if (state.phase.type === 'ring') state.phase.progressAt = transition.now
   const { network } = state.members.get(member) ?? {}
   const voice = { member, network, measured }

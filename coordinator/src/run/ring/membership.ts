@@ -39,6 +39,7 @@ function onMemberJoined(
     samplesPerSecond,
     hidden: false,
     joinedAt: now,
+    workedAt: now,
     leaving: false,
     stepsHeld: 0,
     shownSpeed: 0,

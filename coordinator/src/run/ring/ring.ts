@@ -16,6 +16,7 @@ import type { FormPhase, RingPhase, RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { noteFailedAdmission } from './admissions.ts'
 import { isAmongExperienced, overdue } from './form-deadlines.ts'
+import { worked } from './inert.ts'
 import { countAbort, exclude, ringWouldChange, weightsOf, speedsOf } from './membership.ts'
 import { nextSteps, windowOf } from './plan.ts'
 import { shownNow } from './speed-trust.ts'
@@ -116,6 +117,7 @@ function noteHolders(
     const member = by.has(id) ? state.members.get(id) : undefined
     if (member === undefined) continue
     member.stepsHeld++
+    worked(state, id, now)
     member.shownSpeed = shownNow(member, {
       samples: (record.samples * (weights[rank] ?? 0)) / Math.max(total, 1e-3),
       ms: now - phase.progressAt,

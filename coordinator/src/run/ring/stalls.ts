@@ -42,6 +42,11 @@ interface Inquiry {
 
 /** Times the time that a step is expected to take, or was measured to take. */
 const PATIENCE = 3
+/**
+ * Times `contributeMs` that a step is planned to take at most, in a round for each of its inner steps. Members claim
+ * their speeds: one that claims next to none would make any silence a part of the plan.
+ */
+const LONGEST_PLANNED = 12
 /** Times that again for a member which has not held a step yet: it fetches its first shards and builds its kernels. */
 const FIRST_STEP_PATIENCE = 2
 /** Doublings of the patience after which a majority that computes is left out as well. */
@@ -64,9 +69,12 @@ export const stalls = {
 function contributeMs(state: RunState, phase: RingPhase): number {
   const blocks = phase.planned.get(state.chain.head.v + 1)?.length ?? 0
   const speed = speedsOf(state, phase.members).reduce((sum, one) => sum + one, 0)
-  const plannedMs = speed > 0 ? (1000 * blocks * state.config.blockSamples) / speed : 0
-  const measuredMs = Math.max(state.health.recordMs, state.health.pace?.recordMs ?? 0)
-  return state.stalls.patience * Math.max(state.config.timing.contributeMs, PATIENCE * Math.max(plannedMs, measuredMs))
+  const { config, health, mode, stalls } = state
+  const claimedMs = speed > 0 ? (1000 * blocks * config.blockSamples) / speed : 0
+  const longestMs = LONGEST_PLANNED * config.timing.contributeMs * (mode === 'local' ? config.roundSteps : 1)
+  const measuredMs = Math.max(health.recordMs, health.pace?.recordMs ?? 0)
+  const expectedMs = Math.max(Math.min(claimedMs, longestMs), measuredMs)
+  return stalls.patience * Math.max(config.timing.contributeMs, PATIENCE * expectedMs)
 }
 
 function stallTick(transition: Transition): void {
