@@ -108,6 +108,7 @@ export {
   LINK_OPEN_MS,
   LOW_WATER_BYTES,
   MAX_BLOCKS,
+  MAX_COORDINATORS,
   MAX_DIRECT_MEMBERS,
   MAX_FRAME_PAYLOAD_BYTES,
   MAX_ICE_SERVERS,
@@ -141,6 +142,7 @@ export {
 export { refusedJob } from './refused-job.ts'
 export { type LinkEnd, type LinkIdentity, linkProof, requireLinkProof } from './link-proof.ts'
 export { isLocalV4, isLoopbackUrl } from './local-address.ts'
+export { isSameAuthority } from './same-authority.ts'
 export {
   type AssignmentMove,
   type BlameReason,

@@ -10,11 +10,11 @@ import {
   named,
   type OnWire,
   SILENCE_MS,
-  type ToVolunteer,
   type CancelTimer,
 } from '@starling-grid/protocol'
 import { CoordinatorHttp } from './coordinator-http.ts'
-import { CoordinatorLink } from './coordinator-link.ts'
+import { CoordinatorLink, type ForVolunteer } from './coordinator-link.ts'
+import { Coordinators } from './coordinators.ts'
 import { type Declined, DeclinedJobs } from './declined-jobs.ts'
 import { endsJob, explained, isFatal } from './fatal.ts'
 import type { VolunteerHost, VolunteerStatus } from './host.ts'
@@ -37,6 +37,8 @@ export interface VolunteerOptions {
   readonly once?: boolean
   /** lends this machine to this job alone, until the job ends; absent: to any */
   readonly job?: JobId
+  /** other coordinators of the same grid that its owner trusts, beside those at names of one authority */
+  readonly coordinators?: readonly string[]
   /** called after every change, at most some ten times a second */
   readonly onStatus: (status: VolunteerStatus) => void
 }
@@ -64,6 +66,7 @@ const NETWORK_BACKOFF = { firstMs: 500, mostMs: 5000 }
 
 class VolunteerLife implements Volunteer {
   readonly #host: VolunteerHost
+  readonly #coordinators: Coordinators
   readonly #link: CoordinatorLink
   readonly #http: CoordinatorHttp
   readonly #board: StatusReporter
@@ -75,6 +78,8 @@ class VolunteerLife implements Volunteer {
   #openingNetwork = false
   readonly #once: boolean
   readonly #chosen: JobId | undefined
+  /** the job that another coordinator sent it for */
+  #sentFor: JobId | undefined
   /** the job that the coordinator gives out now */
   #offered: JobTerms | undefined
   /** jobs that this volunteer took part in, or prepared for */
@@ -97,22 +102,34 @@ class VolunteerLife implements Volunteer {
     this.#once = options.once ?? false
     this.#chosen = options.job
     this.#board = new StatusReporter(options.onStatus, host.clock)
-    this.#link = new CoordinatorLink(host, options, {
-      jobs: () => this.#lends(),
-      onWelcome: (welcome) => this.#welcomed(welcome),
-      onMessage: (message) => this.#heard(message),
-      onRefused: (refusal) => this.#refused(refusal),
-      onAway: (why, retryMs) => this.#away(why, retryMs),
-    })
+    this.#coordinators = new Coordinators(host, options.coordinators)
+    const { name, invite } = options
+    this.#link = new CoordinatorLink(
+      host,
+      { name, invite, coordinators: this.#coordinators },
+      {
+        jobs: () => this.#lends(),
+        onWelcome: (welcome) => this.#welcomed(welcome),
+        onMessage: (message) => this.#heard(message),
+        onMoved: (moved) => this.#moved(moved),
+        onRefused: (refusal) => this.#refused(refusal),
+        onAway: (why, retryMs) => this.#away(why, retryMs),
+      },
+    )
     const { uploadBytesPerHour } = host.limits ?? DEFAULT_LIMITS
     this.#budget = new UploadBudget(uploadBytesPerHour, host.clock.wallTime, host.uploaded)
     this.#budget.onSpent = (error) => this.#failed(error)
     this.#declined = new DeclinedJobs(host.declined, host.clock.wallTime)
-    this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session, this.#end.signal, {
-      clock: host.clock,
-      beforeSending: (bytes) => this.#budget.take(bytes),
-      send: host.sendRequest,
-    })
+    this.#http = new CoordinatorHttp(
+      () => this.#coordinators.url,
+      () => this.#link.session,
+      this.#end.signal,
+      {
+        clock: host.clock,
+        beforeSending: (bytes) => this.#budget.take(bytes),
+        send: host.sendRequest,
+      },
+    )
   }
 
   get #self(): MemberId {
@@ -225,10 +242,18 @@ class VolunteerLife implements Volunteer {
     this.#board.away(why, retryMs)
   }
 
+  /** What it holds stays: it goes on with the same job, or says there which one it comes for. */
+  #moved({ url, to }: MessageTo<'moved'>): void {
+    this.#joined = undefined
+    this.#sentFor = to ?? undefined
+    if (this.#host.at === undefined && this.#coordinators.mayFollow(url)) this.#host.leaveFor?.(url, to)
+  }
+
   #welcomed(welcome: MessageTo<'welcome'>): void {
     this.#joined = undefined
+    this.#sentFor = undefined
     this.#access = {
-      url: this.#host.coordinatorUrl,
+      url: this.#coordinators.url,
       path: welcome.signallingPath,
       self: this.#self,
       identity: this.#link.identity,
@@ -282,7 +307,7 @@ class VolunteerLife implements Volunteer {
   /** A coordinator that starts again gives it the job that it works for, unless this volunteer left that. */
   #lends(): Pick<MessageFrom<'hello'>, 'job' | 'only' | 'declines'> {
     const declines = this.#declined.present
-    const present = this.#session?.terms.id ?? this.#offered?.id
+    const present = this.#sentFor ?? this.#session?.terms.id ?? this.#offered?.id
     const job = this.#chosen ?? (present === undefined || declines.includes(present) ? undefined : present)
     return {
       ...(job === undefined ? {} : { job }),
@@ -366,7 +391,7 @@ class VolunteerLife implements Volunteer {
             token: this.#link.session,
             linkOpenMs,
             clock: this.#host.clock,
-            dial: (path, token) => this.#host.dialRelay(path, token),
+            dial: (path, token) => this.#coordinators.door.dialRelay(path, token),
           },
           member,
           signal,
@@ -395,7 +420,7 @@ class VolunteerLife implements Volunteer {
     this.#session = undefined
   }
 
-  #heard(message: Exclude<OnWire<ToVolunteer>, { type: 'challenge' | 'welcome' | 'refused' }>): void {
+  #heard(message: ForVolunteer): void {
     switch (message.type) {
       case 'job':
         this.#offered = message.job
@@ -425,7 +450,7 @@ class VolunteerLife implements Volunteer {
   }
 
   #ownIceServers({ iceServers }: Pick<MessageTo<'ice-servers'>, 'iceServers'>): SignallingAccess['iceServers'] {
-    return ownIceServers(iceServers, this.#host.coordinatorUrl, this.#host.allowedIce ?? [])
+    return ownIceServers(iceServers, this.#coordinators.url, this.#host.allowedIce ?? [])
   }
 
   /** Links that are open stay; later ones are dialled with the new credentials. */

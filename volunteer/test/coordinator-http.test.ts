@@ -108,7 +108,7 @@ async function served(
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const http = new CoordinatorHttp(
-    `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    () => `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     () => 'token',
     ended.signal,
     { clock: systemClock, times: { ...TIMES, ...times } },

@@ -11,6 +11,7 @@ import {
   describeError,
   type ErrorCode,
   GridError,
+  type JobId,
   MAX_MESSAGE_BYTES,
   type MemberId,
   plainText,
@@ -41,13 +42,18 @@ import { registerWatch, type WatchService } from '../api/watch.ts'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { type CoordinatorClock, processClock } from '../clock.ts'
 import { Catalog } from '../datasets/catalog.ts'
-import { FolderOwner } from '../folder-owner.ts'
+import { FolderOwner, machineId } from '../folder-owner.ts'
 import { KeptFiles } from '../host/kept-files.ts'
 import { Refusals } from '../host/refusals.ts'
-import { Runs } from '../jobs/runs.ts'
+import { Runs, type SharedParts } from '../jobs/runs.ts'
+import { coordinatorId, type CoordinatorId } from '../journal/owner-book.ts'
 import type { StateStore } from '../journal/state-store.ts'
 import type { Log, LogEntry } from '../log-entry.ts'
 import { Meter } from '../metrics/meter.ts'
+import { ownCoordinatorId } from '../owners/coordinator-id.ts'
+import { elsewhereOf } from '../owners/elsewhere.ts'
+import { Owners } from '../owners/owners.ts'
+import { requireSharedBlobs } from '../owners/shared-blobs.ts'
 import { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
 import { DEFAULT_TIMING } from '../run/timing.ts'
@@ -57,7 +63,7 @@ import { type IceOptions, requireIceOptions } from './ice-servers.ts'
 import { isLoopback, shareNetwork } from './network.ts'
 import { relayQuota } from './relay-quota.ts'
 import { type Relay, registerRelay } from './relay.ts'
-import { Sessions } from './sessions.ts'
+import { type OtherCoordinators, Sessions } from './sessions.ts'
 import { registerSignalling, type Signalling } from './signalling.ts'
 import { TlsDoor, type TlsDoorOptions } from './tls-door.ts'
 
@@ -185,6 +191,8 @@ interface ServerParts {
   readonly runs: Runs
   readonly sessions: Sessions
   readonly watching: WatchService
+  /** where other coordinators share the store */
+  readonly owners: Owners | undefined
 }
 
 class CoordinatorLife implements Coordinator {
@@ -238,6 +246,7 @@ class CoordinatorLife implements Coordinator {
   async start(): Promise<void> {
     compileChecks()
     const { store, blobs } = await this.#openStorage()
+    const self = await this.#coordinatorId(store)
     const files = await KeptFiles.open(join(this.#options.dataDir, 'encoded')) // the folder is ours from here on
     let opened = (): void => undefined
     const opening = new Promise<void>((resolve) => {
@@ -250,6 +259,7 @@ class CoordinatorLife implements Coordinator {
       ice: this.#options.ice ?? NO_ICE,
       linkOpenMs: timing.linkOpenMs,
       placeFor: (volunteer) => runs.placeFor(volunteer),
+      ...(store.owners === undefined ? {} : { others: this.#otherCoordinators() }),
       lastRun: () => runs.shown(),
       find: (job) => runs.find(job),
       onRefused: (code, what, member) => this.#refused(code, what, member),
@@ -276,8 +286,9 @@ class CoordinatorLife implements Coordinator {
       audience: sessions,
       shardProcesses: this.#shardProcesses,
       timing,
+      ...(store.owners === undefined ? {} : { shared: this.#sharedParts(self) }),
       meter: this.#meter,
-      onTrouble: (message, job) => this.#log({ level: 'warn', message, ...(job === undefined ? {} : { job }) }),
+      onTrouble: (message, job) => this.#trouble(message, job),
       onEvent: (job, { kind, text }, member) =>
         this.#log({
           level: 'info',
@@ -296,14 +307,15 @@ class CoordinatorLife implements Coordinator {
       app.addHook(moment, async (request) => this.#requireOwnership(request))
     const { signalling, relay } = this.#introduceMembers(app, { runs, sessions, linkOpenMs: timing.linkOpenMs })
     const watching = await this.#registerRoutes(app, { runs, sessions, blobs, relay, tokens, invites })
-    this.#parts = { app, store, runs, sessions, watching, tokens }
+    const owners = this.#createOwners(self, { store, runs, sessions })
+    this.#parts = { app, store, runs, sessions, watching, tokens, owners }
     await this.#listen(app)
     await this.#owner?.listensAt(this.url)
     // Not before the port is ours: a start that fails must not depose the coordinator that runs.
     await tokens
       .start()
       .then(() => invites.start())
-      .then(() => runs.start())
+      .then(() => runs.start(owners && (() => owners.start((others) => this.#requireSame({ store, blobs }, others)))))
       .catch((error: unknown) => this.#failed(error))
       .finally(opened)
     sessions.start()
@@ -311,15 +323,21 @@ class CoordinatorLife implements Coordinator {
 
   async drain(limitMs: number): Promise<boolean> {
     this.#draining = true
-    return this.#started.runs.drain('this coordinator ends', limitMs)
+    const { runs, owners } = this.#started
+    void owners?.refresh()
+    return runs.drain('this coordinator ends', limitMs)
   }
 
   async stop(): Promise<void> {
     if (this.#stopping || this.#parts === undefined) return
     this.#stopping = true
     this.#draining = true
-    const { app, store, runs, sessions, watching, tokens } = this.#parts
+    const { app, store, runs, sessions, watching, tokens, owners } = this.#parts
     await runs.stop()
+    if (this.#deposedBy === undefined)
+      await owners?.leave().catch((error: unknown) => this.#trouble(describeError(error)))
+    else owners?.stop()
+    sessions.sendAllAway()
     sessions.stop()
     watching.stop()
     tokens.stop()
@@ -344,6 +362,76 @@ class CoordinatorLife implements Coordinator {
     await this.#clock.sleep(ANSWER_MS)
     await this.stop()
     this.#options.onDeposed?.(this.#deposedBy)
+  }
+
+  // ---- where several coordinators share the store ----
+
+  async #coordinatorId(store: StateStore): Promise<CoordinatorId> {
+    if (store.owners === undefined || this.#options.storage !== undefined) return coordinatorId(randomUUID())
+    return ownCoordinatorId(this.#options.dataDir)
+  }
+
+  #otherCoordinators(): OtherCoordinators {
+    const owners = (): Owners | undefined => this.#parts?.owners
+    return {
+      urls: () => owners()?.others.map(({ card }) => card.url) ?? [],
+      isCutOff: () => owners()?.isCutOff ?? false,
+      whereIs(job) {
+        const whereabouts = owners()?.whereIs(job)
+        return whereabouts === 'here' || whereabouts === 'unknown' ? undefined : whereabouts
+      },
+    }
+  }
+
+  #sharedParts(self: CoordinatorId): SharedParts {
+    const owners = (): Owners | undefined => this.#parts?.owners
+    return {
+      self,
+      elsewhere: () => elsewhereOf(owners()?.others.map(({ card }) => card) ?? []),
+      makeRoom: async (job) => owners()?.makeRoom(job) ?? false,
+    }
+  }
+
+  #createOwners(
+    self: CoordinatorId,
+    { store, runs, sessions }: Pick<ServerParts, 'store' | 'runs' | 'sessions'>,
+  ): Owners | undefined {
+    if (store.owners === undefined) return undefined
+    const startedAt = this.#clock.wallTime()
+    const machine = machineId()
+    return new Owners({
+      clock: this.#clock,
+      book: store.owners,
+      self,
+      card: () => ({
+        url: this.#options.publicUrl?.origin ?? this.url,
+        machine,
+        startedAt,
+        takesJobs: !this.#draining,
+        publicJobs: runs.list().flatMap(({ job: { id, spec } }) => (spec.public === true ? [id] : [])),
+        ...runs.shared(),
+      }),
+      jobs: {
+        has: (job) => runs.has(job),
+        list: () => [...runs.list().map(({ job }) => job.id), ...runs.damaged().map(({ id }) => id)],
+        open: (job) => runs.open(job),
+        drop: (job) => runs.drop(job),
+        close: (job) => runs.close(job),
+        isIdle: (job) => runs.isIdle(job),
+      },
+      onTrouble: (message, job) => this.#trouble(message, job),
+      onPassed: (job, message) => this.#log({ level: 'info', message, job }),
+      onOthers: (urls) => sessions.othersChanged(urls),
+      onCutOff: () => sessions.sendAllAway(),
+    })
+  }
+
+  async #requireSame(storage: Pick<RouteParts, 'blobs'> & Pick<ServerParts, 'store'>, others: readonly unknown[]) {
+    await requireSharedBlobs(storage, others.length > 0)
+  }
+
+  #trouble(message: string, job?: JobId): void {
+    this.#log({ level: 'warn', message, ...(job === undefined ? {} : { job }) })
   }
 
   #requireOwnership({ routeOptions: { url } }: FastifyRequest): void {
