@@ -172,6 +172,7 @@ export {
 export { assignmentsAfter, assignmentsOfStep, epochOrder, isPartition, random32, splitBlocks } from './order.ts'
 export {
   type CheckpointList,
+  type CoordinatorList,
   GroupRanksSchema,
   type GroupSeats,
   GroupSizeSchema,

@@ -16,6 +16,22 @@ export const JobListSchema = Type.Object({
 })
 export type JobList = ReadonlyOf<typeof JobListSchema>
 
+/** Coordinators that share their jobs, this one first, and which of them has which. */
+export const CoordinatorListSchema = Type.Object({
+  coordinators: Type.Array(
+    Type.Object({
+      /** http(s) origin */
+      url: Type.String({ maxLength: 300 }),
+      /** false: it ends */
+      takesJobs: Type.Boolean(),
+      volunteers: Count,
+      /** ids of jobs; of private ones a name that tells nothing, unless an admin asks */
+      jobs: Type.Array(Type.String({ maxLength: 100 })),
+    }),
+  ),
+})
+export type CoordinatorList = ReadonlyOf<typeof CoordinatorListSchema>
+
 /** The run ends with this many epochs. */
 export const StoppedSchema = Type.Object({ epochs: Count })
 

@@ -2,8 +2,9 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import fastifyStatic from '@fastify/static'
-import { ROUTES } from '@starling-grid/protocol'
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import { type JobId, ROUTES } from '@starling-grid/protocol'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { redirectPage } from './coordinators.ts'
 import { RETRY_SECONDS } from './errors.ts'
 
 /** Names of built files hold a hash of their content; the pages' own names stay. */
@@ -12,7 +13,13 @@ const NOT_BUILT =
   'The web page is not built. Run `npm start` in the repository, or name its folder with --web-root.\n' +
   'Node volunteers can still join.\n'
 
-export async function registerPages(app: FastifyInstance, webRoot: string | undefined): Promise<void> {
+/** The coordinator whose page shows this job, or any job; undefined: this one's does. */
+export type PageElsewhere = (job: JobId | undefined) => string | undefined
+
+export async function registerPages(
+  app: FastifyInstance,
+  { webRoot, elsewhere }: { readonly webRoot: string | undefined; readonly elsewhere: PageElsewhere },
+): Promise<void> {
   if (webRoot === undefined || !existsSync(join(webRoot, 'index.html'))) {
     for (const path of ['/', ROUTES.dashboard, ROUTES.api])
       app.get(path, async (_, reply) => reply.code(503).type('text/plain; charset=utf-8').send(NOT_BUILT))
@@ -25,21 +32,30 @@ export async function registerPages(app: FastifyInstance, webRoot: string | unde
     setHeaders: (response, path) =>
       void response.setHeader('cache-control', HASHED.test(path) ? 'public, max-age=31536000, immutable' : 'no-cache'),
   })
-  const page = (file: string) => async (_: unknown, reply: FastifyReply) => reply.sendFile(file)
+  const page = (file: string) => async (request: FastifyRequest, reply: FastifyReply) =>
+    redirectPage(request, reply, elsewhere) ?? reply.sendFile(file)
   app.get('/', page('index.html'))
   app.get(ROUTES.dashboard, page('dashboard.html'))
-  app.get(ROUTES.api, page('api.html'))
+  app.get(ROUTES.api, async (_, reply) => reply.sendFile('api.html'))
+}
+
+/** Which coordinator has which job; empty for one that has its store for itself. */
+export interface JobOwners {
+  readonly owners?: Readonly<Record<string, string>>
 }
 
 /**
  * healthz: the process answers. readyz: it takes work; 503 with the reason while it ends, so that a proxy sends
  * requests elsewhere.
  */
-export function registerProbes(app: FastifyInstance, notReady: () => string | undefined): void {
+export function registerProbes(
+  app: FastifyInstance,
+  { notReady, owners }: { readonly notReady: () => string | undefined; readonly owners: () => JobOwners },
+): void {
   app.get(ROUTES.healthz, async () => ({ ok: true }))
   app.get(ROUTES.readyz, async (_, reply) => {
     const reason = notReady()
-    if (reason === undefined) return { ready: true }
+    if (reason === undefined) return { ready: true, ...owners() }
     return reply.code(503).header('retry-after', RETRY_SECONDS).send({ ready: false, reason })
   })
 }

@@ -7,6 +7,7 @@ import {
   CLOSE_POLICY,
   GridError,
   isGridError,
+  type JobId,
   parse,
   parseJson,
   plainText,
@@ -24,6 +25,7 @@ import type { Past } from '../host/run-history.ts'
 import type { RunHost } from '../host/run-host.ts'
 import { type Reader, viewFor } from '../host/run-view.ts'
 import type { Runs } from '../jobs/runs.ts'
+import type { Whereabouts } from '../owners/owners.ts'
 import { type Access, readerWith } from './access.ts'
 import { addressOf } from './addresses.ts'
 
@@ -90,13 +92,15 @@ export interface WatchRoutes {
   readonly clock: CoordinatorClock
   readonly runs: Runs
   readonly access: Access
+  readonly whereIs: (job: JobId) => Whereabouts
 }
 
-export function registerWatch(app: FastifyInstance, { clock, runs, access }: WatchRoutes): WatchService {
+export function registerWatch(app: FastifyInstance, parts: WatchRoutes): WatchService {
+  const { clock } = parts
   const watchers = new Set<Watcher>()
   const stopTelling = clock.every(UPDATE_MS, () => {
     for (const watcher of watchers) check(watcher, clock.awake())
-    tell(watchers, runs)
+    tell(watchers, parts)
   })
 
   app.get(
@@ -119,8 +123,8 @@ export function registerWatch(app: FastifyInstance, { clock, runs, access }: Wat
       socket.on('pong', () => {
         watcher.aliveAt = clock.awake()
       })
-      socket.on('message', (data: Buffer, isBinary) => heard(watcher, { data, isBinary, clock, access, runs }))
-      tell([watcher], runs)
+      socket.on('message', (data: Buffer, isBinary) => heard(watcher, { ...parts, data, isBinary }))
+      tell([watcher], parts)
     },
   )
 
@@ -181,16 +185,14 @@ function seatFor(watchers: ReadonlySet<Watcher>, address: string): 'free' | 'unp
   return unproven.length < MAX_UNPROVEN ? 'unproven' : 'none'
 }
 
-interface FirstMessage {
+interface FirstMessage extends WatchRoutes {
   readonly data: Buffer
   readonly isBinary: boolean
-  readonly clock: CoordinatorClock
-  readonly access: Access
-  readonly runs: Runs
 }
 
 /** The one word of a page is its token; anything else, or more, ends the stream. */
-function heard(watcher: Watcher, { data, isBinary, clock, access, runs }: FirstMessage): void {
+function heard(watcher: Watcher, { data, isBinary, ...parts }: FirstMessage): void {
+  const { clock, access, runs } = parts
   const { socket, address } = watcher
   if (socket.readyState !== socket.OPEN) return
   try {
@@ -228,7 +230,7 @@ function heard(watcher: Watcher, { data, isBinary, clock, access, runs }: FirstM
   }
   const more = runs.shown() !== undefined || runs.damaged().length > 0
   Object.assign(watcher, { fresh: watcher.fresh || more })
-  tell([watcher], runs)
+  tell([watcher], parts)
 }
 
 /** Pings, and ends the stream of a page that is gone or did not say its token in time. */
@@ -248,7 +250,7 @@ interface ShownView {
   readonly text: string
 }
 
-function tell(watchers: Iterable<Watcher>, runs: Runs): void {
+function tell(watchers: Iterable<Watcher>, { runs, whereIs }: Pick<WatchRoutes, 'runs' | 'whereIs'>): void {
   const views = new Map<string, ShownView>()
   for (const watcher of watchers) {
     if (watcher.unproven && watcher.holder === undefined) continue
@@ -257,9 +259,11 @@ function tell(watchers: Iterable<Watcher>, runs: Runs): void {
       continue
     }
     const run = runFor(watcher, runs)
+    const before = watcher.run?.job.id
     if (watcher.run !== run) Object.assign(watcher, { run, fresh: true })
     if (run === undefined) {
-      if (watcher.fresh) send(watcher, { type: 'none', reason: nothingToShow(watcher, runs) })
+      if (watcher.fresh)
+        send(watcher, { type: 'none', reason: nothingToShow(watcher, runs), ...atOwner(watcher, before, whereIs) })
       watcher.fresh = false
       continue
     }
@@ -276,6 +280,17 @@ function tell(watchers: Iterable<Watcher>, runs: Runs): void {
     if (message !== undefined) send(watcher, message)
     told(watcher, run, view.text)
   }
+}
+
+/** The job that a page names, or showed until now, is another coordinator's. */
+function atOwner(
+  { job: asked }: Watcher,
+  before: JobId | undefined,
+  whereIs: WatchRoutes['whereIs'],
+): Pick<Extract<WatchMessage, { type: 'none' }>, 'at'> {
+  const job = asked ?? before
+  const whereabouts = job === undefined ? undefined : whereIs(job as JobId)
+  return job !== undefined && typeof whereabouts === 'object' ? { at: { url: whereabouts.url, job } } : {}
 }
 
 /** A private job that a page names is there for its owner alone. */

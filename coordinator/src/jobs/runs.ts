@@ -56,6 +56,7 @@ export interface SharedParts {
   /** of new jobs */
   readonly self: CoordinatorId
   readonly elsewhere: () => Elsewhere
+  readonly coordinators: NonNullable<RunParts['coordinators']>
   /** A job that nobody works for yet may go where there is more room. True: it went. */
   makeRoom(job: JobId): Promise<boolean>
 }
@@ -355,11 +356,12 @@ export class Runs {
   }
 
   async #take(stored: StoredJob): Promise<RunHost> {
-    const { timing, ...parts } = this.#parts
+    const { timing, shared, ...parts } = this.#parts
     const job = readJob(stored, timing)
     const host = await RunHost.open({
       ...parts,
       job,
+      ...(shared === undefined ? {} : { coordinators: shared.coordinators }),
       onDeposed: (error) => this.#deposed(job.id, error),
       onEnded: (run) => this.#ended(run),
       onParked: (run) => this.#parked(run),

@@ -21,6 +21,10 @@ const BEAT_MS = 500
  */
 export const LEASE_MS = 3000
 
+/** ms in which a coordinator opens a job that it was given, and says so */
+const OPENING_MS = 5000
+const MORE_ROOM = 'that coordinator has more room'
+
 /** The jobs that this coordinator runs. */
 export interface OwnJobs {
   /** it is open here, or was found damaged */
@@ -58,7 +62,13 @@ export interface Other {
 }
 
 /** `soon`: no coordinator has it at the moment, or this one is about to. */
-export type Whereabouts = 'here' | 'soon' | 'unknown' | { readonly url: string }
+export type Whereabouts = 'here' | 'soon' | 'unknown' | OwnerAt
+
+export interface OwnerAt {
+  readonly url: string
+  /** it ends, and gives the job away */
+  readonly ends: boolean
+}
 
 export class Owners {
   readonly #parts: OwnersParts
@@ -66,6 +76,7 @@ export class Owners {
   #register: Register = { coordinators: [], owners: new Map() }
   /** of others that live */
   #others: readonly Other[] = []
+  readonly #given = new Map<JobId, { readonly to: CoordinatorId; readonly at: number }>()
   /** ms: when the store last heard of this coordinator */
   #heardAt = 0
   #isCutOff = false
@@ -115,7 +126,7 @@ export class Owners {
     if (!this.#register.owners.has(job)) return 'unknown'
     const owner = this.#register.owners.get(job)
     const other = this.#others.find(({ id }) => id === owner)
-    return other === undefined ? 'soon' : { url: other.card.url }
+    return other === undefined ? 'soon' : { url: other.card.url, ends: !other.card.takesJobs }
   }
 
   /** All jobs of others, and which of them has each. */
@@ -130,7 +141,7 @@ export class Owners {
   async makeRoom(job: JobId): Promise<boolean> {
     const to = roomElsewhere(this.#owned)
     if (to === undefined) return false
-    return this.#work.run(() => this.#give({ job, from: this.self, to, reason: 'that coordinator has more room' }))
+    return this.#work.run(() => this.#give({ job, from: this.self, to, reason: MORE_ROOM }))
   }
 
   /** What others read from now on: a job began or ended. */
@@ -206,7 +217,7 @@ export class Owners {
       id,
       isLive: true,
       takesJobs,
-      openJobs: jobs.length,
+      openJobs: jobs.length + this.#underWayTo(id, jobs),
     }))
     return { self: this.self, peers: [self, ...others], owners: this.#register.owners }
   }
@@ -217,6 +228,14 @@ export class Owners {
     for (const job of [...jobs.list()]) await this.#dropUnlessOwn(job)
     for (const [job, owner] of this.#register.owners) if (owner === this.self && !jobs.has(job)) await this.#open(job)
     for (const passing of orphans(this.#owned)) if (passing.to === this.self) await this.#take(passing)
+    await this.#giveOne()
+  }
+
+  /** A job at a time, of those that no volunteer works for. */
+  async #giveOne(): Promise<void> {
+    const to = roomElsewhere(this.#owned)
+    const job = to === undefined ? undefined : this.#card.jobs.findLast(({ id }) => this.#parts.jobs.isIdle(id))
+    if (to !== undefined && job !== undefined) await this.#give({ job: job.id, from: this.self, to, reason: MORE_ROOM })
   }
 
   async #dropUnlessOwn(job: JobId): Promise<void> {
@@ -256,7 +275,15 @@ export class Owners {
     }
   }
 
+  /** Jobs that it was given and does not have open yet. */
+  #underWayTo(id: CoordinatorId, open: CoordinatorCard['jobs']): number {
+    const now = this.#parts.clock.now()
+    for (const [job, { at }] of this.#given) if (now - at > OPENING_MS) this.#given.delete(job)
+    return [...this.#given].filter(([job, { to }]) => to === id && !open.some((one) => one.id === job)).length
+  }
+
   #noteOwner(job: JobId, owner: CoordinatorId): void {
+    if (owner !== this.self) this.#given.set(job, { to: owner, at: this.#parts.clock.now() })
     this.#register = { ...this.#register, owners: new Map(this.#register.owners).set(job, owner) }
   }
 
