@@ -15,7 +15,7 @@ const [JOB, OTHER] = [jobId('digits-1'), jobId('texts-2')]
 
 /** `open`: the same store each time, as two coordinators open it. */
 export function ownerBookSuite(where: string, open: () => Promise<() => Promise<SharedState>>): void {
-  const two = async (): Promise<readonly [StateStore, OwnerBook, StateStore, OwnerBook]> => {
+  const two: Two = async () => {
     const again = await open()
     const opened = [await again(), await again()]
     for (const { close } of opened) after(close)
@@ -69,6 +69,12 @@ export function ownerBookSuite(where: string, open: () => Promise<() => Promise<
     assert.equal(await south.pass(jobId('nowhere'), undefined, SOUTH), false)
   })
 
+  leavingSuite(where, two)
+}
+
+type Two = () => Promise<readonly [StateStore, OwnerBook, StateStore, OwnerBook]>
+
+function leavingSuite(where: string, two: Two): void {
   test(`${where}: one that leaves is not listed any more, and what it has can be taken`, async () => {
     const [store, north, , south] = await two()
     await store.createJob({ id: JOB, description: '{}' }, NORTH)

@@ -7,7 +7,6 @@ import {
   CLOSE_POLICY,
   GridError,
   isGridError,
-  type JobId,
   parse,
   parseJson,
   plainText,
@@ -25,9 +24,9 @@ import type { Past } from '../host/run-history.ts'
 import type { RunHost } from '../host/run-host.ts'
 import { type Reader, viewFor } from '../host/run-view.ts'
 import type { Runs } from '../jobs/runs.ts'
-import type { Whereabouts } from '../owners/owners.ts'
 import { type Access, readerWith } from './access.ts'
 import { addressOf } from './addresses.ts'
+import { atOwner, jobNamed, type WhereIs } from './watched-job.ts'
 
 const UPDATE_MS = 500
 /** bytes that wait for one page before it is skipped */
@@ -92,7 +91,7 @@ export interface WatchRoutes {
   readonly clock: CoordinatorClock
   readonly runs: Runs
   readonly access: Access
-  readonly whereIs: (job: JobId) => Whereabouts
+  readonly whereIs: WhereIs
 }
 
 export function registerWatch(app: FastifyInstance, parts: WatchRoutes): WatchService {
@@ -134,15 +133,6 @@ export function registerWatch(app: FastifyInstance, parts: WatchRoutes): WatchSe
       for (const { socket } of watchers) socket.close(CLOSE_AWAY, 'the coordinator stops')
     },
   }
-}
-
-/** Characters of what a page names as a job: an id is shorter. */
-const MAX_JOB_NAME = 200
-
-/** Whatever a page writes there: a name that is no job is answered as a job that is gone. */
-function jobNamed(query: unknown): string | undefined {
-  const { job } = query as { readonly job?: unknown }
-  return typeof job === 'string' && job !== '' ? job.slice(0, MAX_JOB_NAME) : undefined
 }
 
 /** What is damaged is its owner's to know. */
@@ -263,7 +253,7 @@ function tell(watchers: Iterable<Watcher>, { runs, whereIs }: Pick<WatchRoutes, 
     if (watcher.run !== run) Object.assign(watcher, { run, fresh: true })
     if (run === undefined) {
       if (watcher.fresh)
-        send(watcher, { type: 'none', reason: nothingToShow(watcher, runs), ...atOwner(watcher, before, whereIs) })
+        send(watcher, { type: 'none', reason: nothingToShow(watcher, runs), ...atOwner(watcher.job, before, whereIs) })
       watcher.fresh = false
       continue
     }
@@ -280,17 +270,6 @@ function tell(watchers: Iterable<Watcher>, { runs, whereIs }: Pick<WatchRoutes, 
     if (message !== undefined) send(watcher, message)
     told(watcher, run, view.text)
   }
-}
-
-/** The job that a page names, or showed until now, is another coordinator's. */
-function atOwner(
-  { job: asked }: Watcher,
-  before: JobId | undefined,
-  whereIs: WatchRoutes['whereIs'],
-): Pick<Extract<WatchMessage, { type: 'none' }>, 'at'> {
-  const job = asked ?? before
-  const whereabouts = job === undefined ? undefined : whereIs(job as JobId)
-  return job !== undefined && typeof whereabouts === 'object' ? { at: { url: whereabouts.url, job } } : {}
 }
 
 /** A private job that a page names is there for its owner alone. */
