@@ -11,7 +11,7 @@ import { mlp } from '@starling-grid/model'
 import type { StepRecord } from '@starling-grid/protocol'
 import { startPostgres } from './postgres.ts'
 
-const STEPS = 400
+const STEPS = 200
 /** times that a test need not wait out */
 const QUICK = { admitMs: 300, rejoinMs: 6000, quietMs: 3000 }
 const JOB = {

@@ -27,6 +27,11 @@ export class Coordinators {
     return this.#door.coordinatorUrl
   }
 
+  /** Others that a host without `at` can go to. */
+  get others(): readonly string[] {
+    return this.#told.filter((url) => url !== this.url)
+  }
+
   /** How many there are to ask. */
   get count(): number {
     return this.#known.length

@@ -37,6 +37,8 @@ export interface VolunteerOptions {
   readonly once?: boolean
   /** lends this machine to this job alone, until the job ends; absent: to any */
   readonly job?: JobId
+  /** the job that another coordinator sent it for */
+  readonly sentFor?: JobId | undefined
   /** other coordinators of the same grid that its owner trusts, beside those at names of one authority */
   readonly coordinators?: readonly string[]
   /** called after every change, at most some ten times a second */
@@ -61,6 +63,8 @@ export function createVolunteer(host: VolunteerHost, options: VolunteerOptions):
 const LEAVE_MS = 4000
 /** ms before a session that failed is begun anew, at most; drawn below it */
 const START_OVER_MS = 3000
+/** Times that a coordinator does not answer before a tab goes to another one: some four seconds */
+const AWAYS_BEFORE_LEAVING = 6
 /** ms: signalling is back as soon as the coordinator is */
 const NETWORK_BACKOFF = { firstMs: 500, mostMs: 5000 }
 
@@ -78,6 +82,8 @@ class VolunteerLife implements Volunteer {
   #openingNetwork = false
   readonly #once: boolean
   readonly #chosen: JobId | undefined
+  /** times that the coordinator did not answer, one after the other */
+  #aways = 0
   /** the job that another coordinator sent it for */
   #sentFor: JobId | undefined
   /** the job that the coordinator gives out now */
@@ -101,6 +107,7 @@ class VolunteerLife implements Volunteer {
     this.#beatAt = host.clock.wallTime()
     this.#once = options.once ?? false
     this.#chosen = options.job
+    this.#sentFor = options.sentFor
     this.#board = new StatusReporter(options.onStatus, host.clock)
     this.#coordinators = new Coordinators(host, options.coordinators)
     const { name, invite } = options
@@ -239,7 +246,16 @@ class VolunteerLife implements Volunteer {
    */
   #away(why: string, retryMs: number): void {
     this.#joined = undefined
+    this.#leaveIfGone()
     this.#board.away(why, retryMs)
+  }
+
+  /** A tab cannot ask another coordinator: when its own stays away, its page goes to one. */
+  #leaveIfGone(): void {
+    const { others } = this.#coordinators
+    const other = others[this.#aways++ % Math.max(1, others.length)]
+    if (this.#host.at === undefined && other !== undefined && this.#aways >= AWAYS_BEFORE_LEAVING)
+      this.#host.leaveFor?.(other, this.#lends().job ?? null)
   }
 
   /** What it holds stays: it goes on with the same job, or says there which one it comes for. */
@@ -250,6 +266,7 @@ class VolunteerLife implements Volunteer {
   }
 
   #welcomed(welcome: MessageTo<'welcome'>): void {
+    this.#aways = 0
     this.#joined = undefined
     this.#sentFor = undefined
     this.#access = {

@@ -33,10 +33,24 @@ export async function registerPages(
       void response.setHeader('cache-control', HASHED.test(path) ? 'public, max-age=31536000, immutable' : 'no-cache'),
   })
   const page = (file: string) => async (request: FastifyRequest, reply: FastifyReply) =>
-    redirectPage(request, reply, elsewhere) ?? reply.sendFile(file)
+    withoutLending(request, reply) ?? redirectPage(request, reply, elsewhere) ?? reply.sendFile(file)
   app.get('/', page('index.html'))
   app.get(ROUTES.dashboard, page('dashboard.html'))
   app.get(ROUTES.api, async (_, reply) => reply.sendFile('api.html'))
+}
+
+/**
+ * `lend=on` begins to lend without a click. Only a page of the same site leads there: that of another coordinator, on
+ * which the visitor clicked. A browser says so, and pages cannot (Fetch Metadata, W3C).
+ */
+function withoutLending({ url, query, headers }: FastifyRequest, reply: FastifyReply): FastifyReply | undefined {
+  const asked = query as Readonly<Record<string, unknown>>
+  const site = headers['sec-fetch-site']
+  if (asked['lend'] === undefined || site === 'same-site' || site === 'same-origin') return undefined
+  const [path = '/', text = ''] = url.split('?', 2)
+  const rest = new URLSearchParams(text)
+  rest.delete('lend')
+  return reply.redirect(rest.size === 0 ? path : `${path}?${rest}`)
 }
 
 /** Which coordinator has which job; empty for one that has its store for itself. */

@@ -1,0 +1,16 @@
+// The page of another coordinator that shares the jobs of this one. Its scripts may not ask that one, so it opens there.
+import { isSameAuthority } from '@starling-grid/protocol'
+
+export interface ShownThere {
+  readonly job: string | undefined
+  /** of the owner, good for all coordinators of one authority */
+  readonly token: string | undefined
+}
+
+/** Leaves this page for the same one there. Nothing happens where the address is of another authority. */
+export function openPageAt(url: string, { job, token }: ShownThere): void {
+  if (!isSameAuthority(location.origin, url)) return
+  const query = job === undefined ? '' : `?${new URLSearchParams({ job })}`
+  const hash = token === undefined ? '' : `#${new URLSearchParams({ token })}`
+  location.replace(url + location.pathname + query + hash)
+}
