@@ -27,7 +27,7 @@ test(
   { skip, timeout: 300_000 },
   async () => {
     const line = await openLine(Number(new URL(postgres?.url ?? '').port))
-    const [first, second] = await two((url) => url.replace(/:\d+\//, `:${line.port}/`))
+    const [first, second] = await two({ throughLine: (url) => url.replace(/:\d+\//, `:${line.port}/`) })
     try {
       const job = await training([first, second])
       const before = await first.records(job)

@@ -14,13 +14,13 @@ import { startPostgres } from './postgres.ts'
 const STEPS = 200
 /** times that a test need not wait out */
 const QUICK = { admitMs: 300, rejoinMs: 6000, quietMs: 3000 }
-const JOB = {
+export const JOB = {
   ...demoJob({ stop: { steps: STEPS }, seed: 7, mode: 'ring', minVolunteers: 2 }),
   model: mlp({ input: [1, 28, 28], hidden: [32], classes: 10 }),
   blockSamples: 8,
   batchBlocks: 6,
 }
-const TOKEN = 'the-owner-of-both-coordinators'
+export const TOKEN = 'the-owner-of-both-coordinators'
 
 export const postgres = await startPostgres()
 const folder = await mkdtemp(join(tmpdir(), 'starling-two-'))
@@ -32,8 +32,15 @@ export const skip = postgres === undefined && 'PostgreSQL is not here'
 
 let grids = 0
 
-/** Two coordinators of one database and one folder of blobs; `throughLine`: how the first reaches the database. */
-export async function two(throughLine: (url: string) => string = (url) => url): Promise<readonly [Grid, Grid]> {
+export interface TwoOptions {
+  /** how the first reaches the database */
+  readonly throughLine?: (url: string) => string
+  /** folder of the built pages */
+  readonly webRoot?: string
+}
+
+/** Two coordinators of one database and one folder of blobs. */
+export async function two({ throughLine = (url) => url, webRoot }: TwoOptions = {}): Promise<readonly [Grid, Grid]> {
   const number = ++grids
   const database = postgres?.database(`grid_${number}`) ?? ''
   const blobs = pathToFileURL(join(folder, `blobs-${number}`)).href
@@ -42,6 +49,7 @@ export async function two(throughLine: (url: string) => string = (url) => url): 
       dataDir: join(folder, `${name}-${number}`),
       token: TOKEN,
       timing: QUICK,
+      ...(webRoot === undefined ? {} : { webRoot }),
       env: { STARLING_STATE: state, STARLING_BLOBS: blobs },
     })
   return [await start('first', throughLine(database)), await start('second', database)]

@@ -8,7 +8,7 @@ export class Coordinators {
   readonly #host: Pick<VolunteerHost, keyof CoordinatorDoor | 'at'>
   /** of the owner, its first one at the front */
   readonly #named: readonly string[]
-  /** that the present one named last */
+  /** the one that named others last, and these */
   #told: readonly string[] = []
   #door: CoordinatorDoor
 
@@ -37,9 +37,9 @@ export class Coordinators {
     return this.#known.length
   }
 
-  /** The present one names the others. */
+  /** The present one names the others; it stays known when it sends this volunteer to one of them. */
   learn(urls: readonly string[]): void {
-    this.#told = urls.slice(0, MAX_COORDINATORS).filter((url) => this.mayFollow(url))
+    this.#told = [this.url, ...urls.slice(0, MAX_COORDINATORS).filter((url) => this.mayFollow(url))]
   }
 
   mayFollow(url: string): boolean {

@@ -148,6 +148,18 @@ test('a volunteer whose coordinator is gone asks the others that this one named,
   assert.deepEqual(grid.dialled, [HOME, HOME, OTHER, third, HOME, OTHER, third])
 })
 
+test('a volunteer that a live coordinator sends to a dead one comes back to the live one', async () => {
+  const grid = fakeGrid()
+  grid.answers.set(OTHER, [
+    { type: 'coordinators', urls: [HOME] },
+    { type: 'moved', url: HOME, to: null },
+  ])
+  const coordinators = new Coordinators(grid.host)
+  coordinators.learn([OTHER])
+  await run(grid, coordinators, 7)
+  assert.deepEqual(grid.dialled, [HOME, HOME, OTHER, HOME, OTHER, HOME, OTHER])
+})
+
 test('two coordinators that send a volunteer to and fro do not keep it busy: it waits after two hops', async () => {
   const grid = fakeGrid()
   grid.answers.set(HOME, [{ type: 'moved', url: OTHER, to: null }])

@@ -17,7 +17,11 @@ interface Luggage {
 export function goOnAt(url: string, { name, limits, job, sentFor }: Lent, invite: string | undefined): void {
   if (!isSameAuthority(location.origin, url)) return
   const shown = job ?? sentFor
-  const query = new URLSearchParams({ ...(shown === undefined ? {} : { job: shown }), lend: 'on' })
+  const query = new URLSearchParams({
+    ...(shown === undefined ? {} : { job: shown }),
+    lend: 'on',
+    left: location.origin,
+  })
   const luggage: Luggage = { name, limits, isChosen: job !== undefined }
   const hash = new URLSearchParams({ lent: JSON.stringify(luggage), ...(invite === undefined ? {} : { invite }) })
   location.replace(`${url}/?${query}#${hash}`)
@@ -34,6 +38,7 @@ export function takeLuggage(): Lent | undefined {
   if (luggage === undefined) return undefined
   const isMeant = query.get('lend') === 'on'
   query.delete('lend')
+  query.delete('left')
   hash.delete('lent')
   history.replaceState(null, '', location.pathname + prefixed('?', query) + prefixed('#', hash))
   if (!isMeant) return undefined

@@ -47,7 +47,7 @@ export function createLiveRun({ token: ownerToken, job, mayLeave = () => true }:
     onGone: () => {
       const { run } = history.value
       const [other] = run?.coordinators?.others ?? []
-      if (other !== undefined && mayLeave()) openPageAt(other, { job: run?.job.id, token: token.value })
+      if (other !== undefined && mayLeave()) openPageAt(other, { job: run?.job.id, token: token.value, isGone: true })
     },
   })
   const show = (shown: JobId | undefined): void => {

@@ -5,12 +5,17 @@ export interface ShownThere {
   readonly job: string | undefined
   /** of the owner, good for all coordinators of one authority */
   readonly token: string | undefined
+  /** this page's coordinator does not answer: the other one is not to send it back */
+  readonly isGone?: boolean
 }
 
 /** Leaves this page for the same one there. Nothing happens where the address is of another authority. */
-export function openPageAt(url: string, { job, token }: ShownThere): void {
+export function openPageAt(url: string, { job, token, isGone = false }: ShownThere): void {
   if (!isSameAuthority(location.origin, url)) return
-  const query = job === undefined ? '' : `?${new URLSearchParams({ job })}`
+  const query = new URLSearchParams({
+    ...(job === undefined ? {} : { job }),
+    ...(isGone ? { left: location.origin } : {}),
+  })
   const hash = token === undefined ? '' : `#${new URLSearchParams({ token })}`
-  location.replace(url + location.pathname + query + hash)
+  location.replace(`${url}${location.pathname}?${query}${hash}`)
 }

@@ -9,7 +9,8 @@ import type { Access } from './access.ts'
 /** ms in which a job that changes hands is opened, and between looks */
 const PASSING_MS = 4000
 const LOOK_MS = 100
-const FOUND = 302
+/** ms in which a coordinator that is gone loses its jobs */
+const LEFT_MS = 8000
 /** RFC 9110: the same request there, body and all */
 export const SAME_METHOD = 307
 
@@ -54,13 +55,24 @@ async function settled({ clock, whereIs, job }: AskedJob): Promise<Whereabouts> 
   return whereIs(job)
 }
 
-/** A page that names a job of another coordinator, or comes to one that has none while another has. */
-export function redirectPage(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  urlFor: (job: JobId | undefined) => string | undefined,
-): FastifyReply | undefined {
-  const { job } = request.query as { readonly job?: unknown }
-  const url = urlFor(typeof job === 'string' && job !== '' ? (job as JobId) : undefined)
-  return url === undefined ? undefined : reply.redirect(url + request.url, FOUND)
+export interface PageParts {
+  readonly clock: Pick<CoordinatorClock, 'sleep'>
+  /** the coordinator whose page shows this job, or any job; undefined: this one's does */
+  readonly elsewhere: (job: JobId | undefined) => string | undefined
+}
+
+/**
+ * Where a page opens that names a job of another coordinator, or comes to one that has none while another has;
+ * undefined: here. `left`: the one that did not answer the page, which is not sent back there.
+ */
+export async function pageAddress(
+  { query, url }: FastifyRequest,
+  { clock, elsewhere }: PageParts,
+): Promise<string | undefined> {
+  const { job, left } = query as { readonly job?: unknown; readonly left?: unknown }
+  const find = (): string | undefined => elsewhere(typeof job === 'string' && job !== '' ? (job as JobId) : undefined)
+  for (let waited = 0; waited < LEFT_MS && left !== undefined && find() === left; waited += LOOK_MS)
+    await clock.sleep(LOOK_MS)
+  const other = find()
+  return other === undefined || other === left ? undefined : other + url
 }

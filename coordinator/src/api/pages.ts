@@ -2,9 +2,9 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import fastifyStatic from '@fastify/static'
-import { type JobId, ROUTES } from '@starling-grid/protocol'
+import { ROUTES } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { redirectPage } from './coordinators.ts'
+import { pageAddress, type PageParts } from './coordinators.ts'
 import { RETRY_SECONDS } from './errors.ts'
 
 /** Names of built files hold a hash of their content; the pages' own names stay. */
@@ -13,12 +13,9 @@ const NOT_BUILT =
   'The web page is not built. Run `npm start` in the repository, or name its folder with --web-root.\n' +
   'Node volunteers can still join.\n'
 
-/** The coordinator whose page shows this job, or any job; undefined: this one's does. */
-export type PageElsewhere = (job: JobId | undefined) => string | undefined
-
 export async function registerPages(
   app: FastifyInstance,
-  { webRoot, elsewhere }: { readonly webRoot: string | undefined; readonly elsewhere: PageElsewhere },
+  { webRoot, ...parts }: PageParts & { readonly webRoot: string | undefined },
 ): Promise<void> {
   if (webRoot === undefined || !existsSync(join(webRoot, 'index.html'))) {
     for (const path of ['/', ROUTES.dashboard, ROUTES.api])
@@ -32,8 +29,10 @@ export async function registerPages(
     setHeaders: (response, path) =>
       void response.setHeader('cache-control', HASHED.test(path) ? 'public, max-age=31536000, immutable' : 'no-cache'),
   })
-  const page = (file: string) => async (request: FastifyRequest, reply: FastifyReply) =>
-    withoutLending(request, reply) ?? redirectPage(request, reply, elsewhere) ?? reply.sendFile(file)
+  const page = (file: string) => async (request: FastifyRequest, reply: FastifyReply) => {
+    const other = withoutLending(request) ?? (await pageAddress(request, parts))
+    return other === undefined ? reply.sendFile(file) : reply.redirect(other)
+  }
   app.get('/', page('index.html'))
   app.get(ROUTES.dashboard, page('dashboard.html'))
   app.get(ROUTES.api, async (_, reply) => reply.sendFile('api.html'))
@@ -43,14 +42,14 @@ export async function registerPages(
  * `lend=on` begins to lend without a click. Only a page of the same site leads there: that of another coordinator, on
  * which the visitor clicked. A browser says so, and pages cannot (Fetch Metadata, W3C).
  */
-function withoutLending({ url, query, headers }: FastifyRequest, reply: FastifyReply): FastifyReply | undefined {
+function withoutLending({ url, query, headers }: FastifyRequest): string | undefined {
   const asked = query as Readonly<Record<string, unknown>>
   const site = headers['sec-fetch-site']
   if (asked['lend'] === undefined || site === 'same-site' || site === 'same-origin') return undefined
   const [path = '/', text = ''] = url.split('?', 2)
   const rest = new URLSearchParams(text)
   rest.delete('lend')
-  return reply.redirect(rest.size === 0 ? path : `${path}?${rest}`)
+  return rest.size === 0 ? path : `${path}?${rest}`
 }
 
 /** Which coordinator has which job; empty for one that has its store for itself. */

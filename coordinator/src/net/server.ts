@@ -543,7 +543,11 @@ class CoordinatorLife implements Coordinator {
       (socket, request) => sessions.admit(socket, { names: this.#namesFor(request), address: request.ip }),
     )
     const watching = registerWatch(app, { clock: this.#clock, runs, access, whereIs })
-    await registerPages(app, { webRoot: this.#options.webRoot, elsewhere: shared.pageElsewhere })
+    await registerPages(app, {
+      clock: this.#clock,
+      webRoot: this.#options.webRoot,
+      elsewhere: shared.pageElsewhere,
+    })
     return watching
   }
 

@@ -1,9 +1,9 @@
 // What a coordinator's server knows of the others that share its store: for its sessions, runs, routes and pages. One
 // whose store is its own has no owners, and all of this says so.
 import { type CoordinatorList, type JobId, MAX_COORDINATORS } from '@starling-grid/protocol'
-import type { CoordinatorRoutes } from '../api/coordinators.ts'
+import type { CoordinatorRoutes, PageParts } from '../api/coordinators.ts'
 import { shownJobId } from '../api/metrics.ts'
-import type { JobOwners, PageElsewhere } from '../api/pages.ts'
+import type { JobOwners } from '../api/pages.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import { machineId } from '../folder-owner.ts'
 import type { RunParts } from '../host/run-host.ts'
@@ -166,7 +166,7 @@ export class SharedJobs {
   }
 
   /** A page without a job is shown where there is one. */
-  readonly pageElsewhere: PageElsewhere = (job) => {
+  readonly pageElsewhere: PageParts['elsewhere'] = (job) => {
     if (job === undefined)
       return this.#parts.runs().current() === undefined
         ? this.#others.find(({ card }) => card.jobs.length > 0)?.card.url
