@@ -40,7 +40,6 @@ const MOST_BYTES = 64 * 1024 * 1024
 const MOST_FILE_BYTES = 1024 * 1024 * 1024
 /** What this user alone may read of a file. */
 const OWN_FILE = 0o600
-const NOT_FOUND = 404
 /** RFC 9110: the same request, at another address */
 const SAME_METHOD = 307
 /** Coordinators that send a caller on: what they know may be a second old. */
@@ -86,7 +85,7 @@ interface ApiRequest {
 }
 
 /** All jobs that a caller may read, of all coordinators that share theirs. */
-export interface FoundJobs extends Omit<JobList, 'next'> {
+export interface FoundJobs extends Omit<JobList, 'next' | 'others'> {
   /** addresses of coordinators that did not answer; absent where one has all jobs */
   readonly unreached?: readonly string[]
 }
@@ -107,8 +106,12 @@ export class CoordinatorApi {
   /** Those that share their jobs, the one that answers first; they are asked, too, when this one is gone. */
   async coordinators(): Promise<CoordinatorList['coordinators']> {
     const { coordinators } = await this.#ask(HTTP_API.coordinators)
-    this.#others = coordinators.map(({ url }) => url).filter((url) => isSameAuthority(this.url, url))
+    this.#learn(coordinators.map(({ url }) => url))
     return coordinators
+  }
+
+  #learn(urls: readonly string[]): void {
+    this.#others = urls.filter((url) => isSameAuthority(this.url, url))
   }
 
   /** Imports the dataset, and begins the run. */
@@ -118,30 +121,29 @@ export class CoordinatorApi {
 
   /** All that this caller may read, the oldest first. */
   async jobs(): Promise<FoundJobs> {
-    const [, ...others] = await this.coordinators().catch((error: unknown) => {
-      if (error instanceof ApiRefusal && error.status === NOT_FOUND) return [] // a program of before
-      throw error
-    })
-    const found = [await this.#jobsHere()]
+    const own = await this.#jobsHere()
+    if (own.others === undefined) return own
+    this.#learn(own.others)
+    const found = [own]
     const unreached: string[] = []
-    for (const { url } of others) {
+    for (const url of own.others) {
       const jobs = await this.#jobsAt(url)
       if (jobs === undefined) unreached.push(url)
       else found.push(jobs)
     }
     const damaged = found.flatMap((one) => one.damaged ?? [])
-    const jobs = found.flatMap((one) => one.jobs).sort((a, b) => a.startedAt - b.startedAt)
-    return {
-      jobs,
-      ...(others.length === 0 ? {} : { unreached }),
-      ...(found[0]?.damaged === undefined ? {} : { damaged }),
-    }
+    const jobs = found.flatMap((one) => one.jobs).sort((one, other) => one.startedAt - other.startedAt)
+    return { jobs, unreached, ...(own.damaged === undefined ? {} : { damaged }) }
   }
 
   async #jobsHere(): Promise<Omit<JobList, 'next'>> {
     const pages = await allPages((query) => this.#ask(HTTP_API.jobs, { query }))
-    const damaged = pages[0]?.damaged
-    return { jobs: pages.flatMap(({ jobs }) => jobs), ...(damaged === undefined ? {} : { damaged }) }
+    const { damaged, others } = pages[0] ?? {}
+    return {
+      jobs: pages.flatMap(({ jobs }) => jobs),
+      ...(damaged === undefined ? {} : { damaged }),
+      ...(others === undefined ? {} : { others }),
+    }
   }
 
   /** Undefined: it does not answer, or is of another authority, which gets no token. */

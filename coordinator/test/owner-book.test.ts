@@ -1,23 +1,8 @@
-import { after } from 'node:test'
 import { systemClock } from '@starling-grid/protocol'
 import { memoryState } from '../src/journal/memory.ts'
-import { openPostgresState } from '../src/journal/postgres.ts'
 import { ownerBookSuite } from './owner-book-suite.ts'
-import { startPostgres } from './postgres.ts'
 
 ownerBookSuite('in memory', async () => {
   const store = memoryState({ sharedBy: systemClock })
   return async () => ({ store, close: async () => undefined })
 })
-
-const postgres = await startPostgres()
-after(() => postgres?.stop())
-let databases = 0
-if (postgres !== undefined)
-  ownerBookSuite('in PostgreSQL', async () => {
-    const url = postgres.database(`owners_${++databases}`)
-    return async () => {
-      const store = await openPostgresState(url)
-      return { store, close: () => store.close() }
-    }
-  })

@@ -8,11 +8,15 @@ import { Count, JobIdSchema, MemberIdSchema, type ReadonlyOf, Sha256Schema, stri
 /** Of POST of a job. */
 export const SubmittedSchema = Type.Object({ id: JobIdSchema, run: RunViewSchema })
 
-/** A page of jobs, the oldest first. `damaged`: for an admin, with the first page, jobs that could not be opened. */
+/**
+ * A page of jobs, the oldest first. `damaged`: for an admin, with the first page, jobs that could not be opened.
+ * `others`: with the first page, addresses of other coordinators that share their jobs and list their own.
+ */
 export const JobListSchema = Type.Object({
   jobs: Type.Array(RunViewSchema),
   next: NextSchema,
   damaged: Type.Optional(Type.Array(Type.Object({ id: JobIdSchema, code: Type.String(), message: Type.String() }))),
+  others: Type.Optional(Type.Array(Type.String({ maxLength: 300 }))),
 })
 export type JobList = ReadonlyOf<typeof JobListSchema>
 

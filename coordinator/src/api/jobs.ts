@@ -45,6 +45,8 @@ export interface JobRoutes {
   readonly runs: Runs
   readonly access: Access
   readonly whereIs: (job: JobId) => Whereabouts
+  /** addresses of other coordinators that share their jobs */
+  readonly others: () => readonly string[]
 }
 
 export function registerJobs(app: FastifyInstance, parts: JobRoutes): void {
@@ -112,7 +114,7 @@ function registerChanges(app: FastifyInstance, { runs, access, whereIs }: JobRou
   )
 }
 
-function registerReads(app: FastifyInstance, { clock, runs, access }: JobRoutes): void {
+function registerReads(app: FastifyInstance, { clock, runs, access, others }: JobRoutes): void {
   app.get(ROUTES.jobs, async (request, reply) => {
     const readable = runs
       .list()
@@ -123,7 +125,8 @@ function registerReads(app: FastifyInstance, { clock, runs, access }: JobRoutes)
     const { items, next } = pageOf(readable, placeOf, { limit, after })
     const jobs = items.map(({ run, reader }) => viewFor(reader, run.view()))
     const damaged = after === undefined && access.isAdmin(request) ? { damaged: runs.damaged() } : {}
-    return sendTagged(request, reply, { jobs, next, ...damaged })
+    const elsewhere = after === undefined && others().length > 0 ? { others: others() } : {}
+    return sendTagged(request, reply, { jobs, next, ...damaged, ...elsewhere })
   })
 
   app.get<OneJob>(ROUTES.job, async (request, reply) => {

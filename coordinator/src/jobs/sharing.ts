@@ -120,7 +120,9 @@ export class Sharing {
       ({ volunteer: id }) => id === volunteer,
     )
     const job = move?.to ?? seat.job
-    return job === undefined ? undefined : this.#placeOf(job, open)
+    const place = job === undefined ? undefined : this.#placeOf(job, open)
+    if (place !== undefined && 'away' in place) this.#noteSent(seat, place.away)
+    return place
   }
 
   #placeOf(job: JobId, open: ReadonlyMap<JobId, RunHost>): Place | undefined {
@@ -133,12 +135,12 @@ export class Sharing {
   #send(volunteer: MemberId, to: Away): void {
     const seat = this.#parts.seats.seat(volunteer)
     if (seat === undefined) return
-    this.sent(seat, to.job)
+    this.#noteSent(seat, to)
     this.#parts.seats.sendAway(volunteer, to)
   }
 
   /** It counts for that job until its coordinator says so. */
-  sent(seat: Lender, job: JobId): void {
+  #noteSent(seat: Lender, { job }: Away): void {
     const at = this.#parts.clock.awake()
     this.#sent.set(seat.id, { lender: { ...seat, job, since: at }, at })
   }

@@ -527,7 +527,7 @@ class CoordinatorLife implements Coordinator {
       secret: this.#options.token,
       coordinators: (isTrusted) => shared.openJobs(isTrusted),
     })
-    registerJobs(app, { clock: this.#clock, runs, access, whereIs })
+    registerJobs(app, { clock: this.#clock, runs, access, whereIs, others: () => shared.others })
     registerMemberRoutes(app, { access, blobs })
     registerGroups(app, {
       clock: this.#clock,

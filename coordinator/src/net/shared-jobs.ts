@@ -111,6 +111,11 @@ export class SharedJobs {
 
   // ---- for routes and pages ----
 
+  /** Their addresses. */
+  get others(): readonly string[] {
+    return this.#others.map(({ card }) => card.url)
+  }
+
   get forRoutes(): Pick<CoordinatorRoutes, 'whereIs' | 'isPublic' | 'list'> {
     return {
       whereIs: (job) => this.owners?.whereIs(job) ?? 'here',
