@@ -44,7 +44,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(
     OWNERS,
     'coordinator/src/journal/memory.ts',
-    ['coordinator/test/owner-book'],
+    ['coordinator/test/owner-book.test'],
     [
       [
         'R2-owner: two take one job at once',
