@@ -33,7 +33,7 @@ export async function takeoverRows({ log }: SuiteOptions): Promise<BenchRow[]> {
     return []
   }
   const folder = await mkdtemp(join(tmpdir(), 'starling-takeover-'))
-  const pair = await Pair.start(folder, state)
+  const pair = await CoordinatorPair.start(folder, state)
   try {
     const seconds = await pair.kills(log)
     const head = {
@@ -50,19 +50,19 @@ export async function takeoverRows({ log }: SuiteOptions): Promise<BenchRow[]> {
 }
 
 /** Two coordinators; the one that has the job is killed, and started again. */
-class Pair {
+class CoordinatorPair {
   readonly #grids: readonly [Grid, Grid]
   readonly #job: string
   #owner = 0
 
-  static async start(folder: string, state: string): Promise<Pair> {
+  static async start(folder: string, state: string): Promise<CoordinatorPair> {
     const token = crypto.randomUUID()
     const env = { STARLING_STATE: state, STARLING_BLOBS: pathToFileURL(join(folder, 'blobs')).href }
     const start = (name: string): Promise<Grid> => Grid.start({ dataDir: join(folder, name), token, env })
     const grids = [await start('first'), await start('second')] as const
     const job = await grids[0].submit(JOB)
     for (const grid of grids) grid.addVolunteer({ executor: 'reference' })
-    return new Pair(grids, job)
+    return new CoordinatorPair(grids, job)
   }
 
   private constructor(grids: readonly [Grid, Grid], job: string) {

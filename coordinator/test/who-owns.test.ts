@@ -4,10 +4,10 @@ import { test } from 'node:test'
 import { type JobId, jobId } from '@starling-grid/protocol'
 import fc from 'fast-check'
 import { type CoordinatorId, coordinatorId } from '../src/journal/owner-book.ts'
-import { inheritance, orphans, type Owned, type Peer, roomElsewhere } from '../src/owners/who-owns.ts'
+import { inheritance, orphans, type Owned, type CoordinatorPeer, roomElsewhere } from '../src/owners/who-owns.ts'
 
 const IDS = ['a', 'b', 'c', 'd'].map(coordinatorId)
-const peer: fc.Arbitrary<Omit<Peer, 'id'>> = fc.record({
+const peer: fc.Arbitrary<Omit<CoordinatorPeer, 'id'>> = fc.record({
   isLive: fc.boolean(),
   takesJobs: fc.boolean(),
   openJobs: fc.nat(9),
@@ -20,7 +20,11 @@ const owned: fc.Arbitrary<Owned> = fc
   })
   .map(({ peers, owners }) => ({
     self: coordinatorId('a'),
-    peers: IDS.map((id, i) => ({ id, ...(peers[i] as Omit<Peer, 'id'>), ...(i === 0 ? { isLive: true } : {}) })),
+    peers: IDS.map((id, i) => ({
+      id,
+      ...(peers[i] as Omit<CoordinatorPeer, 'id'>),
+      ...(i === 0 ? { isLive: true } : {}),
+    })),
     owners: new Map(owners.map((owner, i): [JobId, CoordinatorId | undefined] => [jobId(`job-${i}`), owner])),
   }))
 const isLive = ({ peers }: Owned, id: CoordinatorId | undefined): boolean =>

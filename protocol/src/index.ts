@@ -108,7 +108,6 @@ export {
   LINK_OPEN_MS,
   LOW_WATER_BYTES,
   MAX_BLOCKS,
-  MAX_COORDINATORS,
   MAX_DIRECT_MEMBERS,
   MAX_FRAME_PAYLOAD_BYTES,
   MAX_ICE_SERVERS,
@@ -142,7 +141,7 @@ export {
 export { refusedJob } from './refused-job.ts'
 export { type LinkEnd, type LinkIdentity, linkProof, requireLinkProof } from './link-proof.ts'
 export { isLocalV4, isLoopbackUrl } from './local-address.ts'
-export { isSameAuthority } from './same-authority.ts'
+export { isSameAuthority, MAX_COORDINATORS } from './same-authority.ts'
 export {
   type AssignmentMove,
   type BlameReason,

@@ -25,9 +25,6 @@ export const FETCH_CHUNK_BYTES = 1024 * 1024
 /** STUN and TURN servers in one message. Each new link queries all of them. */
 export const MAX_ICE_SERVERS = 8
 
-/** Addresses of other coordinators in one message: as many as share a database. */
-export const MAX_COORDINATORS = 32
-
 /** Characters of a volunteer's name. */
 export const MAX_NAME_LENGTH = 40
 /** Refusals in one heartbeat, counted by code and sender. */

@@ -8,7 +8,6 @@ import type { BlockId, JobId } from './ids.ts'
 import { JobTermsSchema } from './job-terms.ts'
 import {
   FETCH_CHUNK_BYTES,
-  MAX_COORDINATORS,
   MAX_DIRECT_MEMBERS,
   MAX_ICE_SERVERS,
   MAX_LINK_OPEN_MS,
@@ -21,6 +20,7 @@ import {
   PLAN_WINDOW,
   PROTOCOL_VERSION,
 } from './limits.ts'
+import { MAX_COORDINATORS } from './same-authority.ts'
 import {
   BlockIdSchema,
   BlockIdsSchema,
@@ -301,12 +301,12 @@ const toVolunteer = {
     linkOpenMs: Type.Optional(Type.Integer({ minimum: MIN_LINK_OPEN_MS, maximum: MAX_LINK_OPEN_MS })),
     job: Type.Union([JobTermsSchema, Type.Null()]),
   }),
-  /** other coordinators of this grid, before `welcome` and when they change; a volunteer asks them when this one ends */
+  /** others that share its jobs */
   coordinators: strict({
     type: literal('coordinators'),
     urls: Type.Array(CoordinatorUrl, { maxItems: MAX_COORDINATORS }),
   }),
-  /** another coordinator has a job for this volunteer, which says hello there; also in place of `welcome` */
+  /** go on there */
   moved: strict({ type: literal('moved'), url: CoordinatorUrl, to: Type.Union([JobIdSchema, Type.Null()]) }),
   /** TURN credentials, before the first order to open links and again before they expire */
   'ice-servers': strict({ type: literal('ice-servers'), iceServers: IceServersSchema }),

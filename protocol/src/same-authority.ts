@@ -2,6 +2,8 @@
 // the known name rules. A coordinator can send its volunteers to no machine of others.
 import { isLoopbackUrl } from './local-address.ts'
 
+/** Coordinators that share a database: as many as a volunteer is told of. */
+export const MAX_COORDINATORS = 32
 /** Labels that names of one owner share at least: `example.org`. */
 const LEAST_SHARED_LABELS = 2
 

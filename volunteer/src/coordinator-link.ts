@@ -113,7 +113,7 @@ export class CoordinatorLink {
   async run(signal: AbortSignal): Promise<void> {
     const signer = await this.#host.signer()
     this.#self ??= { ...newIncarnation(signer.publicKey), signer }
-    const tries = new Tries()
+    const tries = new HelloTries()
     while (!this.#stopped && !signal.aborted) {
       try {
         await this.#connected(signal, () => tries.welcomed())
@@ -129,7 +129,7 @@ export class CoordinatorLink {
   }
 
   /** Where it asks next, and after how many ms. */
-  #waitAfter(error: unknown, tries: Tries): number {
+  #waitAfter(error: unknown, tries: HelloTries): number {
     if (error instanceof PutOut) return PUT_OUT_MS * (0.5 + Math.random())
     if (error instanceof Moved && tries.hop()) return 0
     // The one that was there a moment ago is asked once more: it may have started again.
@@ -252,7 +252,7 @@ export class CoordinatorLink {
 }
 
 /** How often it was tried since the last welcome. */
-class Tries {
+class HelloTries {
   #failures = 0
   #hops = 0
 

@@ -20,7 +20,7 @@ import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
 import { blobsOfOthers, finishDeletion } from './deletion.ts'
 import { importJob, readJob } from './jobs.ts'
-import { type Elsewhere, type Place, type VolunteerSeats, Sharing } from './sharing.ts'
+import { type Elsewhere, type Destination, type VolunteerSeats, Sharing } from './sharing.ts'
 import type { KeptVersions } from './start.ts'
 
 /** What the owner of all runs tells of them. */
@@ -184,7 +184,7 @@ export class Runs {
   }
 
   /** Where a volunteer goes that said hello. */
-  placeFor(volunteer: MemberId): Place | undefined {
+  placeFor(volunteer: MemberId): Destination | undefined {
     return this.#sharing.placeFor(volunteer)
   }
 

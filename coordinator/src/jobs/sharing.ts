@@ -51,7 +51,7 @@ export interface Elsewhere {
 }
 
 /** Where a volunteer goes. */
-export type Place = { readonly run: RunHost } | { readonly away: Away }
+export type Destination = { readonly run: RunHost } | { readonly away: Away }
 
 export interface SharingParts {
   readonly clock: CoordinatorClock
@@ -107,7 +107,7 @@ export class Sharing {
   }
 
   /** Where a volunteer goes that said hello; others move at the next look. */
-  placeFor(volunteer: MemberId): Place | undefined {
+  placeFor(volunteer: MemberId): Destination | undefined {
     const open = this.#open()
     const seat = this.#parts.seats.seat(volunteer)
     if (seat === undefined) return undefined
@@ -125,7 +125,7 @@ export class Sharing {
     return place
   }
 
-  #placeOf(job: JobId, open: ReadonlyMap<JobId, RunHost>): Place | undefined {
+  #placeOf(job: JobId, open: ReadonlyMap<JobId, RunHost>): Destination | undefined {
     const run = open.get(job)
     if (run !== undefined) return { run }
     const url = this.#elsewhere.jobs.find(({ id }) => id === job)?.url

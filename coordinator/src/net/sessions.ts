@@ -23,7 +23,7 @@ import { subscriberOf } from '../api/addresses.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import type { RunObserver, RunHost } from '../host/run-host.ts'
 import type { Presence } from '../host/run-view.ts'
-import type { Away, Place, VolunteerSeat, VolunteerSeats } from '../jobs/sharing.ts'
+import type { Away, Destination, VolunteerSeat, VolunteerSeats } from '../jobs/sharing.ts'
 import { type IceOptions, iceServersFor, renewalMs, withoutCredentials } from './ice-servers.ts'
 import { networkOf } from './network.ts'
 import { type Hello, type SessionHost, VolunteerSession } from './session.ts'
@@ -54,7 +54,7 @@ export interface SessionsParts {
   readonly ice: IceOptions
   readonly linkOpenMs: number
   /** where this volunteer goes */
-  readonly placeFor: (volunteer: MemberId) => Place | undefined
+  readonly placeFor: (volunteer: MemberId) => Destination | undefined
   /** absent: no other coordinator shares its store with this one */
   readonly others?: OtherCoordinators
   /** the newest run when all are finished */

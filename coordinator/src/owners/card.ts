@@ -44,8 +44,8 @@ export function cardText({ seats, jobs, ...rest }: CardParts): string {
   })
 }
 
-type Written<T, Key extends keyof T> = Omit<T, Key> & { readonly [K in Key]?: unknown }
-interface WrittenJob extends Written<SharingJob, 'speeds' | 'max'> {
+type WrittenWith<T, Key extends keyof T> = Omit<T, Key> & { readonly [K in Key]?: unknown }
+interface WrittenJob extends WrittenWith<SharingJob, 'speeds' | 'max'> {
   readonly max?: number
   readonly speeds: readonly [number, number][]
 }

@@ -11,7 +11,7 @@ import {
 } from '@starling-grid/protocol'
 import type { CoordinatorId, OwnerBook, Register } from '../journal/owner-book.ts'
 import { type CardParts, cardText, type CoordinatorCard, readCard } from './card.ts'
-import { inheritance, orphans, type Owned, type Passing, type Peer, roomElsewhere } from './who-owns.ts'
+import { inheritance, orphans, type Owned, type Passing, type CoordinatorPeer, roomElsewhere } from './who-owns.ts'
 
 /** ms between beats: each is one short transaction */
 const BEAT_MS = 500
@@ -212,7 +212,7 @@ export class Owners {
 
   get #owned(): Owned {
     const own = this.#card
-    const self: Peer = { id: this.self, isLive: true, takesJobs: own.takesJobs, openJobs: own.jobs.length }
+    const self: CoordinatorPeer = { id: this.self, isLive: true, takesJobs: own.takesJobs, openJobs: own.jobs.length }
     const others = this.#others.map(({ id, card: { takesJobs, jobs } }) => ({
       id,
       isLive: true,

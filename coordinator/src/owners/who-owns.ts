@@ -4,7 +4,7 @@ import type { JobId } from '@starling-grid/protocol'
 import type { CoordinatorId } from '../journal/owner-book.ts'
 
 /** A coordinator, as the last look at the store shows it. */
-export interface Peer {
+export interface CoordinatorPeer {
   readonly id: CoordinatorId
   /** its lease is not over */
   readonly isLive: boolean
@@ -15,7 +15,7 @@ export interface Peer {
 
 export interface Owned {
   readonly self: CoordinatorId
-  readonly peers: readonly Peer[]
+  readonly peers: readonly CoordinatorPeer[]
   /** undefined: no coordinator ever had it */
   readonly owners: ReadonlyMap<JobId, CoordinatorId | undefined>
 }
@@ -60,7 +60,7 @@ export function roomElsewhere({ self, peers }: Owned): CoordinatorId | undefined
 /** Each to the one that has fewest then, in an order that all agree on. */
 function divided(
   jobs: readonly (readonly [JobId, CoordinatorId | undefined])[],
-  peers: readonly Peer[],
+  peers: readonly CoordinatorPeer[],
 ): readonly Omit<Passing, 'reason'>[] {
   const loads = takers(peers).map(({ id, openJobs }) => ({ id, openJobs }))
   return [...jobs]
@@ -73,11 +73,11 @@ function divided(
     })
 }
 
-function takers(peers: readonly Peer[]): Peer[] {
+function takers(peers: readonly CoordinatorPeer[]): CoordinatorPeer[] {
   return peers.filter(({ isLive, takesJobs }) => isLive && takesJobs).sort(byRoom)
 }
 
-type Room = Pick<Peer, 'id' | 'openJobs'>
+type Room = Pick<CoordinatorPeer, 'id' | 'openJobs'>
 
 function byRoom(a: Room, b: Room): number {
   return a.openJobs - b.openJobs || (a.id < b.id ? -1 : 1)
