@@ -301,12 +301,12 @@ const toVolunteer = {
     linkOpenMs: Type.Optional(Type.Integer({ minimum: MIN_LINK_OPEN_MS, maximum: MAX_LINK_OPEN_MS })),
     job: Type.Union([JobTermsSchema, Type.Null()]),
   }),
-  /** others that share its jobs */
+  /** they share its jobs */
   coordinators: strict({
     type: literal('coordinators'),
     urls: Type.Array(CoordinatorUrl, { maxItems: MAX_COORDINATORS }),
   }),
-  /** go on there */
+  /** go there */
   moved: strict({ type: literal('moved'), url: CoordinatorUrl, to: Type.Union([JobIdSchema, Type.Null()]) }),
   /** TURN credentials, before the first order to open links and again before they expire */
   'ice-servers': strict({ type: literal('ice-servers'), iceServers: IceServersSchema }),
