@@ -10,6 +10,10 @@ export const LATER = {
     'damaged-files.test.ts has what a look at the disk finds, run-quarantine.test.ts what follows',
   'moves-to-another-storage':
     'journal-in-postgres.test.ts and blobs-in-s3.test.ts have what each store promises, copies among them',
+  'a-coordinator-gives-its-jobs-away':
+    'several-coordinators.test.ts gives jobs away in one process, another-coordinator-takes-over.test.ts kills one',
+  'a-tab-follows-its-job':
+    'several-coordinators.test.ts has which pages open where, another-coordinator-takes-over.test.ts what volunteers do',
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',
   'simulation-misses-each-rule':
     'production-survives-faults-on-virtual-time.test.ts runs a thousand seeds with all rules on',
@@ -90,6 +94,9 @@ export const LONGEST_FIRST = [
   'what-ends-a-volunteer',
   'a-closing-tab-leaves-gracefully',
   'golden-adapters',
+  'another-coordinator-takes-over',
+  'a-coordinator-gives-its-jobs-away',
+  'a-tab-follows-its-job',
   'a-restart-costs-no-volunteer',
   'coordinator-restarts',
   'mends-a-partition',

@@ -13,7 +13,7 @@ export function blobsOption(): Option {
   return new Option(
     '--blobs <url>',
     'bucket of an S3 store for data and versions, such as s3://bucket/starling; keys and address from ' +
-      'AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL; ' +
-      'a folder in the data folder otherwise',
+      'AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL. Or a folder that several ' +
+      'coordinators reach, such as file:///mnt/starling; a folder in the data folder otherwise',
   ).env('STARLING_BLOBS')
 }

@@ -59,7 +59,6 @@ export function createNodeHost({
   return {
     client: 'node',
     clock: systemClock,
-    coordinatorUrl,
     allowedIce,
     limits,
     relaysOnly,
@@ -71,14 +70,23 @@ export function createNodeHost({
     sendRequest,
     shards: openShardCache({ maxBytes: maxDiskBytes }),
     ...witnessIn(process.env['STARLING_WITNESS']),
-    dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
-    dialRelay: (path, token) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path, token),
+    ...doorOf(coordinatorUrl),
+    at: doorOf,
     async createExecutor(spec, blockSamples, bounds) {
       const size = microBatchFor(spec, blockSamples)
       if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, asGpu, bounds }, adapter)
       requireF32(bounds)
       return createReferenceExecutor(spec, size)
     },
+  }
+}
+
+function doorOf(coordinatorUrl: string): ReturnType<NonNullable<VolunteerHost['at']>> {
+  const origin = coordinatorUrl.replace(/^http/, 'ws')
+  return {
+    coordinatorUrl,
+    dialCoordinator: (path) => dialSocket(origin + path),
+    dialRelay: (path, token) => dialRelaySocket(origin + path, token),
   }
 }
 

@@ -1,5 +1,5 @@
 // The tab's VolunteerHost: everything that differs from a Node process. Runs in the Worker.
-import { GridError, systemClock } from '@starling-grid/protocol'
+import { GridError, type JobId, systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
   type DeviceTrouble,
@@ -37,10 +37,12 @@ export interface WebHostOptions {
   /** bytes of shards that are kept */
   readonly diskBytes: number
   readonly relaysOnly: boolean
+  /** this page's coordinator sends it to another one, or is gone */
+  readonly leaveFor: (coordinatorUrl: string, job: JobId | null) => void
 }
 
 export async function createWebHost(options: WebHostOptions): Promise<VolunteerHost> {
-  const { coordinatorUrl, openPeerNetwork, isHidden, limits, diskBytes, relaysOnly } = options
+  const { coordinatorUrl, openPeerNetwork, isHidden, limits, diskBytes, relaysOnly, leaveFor } = options
   const shards = await openShardCache(diskBytes)
   return {
     client: 'tab',
@@ -49,6 +51,7 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     signer: openSigner,
     openPeerNetwork,
     isHidden,
+    leaveFor,
     shards,
     dialCoordinator: (path) => dialSocket(coordinatorUrl.replace(/^http/, 'ws') + path),
     dialRelay: (path, token) => dialRelaySocket(coordinatorUrl.replace(/^http/, 'ws') + path, token),

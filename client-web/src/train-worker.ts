@@ -11,7 +11,7 @@ addEventListener('message', (event: MessageEvent<ToWorker>) => {
 })
 
 async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void> {
-  const { name, coordinatorUrl, limits, job, invite, control } = begin
+  const { name, coordinatorUrl, limits, job, sentFor, invite, control } = begin
   const { memoryBytes, uploadBytesPerHour, diskBytes, relaysOnly } = limits
   const tell = (message: FromWorker, transfer: Transferable[] = []): void => control.postMessage(message, transfer)
   const peers = new WindowPeers(tell)
@@ -23,11 +23,13 @@ async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void>
     limits: { memoryBytes, uploadBytesPerHour },
     diskBytes,
     relaysOnly,
+    leaveFor: (url, forJob) => tell({ type: 'elsewhere', url, job: forJob }),
   })
   const volunteer = createVolunteer(host, {
     name,
     invite,
     ...(job === undefined ? {} : { job }),
+    sentFor,
     onStatus: (status) => tell({ type: 'status', status }),
   })
   control.onmessage = (event: MessageEvent<ToWorker>) => {

@@ -11,6 +11,8 @@ export interface Lent {
   readonly limits: VisitorLimits
   /** undefined: any */
   readonly job: JobId | undefined
+  /** that another coordinator sent it for */
+  readonly sentFor?: JobId | undefined
 }
 
 export type ToWorker =
@@ -31,6 +33,8 @@ export type ToWorker =
 
 export type FromWorker =
   | { readonly type: 'status'; readonly status: VolunteerStatus }
+  /** another coordinator has the job: the page goes there and lends on */
+  | { readonly type: 'elsewhere'; readonly url: string; readonly job: JobId | null }
   /** open the network and serve it on `port` */
   | {
       readonly type: 'open-peers'

@@ -6,11 +6,13 @@ import {
   allPages,
   allRecords,
   type CheckpointList,
+  type CoordinatorList,
   describeError,
   type GroupSeats,
   GridError,
   type InviteView,
   isGridError,
+  isSameAuthority,
   type JobList,
   type JobSpec,
   type MemberId,
@@ -38,6 +40,10 @@ const MOST_BYTES = 64 * 1024 * 1024
 const MOST_FILE_BYTES = 1024 * 1024 * 1024
 /** What this user alone may read of a file. */
 const OWN_FILE = 0o600
+/** RFC 9110: the same request, at another address */
+const SAME_METHOD = 307
+/** Coordinators that send a caller on: what they know may be a second old. */
+const MOST_HOPS = 3
 /** Statuses of a coordinator that is away, or busy, for a while. */
 const TRANSIENT: ReadonlySet<number> = new Set([408, 425, 429, 502, 503, 504])
 
@@ -78,13 +84,34 @@ interface ApiRequest {
   readonly signal?: AbortSignal
 }
 
+/** All jobs that a caller may read, of all coordinators that share theirs. */
+export interface FoundJobs extends Omit<JobList, 'next' | 'others'> {
+  /** addresses of coordinators that did not answer; absent where one has all jobs */
+  readonly unreached?: readonly string[]
+}
+
 export class CoordinatorApi {
   readonly url: string
   readonly #token: string | undefined
+  /** the coordinator that is asked first, and others that share its jobs */
+  #present: string
+  #others: readonly string[] = []
 
   constructor({ url, token }: ApiAddress) {
     this.url = url
+    this.#present = url
     this.#token = token
+  }
+
+  /** Those that share their jobs, the one that answers first; they are asked, too, when this one is gone. */
+  async coordinators(): Promise<CoordinatorList['coordinators']> {
+    const { coordinators } = await this.#ask(HTTP_API.coordinators)
+    this.#learn(coordinators.map(({ url }) => url))
+    return coordinators
+  }
+
+  #learn(urls: readonly string[]): void {
+    this.#others = urls.filter((url) => isSameAuthority(this.url, url))
   }
 
   /** Imports the dataset, and begins the run. */
@@ -93,10 +120,39 @@ export class CoordinatorApi {
   }
 
   /** All that this caller may read, the oldest first. */
-  async jobs(): Promise<Omit<JobList, 'next'>> {
+  async jobs(): Promise<FoundJobs> {
+    const own = await this.#jobsHere()
+    if (own.others === undefined) return own
+    this.#learn(own.others)
+    const found = [own]
+    const unreached: string[] = []
+    for (const url of own.others) {
+      const jobs = await this.#jobsAt(url)
+      if (jobs === undefined) unreached.push(url)
+      else found.push(jobs)
+    }
+    const damaged = found.flatMap((one) => one.damaged ?? [])
+    const jobs = found.flatMap((one) => one.jobs).sort((one, other) => one.startedAt - other.startedAt)
+    return { jobs, unreached, ...(own.damaged === undefined ? {} : { damaged }) }
+  }
+
+  async #jobsHere(): Promise<Omit<JobList, 'next'>> {
     const pages = await allPages((query) => this.#ask(HTTP_API.jobs, { query }))
-    const damaged = pages[0]?.damaged
-    return { jobs: pages.flatMap(({ jobs }) => jobs), ...(damaged === undefined ? {} : { damaged }) }
+    const { damaged, others } = pages[0] ?? {}
+    return {
+      jobs: pages.flatMap(({ jobs }) => jobs),
+      ...(damaged === undefined ? {} : { damaged }),
+      ...(others === undefined ? {} : { others }),
+    }
+  }
+
+  /** Undefined: it does not answer, or is of another authority, which gets no token. */
+  async #jobsAt(url: string): Promise<Omit<JobList, 'next'> | undefined> {
+    if (!isSameAuthority(this.url, url)) return undefined
+    return new CoordinatorApi({ url, token: this.#token }).#jobsHere().catch((error: unknown) => {
+      if (isPassing(error)) return undefined
+      throw error
+    })
   }
 
   async run(id: string): Promise<RunView> {
@@ -211,16 +267,41 @@ export class CoordinatorApi {
   ): Promise<Response> {
     const authorization = this.#token === undefined ? {} : { authorization: `Bearer ${this.#token}` }
     const json = body === undefined ? {} : { 'content-type': 'application/json' }
-    const response = await sendRequest(this.url + path, {
+    const asked = {
       method,
       headers: { accept: 'application/json', ...authorization, ...json, ...headers },
       ...(body === undefined ? {} : { body: new TextEncoder().encode(JSON.stringify(body)) }),
       signal: signal ?? AbortSignal.timeout(limitMs),
-    }).catch((cause: unknown) => {
-      throw lost(this.url, cause)
+    }
+    const response = await this.#follow(this.#present + path, asked).catch((cause: unknown) => {
+      if (isGridError(cause)) throw cause
+      const error = lost(this.#present, cause)
+      this.#turn()
+      throw error
     })
     if (response.ok) return response
     throw await refusalOf(response, path)
+  }
+
+  /** Where the job is: the token goes to coordinators of the same authority alone. @throws GridError 'usage' */
+  async #follow(address: string, asked: Parameters<typeof sendRequest>[1], hops = 0): Promise<Response> {
+    const response = await sendRequest(address, asked)
+    const to = response.headers.get('location')
+    if (response.status !== SAME_METHOD || to === null || hops >= MOST_HOPS) return response
+    await response.body?.cancel()
+    if (!isSameAuthority(this.url, to))
+      throw new GridError(
+        'usage',
+        `expected a coordinator of the same authority as ${this.url}, got ${to.slice(0, 100)}, which has the job; ` +
+          'name that one with --url if you trust it with your token',
+      )
+    return this.#follow(to, asked, hops + 1)
+  }
+
+  /** It is gone, perhaps: the next request goes to another one. */
+  #turn(): void {
+    const known = [...new Set([this.url, ...this.#others])]
+    this.#present = known[(known.indexOf(this.#present) + 1) % known.length] ?? this.url
   }
 }
 

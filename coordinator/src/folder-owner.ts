@@ -230,7 +230,8 @@ function nameOf({ pid, host, startedAt, url }: Card): string {
   return `process ${pid} on ${host}, started ${startedAt}${url === undefined ? '' : `, at ${url}`}`
 }
 
-function machineId(): string {
+/** Of the running kernel: equal for all processes and containers of one machine. */
+export function machineId(): string {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
   } catch {

@@ -1,6 +1,7 @@
 // Where a coordinator keeps what must survive it: by default in its data folder, or in a database and a bucket that
 // other machines reach.
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { GridError, isGridError, type Sha256 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
 import { openFolderBlobs } from './blobs/folder.ts'
@@ -13,7 +14,7 @@ export interface StoragePlaces {
   readonly dataDir: string
   /** postgres://user@host/database; absent: a file in the data folder */
   readonly state?: string
-  /** s3://bucket/prefix; absent: a folder in the data folder */
+  /** s3://bucket/prefix, or file:///folder; absent: a folder in the data folder */
   readonly blobs?: string
 }
 
@@ -27,10 +28,24 @@ export const STATE_FILE = 'state.db'
 
 /** @throws GridError 'usage', 'folder-unwritable', 'disk-failed' */
 export async function openStorage({ dataDir, state, blobs }: StoragePlaces): Promise<OpenStorage> {
-  const kept = await (blobs === undefined
-    ? openFolderBlobs(join(dataDir, 'blobs'))
-    : openS3Blobs(readS3Url(blobs, process.env)))
-  return { blobs: kept, store: await openState(dataDir, state) }
+  return { blobs: await openBlobs(dataDir, blobs), store: await openState(dataDir, state) }
+}
+
+function openBlobs(dataDir: string, url: string | undefined): Promise<BlobStore> {
+  if (url === undefined) return openFolderBlobs(join(dataDir, 'blobs'))
+  if (url.startsWith('file:')) return openFolderBlobs(folderAt(url))
+  return openS3Blobs(readS3Url(url, process.env))
+}
+
+/** @throws GridError 'usage' */
+function folderAt(url: string): string {
+  try {
+    return fileURLToPath(url)
+  } catch (cause) {
+    throw new GridError('usage', `expected file:///folder, got ${url.slice(0, 100)}; name a folder by its whole path`, {
+      cause,
+    })
+  }
 }
 
 async function openState(dataDir: string, url: string | undefined): Promise<PortableState> {

@@ -54,6 +54,8 @@ export interface FakeOptions {
   readonly name?: string
   /** the same member on another socket */
   readonly self?: FakeSelf
+  /** its hello names this job */
+  readonly job?: string
   /** ms per step */
   readonly stepMs?: number
   /** what a step of the ring waits for besides */
@@ -174,7 +176,7 @@ export class FakeVolunteer {
 
   #answer(): void {
     if (this.#hello === undefined) return
-    const { name = 'fake', self: given } = this.#options
+    const { name = 'fake', self: given, job } = this.#options
     const { key: _, ...self } = this.self
     const coordinator = new URL(this.#url).host
     const signature = this.signatureFor(coordinator)
@@ -187,6 +189,7 @@ export class FakeVolunteer {
       coordinator,
       signature,
       ...(given === undefined ? {} : { again: true }),
+      ...(job === undefined ? {} : { job }),
       ...this.#hello,
     })
     this.#hello = undefined

@@ -103,6 +103,7 @@ test('answers of every route, taken and refused, are what the document says', as
   await ask('healthz')
   await ask('readyz')
   await ask('openapi')
+  await ask('coordinators')
   await ask('jobs')
   await ask('submit', { body: smallJob(), query: '?dry=true' })
   await ask('submit', { body: smallJob() })

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { CLOSE_REPLACED, type MessageTo, systemClock } from '@starling-grid/protocol'
 import type { CoordinatorSocket } from '@starling-grid/volunteer'
-import { CoordinatorLink, type LinkHost } from '@starling-grid/volunteer/testing'
+import { type CoordinatorDoor, CoordinatorLink, Coordinators, type LinkHost } from '@starling-grid/volunteer/testing'
 import { openSigner } from '../../client-node/src/signer.ts'
 import { dialSocket } from '../../client-node/src/socket.ts'
 import { type FakeVolunteer, newFakeSelf } from './fake-volunteer.ts'
@@ -95,13 +95,14 @@ test('a new socket of a member replaces the old one; its older token is good unt
 })
 
 /** The production socket; the connections of these numbers break when their WELCOME comes. */
-function losing(url: string, lost: readonly number[], events: string[]): LinkHost {
+function losing(url: string, lost: readonly number[], events: string[]): LinkHost & CoordinatorDoor {
   let dialled = 0
   return {
     client: 'node',
     clock: systemClock,
     coordinatorUrl: url,
     signer: () => signer,
+    dialRelay: () => Promise.reject(new Error('no relay here')),
     dialCoordinator: async (path) => {
       const socket = await dialSocket(url.replace(/^http/, 'ws') + path)
       if (!lost.includes(++dialled)) return socket
@@ -146,9 +147,10 @@ test(
       })
     const ending = new AbortController()
     let next = welcome()
+    const host = losing(url, [1, 3, 4], events)
     const link = new CoordinatorLink(
-      losing(url, [1, 3, 4], events),
-      { name: 'unlucky' },
+      host,
+      { name: 'unlucky', coordinators: new Coordinators(host) },
       {
         onWelcome: () => {
           events.push('welcome')

@@ -6,6 +6,7 @@ import type { ErrorCode } from './errors.ts'
 import { JobSpecSchema } from './job.ts'
 import {
   CheckpointListSchema,
+  CoordinatorListSchema,
   DeletedSchema,
   EventListSchema,
   GroupOpenedSchema,
@@ -121,9 +122,15 @@ export const HTTP_API = {
     method: 'GET',
     path: ROUTES.readyz,
     caller: 'anyone',
-    about: 'whether it takes work; 503 with `reason` while the coordinator stops, or when another one took over',
+    about:
+      'whether it takes work, and where several coordinators share their jobs, which has which; 503 with `reason` ' +
+      'while the coordinator stops, or when another one took over',
     status: 200,
-    answer: Type.Object({ ready: Type.Literal(true) }),
+    answer: Type.Object({
+      ready: Type.Literal(true),
+      /** where several coordinators share their jobs: job → address of the one that has it */
+      owners: Type.Optional(Type.Record(Type.String(), Type.String())),
+    }),
     also: { 503: Type.Object({ ready: Type.Literal(false), reason: Type.String() }) },
     refusals: {},
   },
@@ -135,6 +142,17 @@ export const HTTP_API = {
     status: 200,
     tagged: true,
     answer: Type.Object({ openapi: Type.String(), paths: Type.Record(Type.String(), Type.Unknown()) }),
+    refusals: {},
+  },
+  coordinators: {
+    method: 'GET',
+    path: ROUTES.coordinators,
+    caller: 'anyone',
+    about:
+      'coordinators that share their jobs, this one first, and which has which. A request for a job of another one ' +
+      'is answered 307 with its address there',
+    status: 200,
+    answer: CoordinatorListSchema,
     refusals: {},
   },
   jobs: {

@@ -141,6 +141,7 @@ export {
 export { refusedJob } from './refused-job.ts'
 export { type LinkEnd, type LinkIdentity, linkProof, requireLinkProof } from './link-proof.ts'
 export { isLocalV4, isLoopbackUrl } from './local-address.ts'
+export { isSameAuthority, MAX_COORDINATORS } from './same-authority.ts'
 export {
   type AssignmentMove,
   type BlameReason,
@@ -170,6 +171,7 @@ export {
 export { assignmentsAfter, assignmentsOfStep, epochOrder, isPartition, random32, splitBlocks } from './order.ts'
 export {
   type CheckpointList,
+  type CoordinatorList,
   GroupRanksSchema,
   type GroupSeats,
   GroupSizeSchema,

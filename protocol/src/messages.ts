@@ -20,6 +20,7 @@ import {
   PLAN_WINDOW,
   PROTOCOL_VERSION,
 } from './limits.ts'
+import { MAX_COORDINATORS } from './same-authority.ts'
 import {
   BlockIdSchema,
   BlockIdsSchema,
@@ -110,6 +111,9 @@ const ConsumedSchema = strict({
   base: VersionRefSchema,
   blocks: BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }),
 })
+
+/** Origin of a coordinator. */
+const CoordinatorUrl = Type.String({ minLength: 1, maxLength: 300 })
 
 /** Characters of an invite's code. */
 const MAX_INVITE_LENGTH = 200
@@ -297,6 +301,13 @@ const toVolunteer = {
     linkOpenMs: Type.Optional(Type.Integer({ minimum: MIN_LINK_OPEN_MS, maximum: MAX_LINK_OPEN_MS })),
     job: Type.Union([JobTermsSchema, Type.Null()]),
   }),
+  /** they share its jobs */
+  coordinators: strict({
+    type: literal('coordinators'),
+    urls: Type.Array(CoordinatorUrl, { maxItems: MAX_COORDINATORS }),
+  }),
+  /** go there */
+  moved: strict({ type: literal('moved'), url: CoordinatorUrl, to: Type.Union([JobIdSchema, Type.Null()]) }),
   /** TURN credentials, before the first order to open links and again before they expire */
   'ice-servers': strict({ type: literal('ice-servers'), iceServers: IceServersSchema }),
   /** a job started after `welcome` */
@@ -448,7 +459,17 @@ const toVolunteer = {
 }
 
 /** Messages of a connection. Every other message belongs to one job and carries its id on the wire. */
-const OF_CONNECTION = ['challenge', 'hello', 'leave', 'welcome', 'ice-servers', 'job', 'refused'] as const
+const OF_CONNECTION = [
+  'challenge',
+  'hello',
+  'leave',
+  'welcome',
+  'coordinators',
+  'moved',
+  'ice-servers',
+  'job',
+  'refused',
+] as const
 type OfConnection = (typeof OF_CONNECTION)[number]
 const isOfConnection = (type: string): type is OfConnection => (OF_CONNECTION as readonly string[]).includes(type)
 

@@ -8,13 +8,33 @@ import { Count, JobIdSchema, MemberIdSchema, type ReadonlyOf, Sha256Schema, stri
 /** Of POST of a job. */
 export const SubmittedSchema = Type.Object({ id: JobIdSchema, run: RunViewSchema })
 
-/** A page of jobs, the oldest first. `damaged`: for an admin, with the first page, jobs that could not be opened. */
+/**
+ * A page of jobs, the oldest first. `damaged`: for an admin, with the first page, jobs that could not be opened.
+ * `others`: with the first page, addresses of other coordinators that share their jobs and list their own.
+ */
 export const JobListSchema = Type.Object({
   jobs: Type.Array(RunViewSchema),
   next: NextSchema,
   damaged: Type.Optional(Type.Array(Type.Object({ id: JobIdSchema, code: Type.String(), message: Type.String() }))),
+  others: Type.Optional(Type.Array(Type.String({ maxLength: 300 }))),
 })
 export type JobList = ReadonlyOf<typeof JobListSchema>
+
+/** Coordinators that share their jobs, this one first, and which of them has which. */
+export const CoordinatorListSchema = Type.Object({
+  coordinators: Type.Array(
+    Type.Object({
+      /** http(s) origin */
+      url: Type.String({ maxLength: 300 }),
+      /** false: it ends */
+      takesJobs: Type.Boolean(),
+      volunteers: Count,
+      /** ids of jobs; of private ones a name that tells nothing, unless an admin asks */
+      jobs: Type.Array(Type.String({ maxLength: 100 })),
+    }),
+  ),
+})
+export type CoordinatorList = ReadonlyOf<typeof CoordinatorListSchema>
 
 /** The run ends with this many epochs. */
 export const StoppedSchema = Type.Object({ epochs: Count })

@@ -21,6 +21,7 @@ export const ROUTES = {
   groupSignalling: '/group-signalling',
   parameterServer: '/api/parameter-server',
   // the owner's and readers', of the first version of this interface
+  coordinators: '/api/v1/coordinators',
   jobs: '/api/v1/jobs',
   job: '/api/v1/jobs/:id',
   spec: '/api/v1/jobs/:id/spec',

@@ -282,6 +282,8 @@ export const RunViewSchema = Type.Object({
   audit: AuditViewSchema,
   /** path of the exported model, or null before the first checkpoint */
   exportPath: orNull(Text),
+  /** where several coordinators share their jobs: addresses of the one that has this run, and of the others */
+  coordinators: Type.Optional(Type.Object({ owner: Text, others: Type.Array(Text) })),
 })
 export type RunView = ReadonlyOf<typeof RunViewSchema>
 

@@ -13,7 +13,8 @@ export const WatchTokenSchema = strict({
 })
 
 export type WatchMessage =
-  | { readonly type: 'none'; readonly reason: string }
+  /** `at`: the coordinator that has the job; the page goes there */
+  | { readonly type: 'none'; readonly reason: string; readonly at?: { readonly url: string; readonly job: string } }
   | {
       readonly type: 'snapshot'
       readonly run: RunView

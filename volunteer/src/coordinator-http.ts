@@ -92,7 +92,7 @@ export interface CoordinatorHttpOptions {
 }
 
 export class CoordinatorHttp {
-  readonly #url: string
+  readonly #url: () => string
   readonly #session: () => string
   readonly #signal: AbortSignal
   readonly #times: RequestTimes
@@ -101,9 +101,9 @@ export class CoordinatorHttp {
   readonly #clock: Clock
   readonly #beforeSending: (bytes: number) => void
 
-  /** `signal`: the volunteer ends */
+  /** `url`: of the coordinator that the volunteer speaks to now; `signal`: the volunteer ends */
   constructor(
-    url: string,
+    url: () => string,
     session: () => string,
     signal: AbortSignal,
     { clock, times = REQUEST_TIMES, send = byFetch, beforeSending = () => undefined }: CoordinatorHttpOptions,
@@ -226,7 +226,7 @@ export class CoordinatorHttp {
     this.#beforeSending(bytes)
     const cancelTimer = this.#clock.timer(this.#times.silenceMs + bytes / SLOWEST_LINE, () => silence.abort())
     try {
-      return await this.#sendRequest(this.#url + path, {
+      return await this.#sendRequest(this.#url() + path, {
         ...asked,
         headers: { ...asked.headers, 'accept-encoding': 'identity', authorization: `Bearer ${this.#session()}` },
         signal: AbortSignal.any([this.#signal, silence.signal]),

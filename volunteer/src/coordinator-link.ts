@@ -20,6 +20,7 @@ import {
   type ToCoordinator,
   type ToVolunteer,
 } from '@starling-grid/protocol'
+import type { Coordinators } from './coordinators.ts'
 import { isFatal, isFatalCode } from './fatal.ts'
 import type { CoordinatorSocket, VolunteerHost } from './host.ts'
 import { backoffMs } from './retry.ts'
@@ -34,12 +35,22 @@ const RETRY = { firstMs: 250, mostMs: 1500 }
 const PUT_OUT_MS = 8000
 /** ms for the coordinator to answer hello */
 const WELCOME_MS = 10_000
+/** Coordinators that send a volunteer on, one after the other, before it waits: what they know may be a second old. */
+const MOST_HOPS = 2
+
+/** What the link leaves to the volunteer. */
+export type ForVolunteer = Exclude<
+  OnWire<ToVolunteer>,
+  { type: 'challenge' | 'welcome' | 'refused' | 'coordinators' | 'moved' }
+>
 
 export interface CoordinatorEvents {
   /** what a hello says of jobs */
   jobs?(): Pick<MessageFrom<'hello'>, 'job' | 'only' | 'declines'>
   onWelcome(welcome: MessageTo<'welcome'>): void
-  onMessage(message: Exclude<OnWire<ToVolunteer>, { type: 'challenge' | 'welcome' | 'refused' }>): void
+  onMessage(message: ForVolunteer): void
+  /** another coordinator has a job for it; this connection is over */
+  onMoved?(moved: MessageTo<'moved'>): void
   /** a refusal after which nothing else was closed */
   onRefused(refusal: MessageTo<'refused'>): void
   /** the socket broke; another attempt follows in retryMs */
@@ -47,10 +58,17 @@ export interface CoordinatorEvents {
 }
 
 /** What a connection needs of the host. */
-export type LinkHost = Pick<VolunteerHost, 'client' | 'clock' | 'coordinatorUrl' | 'signer' | 'dialCoordinator'>
+export type LinkHost = Pick<VolunteerHost, 'client' | 'clock' | 'signer'>
+
+export interface LinkOptions {
+  readonly name: string
+  readonly invite?: string | undefined
+  readonly coordinators: Coordinators
+}
 
 export class CoordinatorLink {
   readonly #host: LinkHost
+  readonly #coordinators: Coordinators
   readonly #name: string
   readonly #invite: string | undefined
   readonly #events: CoordinatorEvents
@@ -61,12 +79,9 @@ export class CoordinatorLink {
   #drop: (error: GridError) => void = () => undefined
   #stopped = false
 
-  constructor(
-    host: LinkHost,
-    { name, invite }: { readonly name: string; readonly invite?: string | undefined },
-    events: CoordinatorEvents,
-  ) {
+  constructor(host: LinkHost, { name, invite, coordinators }: LinkOptions, events: CoordinatorEvents) {
     this.#host = host
+    this.#coordinators = coordinators
     this.#name = name
     this.#invite = invite
     this.#events = events
@@ -98,20 +113,28 @@ export class CoordinatorLink {
   async run(signal: AbortSignal): Promise<void> {
     const signer = await this.#host.signer()
     this.#self ??= { ...newIncarnation(signer.publicKey), signer }
-    for (let attempt = 0; !this.#stopped && !signal.aborted; attempt++) {
+    const tries = new HelloTries()
+    while (!this.#stopped && !signal.aborted) {
       try {
-        await this.#connected(signal, () => {
-          attempt = 0
-        })
+        await this.#connected(signal, () => tries.welcomed())
       } catch (error) {
         if (error instanceof FatalRefusal) throw error.reason
         if (this.#stopped || signal.aborted) return
         if (isFatal(error)) throw error
-        const retryMs = error instanceof PutOut ? PUT_OUT_MS * (0.5 + Math.random()) : backoffMs(attempt, RETRY)
+        const retryMs = this.#waitAfter(error, tries)
         this.#events.onAway(describeError(error), retryMs)
         await this.#host.clock.sleep(retryMs, signal)
       }
     }
+  }
+
+  /** Where it asks next, and after how many ms. */
+  #waitAfter(error: unknown, tries: HelloTries): number {
+    if (error instanceof PutOut) return PUT_OUT_MS * (0.5 + Math.random())
+    if (error instanceof Moved && tries.hop()) return 0
+    // The one that was there a moment ago is asked once more: it may have started again.
+    if (!(error instanceof Moved) && !tries.isFirst) this.#coordinators.turn()
+    return tries.failed(this.#coordinators.count)
   }
 
   /** Another socket, soon: the coordinator has given this one up, which this end may not notice for minutes. */
@@ -132,7 +155,7 @@ export class CoordinatorLink {
 
   /** One connection, from dialling to its end, which always throws. */
   async #connected(signal: AbortSignal, onWelcomed: () => void): Promise<never> {
-    const socket = await this.#host.dialCoordinator(ROUTES.volunteer)
+    const socket = await this.#coordinators.door.dialCoordinator(ROUTES.volunteer)
     return new Promise((_, reject) => {
       const onAbort = (): void => fail(new GridError('cancelled', 'the volunteer was stopped'))
       const fail = (error: unknown): void => {
@@ -170,6 +193,8 @@ export class CoordinatorLink {
       const message = decodeToVolunteer(text)
       if (message.type === 'refused') return this.#refused(message, connection)
       if (message.type === 'challenge') return void this.#answer(message, connection).catch(connection.fail)
+      if (message.type === 'coordinators') return this.#coordinators.learn(message.urls)
+      if (message.type === 'moved') return this.#moved(message, connection)
       if (message.type !== 'welcome') return this.#events.onMessage(message)
       connection.welcomed()
       this.#socket = connection.socket
@@ -180,9 +205,16 @@ export class CoordinatorLink {
     }
   }
 
+  /** @throws GridError 'coordinator-lost' when it may not go there */
+  #moved(moved: MessageTo<'moved'>, connection: { fail(error: unknown): void }): void {
+    this.#events.onMoved?.(moved)
+    this.#coordinators.follow(moved.url)
+    connection.fail(new Moved('coordinator-lost', `goes on at ${moved.url}`))
+  }
+
   async #answer({ nonce }: MessageTo<'challenge'>, { socket }: { readonly socket: CoordinatorSocket }): Promise<void> {
     const { signer, ...self } = this.#me
-    const coordinator = new URL(this.#host.coordinatorUrl).host
+    const coordinator = new URL(this.#coordinators.url).host
     const signature = hex(await signer.sign(helloText({ nonce, coordinator, incarnation: self.incarnation })))
     const again: Pick<MessageFrom<'hello'>, 'again'> = this.#session === undefined ? {} : { again: true }
     socket.send(
@@ -218,6 +250,35 @@ export class CoordinatorLink {
     if (message.fatal) connection.fail(new PutOut(message.code, message.message))
   }
 }
+
+/** How often it was tried since the last welcome. */
+class HelloTries {
+  #failures = 0
+  #hops = 0
+
+  welcomed(): void {
+    this.#failures = 0
+    this.#hops = 0
+  }
+
+  get isFirst(): boolean {
+    return this.#failures === 0
+  }
+
+  /** Whether it goes on at once. */
+  hop(): boolean {
+    return this.#hops++ < MOST_HOPS
+  }
+
+  /** ms to wait: all coordinators are asked before the wait grows. */
+  failed(coordinators: number): number {
+    const round = Math.floor(this.#failures++ / coordinators)
+    return backoffMs(round, RETRY)
+  }
+}
+
+/** Another coordinator has a job for this volunteer. */
+class Moved extends GridError {}
 
 /** The coordinator closed the connection and says why; it may take this volunteer again. */
 class PutOut extends GridError {}

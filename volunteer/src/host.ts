@@ -2,7 +2,7 @@
 // only (fetch, crypto, AbortSignal); the rest comes from here. client-web and client-node supply it from files of the
 // same names.
 import type { ModelSpec } from '@starling-grid/model'
-import type { Clock, JobTerms, Sha256, Signer, StepRecord, VersionRef } from '@starling-grid/protocol'
+import type { Clock, JobId, JobTerms, Sha256, Signer, StepRecord, VersionRef } from '@starling-grid/protocol'
 import type { SendRequest } from './coordinator-http.ts'
 import type { Executor, ExecutorBounds } from './graph/executor.ts'
 import type { KeptNotes } from './kept-notes.ts'
@@ -32,17 +32,25 @@ export interface StepWitness {
   adopted(version: VersionRef, state: () => Uint8Array): void
 }
 
-/** How the coordinator and, through it, other members are reached. */
-export interface CoordinatorAccess {
+/** How one coordinator is reached. */
+export interface CoordinatorDoor {
   /** http(s) origin of the coordinator, without a slash at the end */
   readonly coordinatorUrl: string
-  /** absent: with fetch */
-  readonly sendRequest?: SendRequest
   /** @throws GridError 'coordinator-lost' when it cannot be reached */
   dialCoordinator(path: string): Promise<CoordinatorSocket>
-  openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>
   /** `token`: of the session. @throws GridError 'coordinator-lost' when it cannot be reached, or refuses */
   dialRelay(path: string, token: string): Promise<RelaySocket>
+}
+
+/** How the coordinator and, through it, other members are reached. */
+export interface CoordinatorAccess extends CoordinatorDoor {
+  /** absent: with fetch */
+  readonly sendRequest?: SendRequest
+  /** Another coordinator of the grid. Absent: this host stays with one. */
+  at?(coordinatorUrl: string): CoordinatorDoor
+  /** Where `at` is absent: the host itself goes to the other one, and this volunteer ends. A tab opens its page. */
+  leaveFor?(coordinatorUrl: string, job: JobId | null): void
+  openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork>
 }
 
 /** What the owner of this machine allows, and what is kept of it. */

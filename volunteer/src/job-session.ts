@@ -70,7 +70,16 @@ export interface JobSessionParts {
 const HEADER_BYTES = 1024 * 1024
 
 /** What a volunteer takes itself: before it has a job, or about which. */
-type BeforeJob = 'challenge' | 'welcome' | 'refused' | 'ice-servers' | 'job' | 'wait' | 'finished'
+type BeforeJob =
+  | 'challenge'
+  | 'welcome'
+  | 'coordinators'
+  | 'moved'
+  | 'refused'
+  | 'ice-servers'
+  | 'job'
+  | 'wait'
+  | 'finished'
 
 /** Orders that end what is under way: the others belong to a generation that goes on. */
 const ENDS_WORK: ReadonlySet<string> = new Set<ControlMessage['type']>([

@@ -10,11 +10,11 @@ import {
   named,
   type OnWire,
   SILENCE_MS,
-  type ToVolunteer,
   type CancelTimer,
 } from '@starling-grid/protocol'
 import { CoordinatorHttp } from './coordinator-http.ts'
-import { CoordinatorLink } from './coordinator-link.ts'
+import { CoordinatorLink, type ForVolunteer } from './coordinator-link.ts'
+import { Coordinators } from './coordinators.ts'
 import { type Declined, DeclinedJobs } from './declined-jobs.ts'
 import { endsJob, explained, isFatal } from './fatal.ts'
 import type { VolunteerHost, VolunteerStatus } from './host.ts'
@@ -37,6 +37,10 @@ export interface VolunteerOptions {
   readonly once?: boolean
   /** lends this machine to this job alone, until the job ends; absent: to any */
   readonly job?: JobId
+  /** the job that another coordinator sent it for */
+  readonly sentFor?: JobId | undefined
+  /** other coordinators of the same grid that its owner trusts, beside those at names of one authority */
+  readonly coordinators?: readonly string[]
   /** called after every change, at most some ten times a second */
   readonly onStatus: (status: VolunteerStatus) => void
 }
@@ -59,11 +63,14 @@ export function createVolunteer(host: VolunteerHost, options: VolunteerOptions):
 const LEAVE_MS = 4000
 /** ms before a session that failed is begun anew, at most; drawn below it */
 const START_OVER_MS = 3000
+/** Times that a coordinator does not answer before a tab goes to another one: some four seconds */
+const AWAYS_BEFORE_LEAVING = 6
 /** ms: signalling is back as soon as the coordinator is */
 const NETWORK_BACKOFF = { firstMs: 500, mostMs: 5000 }
 
 class VolunteerLife implements Volunteer {
   readonly #host: VolunteerHost
+  readonly #coordinators: Coordinators
   readonly #link: CoordinatorLink
   readonly #http: CoordinatorHttp
   readonly #board: StatusReporter
@@ -75,6 +82,10 @@ class VolunteerLife implements Volunteer {
   #openingNetwork = false
   readonly #once: boolean
   readonly #chosen: JobId | undefined
+  /** times that the coordinator did not answer, one after the other */
+  #aways = 0
+  /** the job that another coordinator sent it for */
+  #sentFor: JobId | undefined
   /** the job that the coordinator gives out now */
   #offered: JobTerms | undefined
   /** jobs that this volunteer took part in, or prepared for */
@@ -96,23 +107,36 @@ class VolunteerLife implements Volunteer {
     this.#beatAt = host.clock.wallTime()
     this.#once = options.once ?? false
     this.#chosen = options.job
+    this.#sentFor = options.sentFor
     this.#board = new StatusReporter(options.onStatus, host.clock)
-    this.#link = new CoordinatorLink(host, options, {
-      jobs: () => this.#lends(),
-      onWelcome: (welcome) => this.#welcomed(welcome),
-      onMessage: (message) => this.#heard(message),
-      onRefused: (refusal) => this.#refused(refusal),
-      onAway: (why, retryMs) => this.#away(why, retryMs),
-    })
+    this.#coordinators = new Coordinators(host, options.coordinators)
+    const { name, invite } = options
+    this.#link = new CoordinatorLink(
+      host,
+      { name, invite, coordinators: this.#coordinators },
+      {
+        jobs: () => this.#lends(),
+        onWelcome: (welcome) => this.#welcomed(welcome),
+        onMessage: (message) => this.#heard(message),
+        onMoved: (moved) => this.#moved(moved),
+        onRefused: (refusal) => this.#refused(refusal),
+        onAway: (why, retryMs) => this.#away(why, retryMs),
+      },
+    )
     const { uploadBytesPerHour } = host.limits ?? DEFAULT_LIMITS
     this.#budget = new UploadBudget(uploadBytesPerHour, host.clock.wallTime, host.uploaded)
     this.#budget.onSpent = (error) => this.#failed(error)
     this.#declined = new DeclinedJobs(host.declined, host.clock.wallTime)
-    this.#http = new CoordinatorHttp(host.coordinatorUrl, () => this.#link.session, this.#end.signal, {
-      clock: host.clock,
-      beforeSending: (bytes) => this.#budget.take(bytes),
-      send: host.sendRequest,
-    })
+    this.#http = new CoordinatorHttp(
+      () => this.#coordinators.url,
+      () => this.#link.session,
+      this.#end.signal,
+      {
+        clock: host.clock,
+        beforeSending: (bytes) => this.#budget.take(bytes),
+        send: host.sendRequest,
+      },
+    )
   }
 
   get #self(): MemberId {
@@ -222,13 +246,31 @@ class VolunteerLife implements Volunteer {
    */
   #away(why: string, retryMs: number): void {
     this.#joined = undefined
+    this.#leaveIfGone()
     this.#board.away(why, retryMs)
   }
 
-  #welcomed(welcome: MessageTo<'welcome'>): void {
+  /** A tab cannot ask another coordinator: when its own stays away, its page goes to one. */
+  #leaveIfGone(): void {
+    const { others } = this.#coordinators
+    const other = others[this.#aways++ % Math.max(1, others.length)]
+    if (this.#host.at === undefined && other !== undefined && this.#aways >= AWAYS_BEFORE_LEAVING)
+      this.#host.leaveFor?.(other, this.#lends().job ?? null)
+  }
+
+  /** What it holds stays: it goes on with the same job, or says there which one it comes for. */
+  #moved({ url, to }: MessageTo<'moved'>): void {
     this.#joined = undefined
+    this.#sentFor = to ?? undefined
+    if (this.#host.at === undefined && this.#coordinators.mayFollow(url)) this.#host.leaveFor?.(url, to)
+  }
+
+  #welcomed(welcome: MessageTo<'welcome'>): void {
+    this.#aways = 0
+    this.#joined = undefined
+    this.#sentFor = undefined
     this.#access = {
-      url: this.#host.coordinatorUrl,
+      url: this.#coordinators.url,
       path: welcome.signallingPath,
       self: this.#self,
       identity: this.#link.identity,
@@ -282,7 +324,7 @@ class VolunteerLife implements Volunteer {
   /** A coordinator that starts again gives it the job that it works for, unless this volunteer left that. */
   #lends(): Pick<MessageFrom<'hello'>, 'job' | 'only' | 'declines'> {
     const declines = this.#declined.present
-    const present = this.#session?.terms.id ?? this.#offered?.id
+    const present = this.#sentFor ?? this.#session?.terms.id ?? this.#offered?.id
     const job = this.#chosen ?? (present === undefined || declines.includes(present) ? undefined : present)
     return {
       ...(job === undefined ? {} : { job }),
@@ -366,7 +408,7 @@ class VolunteerLife implements Volunteer {
             token: this.#link.session,
             linkOpenMs,
             clock: this.#host.clock,
-            dial: (path, token) => this.#host.dialRelay(path, token),
+            dial: (path, token) => this.#coordinators.door.dialRelay(path, token),
           },
           member,
           signal,
@@ -395,7 +437,7 @@ class VolunteerLife implements Volunteer {
     this.#session = undefined
   }
 
-  #heard(message: Exclude<OnWire<ToVolunteer>, { type: 'challenge' | 'welcome' | 'refused' }>): void {
+  #heard(message: ForVolunteer): void {
     switch (message.type) {
       case 'job':
         this.#offered = message.job
@@ -425,7 +467,7 @@ class VolunteerLife implements Volunteer {
   }
 
   #ownIceServers({ iceServers }: Pick<MessageTo<'ice-servers'>, 'iceServers'>): SignallingAccess['iceServers'] {
-    return ownIceServers(iceServers, this.#host.coordinatorUrl, this.#host.allowedIce ?? [])
+    return ownIceServers(iceServers, this.#coordinators.url, this.#host.allowedIce ?? [])
   }
 
   /** Links that are open stay; later ones are dialled with the new credentials. */

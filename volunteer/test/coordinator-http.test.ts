@@ -108,10 +108,12 @@ async function served(
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  const http = new CoordinatorHttp(url, () => 'token', ended.signal, {
-    clock: systemClock,
-    times: { ...TIMES, ...times },
-  })
+  const http = new CoordinatorHttp(
+    () => url,
+    () => 'token',
+    ended.signal,
+    { clock: systemClock, times: { ...TIMES, ...times } },
+  )
   return { http, asked: () => asked, url }
 }
 

@@ -4,6 +4,8 @@ import { test } from 'node:test'
 import { encode, jobId, systemClock, type ToCoordinator, type ToVolunteer } from '@starling-grid/protocol'
 import type { CoordinatorSocket } from '@starling-grid/volunteer'
 import { CoordinatorLink, type LinkHost } from '../src/coordinator-link.ts'
+import { Coordinators } from '../src/coordinators.ts'
+import type { CoordinatorDoor } from '../src/host.ts'
 
 const sessionOf = (number: number): string => number.toString(16).padStart(64, '0')
 
@@ -13,7 +15,7 @@ interface Side {
 }
 
 /** Welcomes every hello, and closes nothing. */
-function patientCoordinator(sides: Side[]): LinkHost {
+function patientCoordinator(sides: Side[]): LinkHost & CoordinatorDoor {
   return {
     client: 'node',
     clock: systemClock,
@@ -23,6 +25,7 @@ function patientCoordinator(sides: Side[]): LinkHost {
       sign: async () => new Uint8Array(64),
       verify: async () => true,
     }),
+    dialRelay: () => Promise.reject(new Error('not used')),
     dialCoordinator: async () => {
       const said: ToCoordinator[] = []
       const number = sides.length + 1
@@ -61,9 +64,10 @@ test('a socket that the volunteer gave up does not end the next one by its late 
   const ending = new AbortController()
   const first = nextWelcome()
   const heard: string[] = []
+  const host = patientCoordinator(sides)
   const link = new CoordinatorLink(
-    patientCoordinator(sides),
-    { name: 'sleeper' },
+    host,
+    { name: 'sleeper', coordinators: new Coordinators(host) },
     {
       onWelcome: () => welcomed(),
       onMessage: ({ type }) => heard.push(type),
@@ -113,9 +117,10 @@ test('a thousand reconnects leave one listener on the signal that ends the volun
     reached = resolve
   })
   let welcomes = 0
+  const host = patientCoordinator(sides)
   const link = new CoordinatorLink(
-    patientCoordinator(sides),
-    { name: 'flapping' },
+    host,
+    { name: 'flapping', coordinators: new Coordinators(host) },
     {
       onWelcome: () => (++welcomes === 1000 ? reached() : queueMicrotask(() => link.renew('flaps'))),
       onMessage: () => undefined,

@@ -43,6 +43,7 @@ interface VolunteerCommandOptions extends LogFlags, LimitFlags {
   readonly fingerprint?: string
   readonly inviteFile?: string
   readonly allowIce: readonly string[]
+  readonly also: readonly string[]
   readonly relaysOnly?: boolean
 }
 
@@ -81,6 +82,11 @@ function volunteerCommand(): Command {
       "hosts of STUN and TURN servers that may be asked, beside the coordinator's own",
       [],
     )
+    .option(
+      '--also <url...>',
+      'other coordinators of this grid that you trust; those at names of the same authority need not be named',
+      [],
+    )
     .addOption(size('--max-memory <size>', MEMORY_TEXT, DEFAULT_LIMITS.memoryBytes))
     .addOption(size('--max-upload <size>', UPLOAD_TEXT, DEFAULT_LIMITS.uploadBytesPerHour))
     .addOption(new Option('--max-work <tflop>', WORK_TEXT).default(DEFAULT_BLOCK_FLOPS / TERA).argParser(tflopsIn))
@@ -109,7 +115,7 @@ export async function volunteer(argv: string[]): Promise<number> {
     return 0
   }
   const options = program.opts<VolunteerCommandOptions>()
-  const { name, once = false, job, fingerprint, inviteFile } = options
+  const { name, once = false, job, fingerprint, inviteFile, also } = options
   if (name.length === 0 || name.length > MAX_NAME_LENGTH)
     throw new GridError(
       'usage',
@@ -127,6 +133,7 @@ export async function volunteer(argv: string[]): Promise<number> {
     once,
     ...(job === undefined ? {} : { job: jobId(job) }),
     invite,
+    coordinators: also.map(originOf),
     onStatus: (status) => screen.show(status),
   })
   leaveOnSignal(() => {

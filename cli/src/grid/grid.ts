@@ -10,6 +10,8 @@ import { Watch } from './watch.ts'
 export interface LocalGridOptions {
   /** kept after the grid stopped when given; a temporary folder otherwise */
   readonly dataDir?: string
+  /** of the owner; a new one otherwise */
+  readonly token?: string
   /** 0: any free port */
   readonly port?: number
   /** folder of the built pages, for who opens one; none are served, nor built, otherwise */
@@ -71,7 +73,7 @@ export class Grid {
 
   static async start(options: LocalGridOptions = {}): Promise<Grid> {
     const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'starling-')))
-    const token = crypto.randomUUID().replaceAll('-', '')
+    const token = options.token ?? crypto.randomUUID().replaceAll('-', '')
     const { child, url, https } = await startCoordinator({ ...options, dataDir, token, port: options.port ?? 0 })
     return new Grid({ options, dataDir, token, child, url, https, proxy: await options.proxied?.(url) })
   }

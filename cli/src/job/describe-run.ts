@@ -33,9 +33,16 @@ export function stateOf({ phase, paused }: RunView): string {
   return paused && phase !== 'finished' ? 'paused' : STATES[phase]
 }
 
+/** Of one coordinator, or of several that share their jobs. */
+interface ListedJobs extends Omit<JobList, 'next'> {
+  /** addresses of those that did not answer */
+  readonly unreached?: readonly string[]
+}
+
 /** Newest first, and then the jobs that cannot be opened. */
-export function listLines({ jobs, damaged = [] }: Omit<JobList, 'next'>): string[] {
-  if (jobs.length + damaged.length === 0) return ['No jobs. `starling job submit FILE` begins one.']
+export function listLines({ jobs, damaged = [], unreached = [] }: ListedJobs): string[] {
+  if (jobs.length + damaged.length + unreached.length === 0) return ['No jobs. `starling job submit FILE` begins one.']
+  const isShared = jobs.some(({ coordinators }) => coordinators !== undefined)
   const head = [
     'ID',
     'NAME',
@@ -49,12 +56,15 @@ export function listLines({ jobs, damaged = [] }: Omit<JobList, 'next'>): string
     'MEMBERS',
     'LEFT',
     'END',
+    ...(isShared ? ['COORDINATOR'] : []),
   ]
-  const lines = jobs.length === 0 ? [] : table([head, ...jobs.toReversed().map(listRow)])
+  const rowOf = (run: RunView): string[] => [...listRow(run), ...(isShared ? [run.coordinators?.owner ?? '-'] : [])]
+  const lines = jobs.length === 0 ? [] : table([head, ...jobs.toReversed().map(rowOf)])
   return [
     ...lines,
     ...jobs.toReversed().flatMap(waitLine),
     ...damaged.map(({ message }) => `damaged: ${plainText(message)}`),
+    ...unreached.map((url) => `no answer of the coordinator at ${plainText(url)}; its jobs are not listed`),
   ]
 }
 
@@ -107,6 +117,7 @@ export function runLines(run: RunView): string[] {
     ['checkpoint', checkpoint === null ? 'none yet' : checkpointText(checkpoint)],
     ['begun', `${begun}${ended}`],
     ['priority', String(job.priority)],
+    ...(run.coordinators === undefined ? [] : [['coordinator', plainText(run.coordinators.owner)] as [string, string]]),
     ...membersOf(run),
   ])
 }

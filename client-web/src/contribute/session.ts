@@ -6,6 +6,7 @@ import type { PeerNetwork, VolunteerStatus } from '@starling-grid/volunteer'
 import { requestAdapter } from '../gpu.ts'
 import workerUrl from '../train-worker.ts?worker&url'
 import type { Failure, FromWorker, Lent, ToWorker } from '../worker-messages.ts'
+import { goOnAt } from './lend-on.ts'
 import { visitorInvite } from './visitor-invite.ts'
 
 /** Leaving takes two messages; a Worker that is stuck in a kernel longer than this is ended from outside. */
@@ -48,6 +49,7 @@ export class Session {
   readonly #state = signal<SessionState>({ type: 'idle' })
   readonly #self = signal<MemberId | null>(null)
   #running: RunningWorker | undefined
+  #lent: Lent | undefined
   /** what earlier starts on this page added to a job: the total goes on from there */
   #earlier: Pick<VolunteerStatus, 'job' | 'samplesCommitted'> | null = null
 
@@ -62,6 +64,7 @@ export class Session {
 
   async start(lent: Lent): Promise<void> {
     if (this.#running !== undefined || this.#state.value.type === 'running') return
+    this.#lent = lent
     this.#earlier = this.#status()
     this.#state.value = { type: 'running', status: null }
     try {
@@ -102,6 +105,8 @@ export class Session {
         if (state.type === 'running' || state.type === 'stopping')
           this.#state.value = { ...state, status: this.#inTotal(message.status) }
         return
+      case 'elsewhere':
+        return this.#goOn(message)
       case 'open-peers':
         return void this.#openPeers(message)
       case 'ended':
@@ -116,6 +121,12 @@ export class Session {
       default:
         message satisfies never
     }
+  }
+
+  /** The tab opens the page of the other coordinator, which lends on as this one did. */
+  #goOn({ url, job }: Extract<FromWorker, { type: 'elsewhere' }>): void {
+    if (this.#lent !== undefined && this.#state.value.type === 'running')
+      goOnAt(url, { ...this.#lent, sentFor: job ?? undefined }, visitorInvite())
   }
 
   async #openPeers({ access, identity, port }: OpenPeers): Promise<void> {

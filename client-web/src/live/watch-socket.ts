@@ -7,6 +7,9 @@ const TOKEN_REFUSED: ErrorCode = 'token-required'
 const FIRST_WAIT_MS = 500
 const LONGEST_WAIT_MS = 8000
 
+/** Failures, one after the other, after some five seconds */
+const GONE_AFTER = 4
+
 export type WatchLink =
   | { readonly type: 'connecting' }
   | { readonly type: 'live' }
@@ -21,6 +24,8 @@ export interface WatchHandlers {
   readonly onTokenRefused: () => void
   readonly onMessage: (message: WatchMessage) => void
   readonly onLink: (link: WatchLink) => void
+  /** it stays away: another coordinator has its jobs by now, where there are others */
+  readonly onGone?: () => void
 }
 
 export class WatchSocket {
@@ -84,6 +89,7 @@ export class WatchSocket {
     }
     const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** this.#failures) * (0.75 + Math.random() / 2)
     this.#failures++
+    if (this.#failures >= GONE_AFTER) this.#handlers.onGone?.()
     this.#handlers.onLink({ type: 'away', retryAt: Date.now() + wait })
     this.#timer = setTimeout(() => this.start(), wait)
   }

@@ -47,6 +47,8 @@ export class InviteBook {
   readonly #guesses: Guesses
   readonly #invites = new Map<string, KeptInvite>()
   readonly #writing = new SerialQueue()
+  /** ids that are being written, or wait for it */
+  readonly #unwritten = new Set<string>()
 
   constructor(parts: InviteBookParts) {
     this.#parts = parts
@@ -59,6 +61,27 @@ export class InviteBook {
       const invite = JSON.parse(value) as KeptInvite // written by #keep
       this.#invites.set(invite.view.id, invite)
     }
+  }
+
+  /** Another coordinator of the same store may have made, used or revoked some. @throws GridError 'disk-failed' */
+  async reload(): Promise<void> {
+    await this.#writing.run(async () => {
+      const known = new Set(this.#invites.keys())
+      const kept = await this.#parts.store.values(PREFIX)
+      const written = new Map(
+        kept.map(({ value }) => {
+          const invite = JSON.parse(value) as KeptInvite // written by #keep
+          return [invite.view.id, invite]
+        }),
+      )
+      for (const id of known)
+        if (!written.has(id) && !this.#unwritten.has(id) && this.#invites.delete(id)) this.#parts.onRevoked(id)
+      for (const [id, invite] of written) {
+        const own = this.#invites.get(id)
+        if (known.has(id) && own === undefined) continue // revoked here meanwhile
+        this.#invites.set(id, withUses(invite, own?.volunteers ?? []))
+      }
+    })
   }
 
   /**
@@ -117,12 +140,20 @@ export class InviteBook {
     const { id } = invite.view
     const before = this.#invites.get(id)
     this.#invites.set(id, invite)
+    this.#unwritten.add(id)
     try {
       // One write after the other, each with all uses by then: the last one on the disk is the newest.
-      await this.#writing.run(() => this.#parts.store.put(PREFIX + id, JSON.stringify(this.#invites.get(id) ?? invite)))
+      await this.#writing.run(async () => {
+        const written = await this.#parts.store.get(PREFIX + id)
+        const others = written === undefined ? [] : (JSON.parse(written) as KeptInvite).volunteers
+        const now = withUses(this.#invites.get(id) ?? invite, others)
+        await this.#parts.store.put(PREFIX + id, JSON.stringify(now))
+      })
     } catch (error) {
       this.#takeBack(id, before, invite)
       throw error
+    } finally {
+      this.#unwritten.delete(id)
     }
     if (this.#invites.has(id)) return
     await this.#writing.run(() => this.#parts.store.remove(PREFIX + id)) // revoked meanwhile
@@ -136,6 +167,11 @@ export class InviteBook {
     const last = failed.volunteers.at(-1)
     this.#invites.set(id, { ...now, volunteers: now.volunteers.filter((volunteer) => volunteer !== last) })
   }
+}
+
+/** Volunteers whom another coordinator let in count, too. */
+function withUses(invite: KeptInvite, others: readonly VolunteerId[]): KeptInvite {
+  return { ...invite, volunteers: [...new Set([...others, ...invite.volunteers])] }
 }
 
 function viewOf({ view, volunteers }: KeptInvite): InviteView {

@@ -48,6 +48,8 @@ export class TokenBook {
   readonly #tokens = new Map<string, KeptToken>()
   /** what ends with a token: sockets and streams of its holder */
   readonly #open = new Map<string, Set<() => void>>()
+  /** ids that are being written */
+  readonly #writing = new Set<string>()
   #stopChecking = (): void => undefined
 
   constructor(parts: TokenBookParts) {
@@ -68,6 +70,18 @@ export class TokenBook {
 
   stop(): void {
     this.#stopChecking()
+  }
+
+  /** Another coordinator of the same store may have made or revoked some. @throws GridError 'disk-failed' */
+  async reload(): Promise<void> {
+    const settled = [...this.#tokens.keys()].filter((id) => !this.#writing.has(id))
+    const values = await this.#parts.store.values(PREFIX)
+    const kept = values.map(({ value }) => JSON.parse(value) as KeptToken) // written by #keep
+    const ids = new Set(kept.map(({ view }) => view.id))
+    for (const id of settled) if (!ids.has(id) && this.#tokens.delete(id)) this.#end(id)
+    // One that was revoked here meanwhile is not there any more.
+    for (const token of kept)
+      if (!settled.includes(token.view.id) || this.#tokens.has(token.view.id)) this.#tokens.set(token.view.id, token)
   }
 
   /** Whose token this is; undefined for a wrong, expired or revoked one. */
@@ -148,11 +162,14 @@ export class TokenBook {
     const { id } = token.view
     const before = this.#tokens.get(id)
     this.#tokens.set(id, token)
+    this.#writing.add(id)
     try {
       await this.#parts.store.put(PREFIX + id, JSON.stringify(token))
     } catch (error) {
       if (before === undefined) this.#tokens.delete(id)
       throw error
+    } finally {
+      this.#writing.delete(id)
     }
     if (!this.#tokens.has(id)) await this.#parts.store.remove(PREFIX + id) // revoked meanwhile
   }

@@ -157,6 +157,11 @@ export class Access {
     )
   }
 
+  /** Whether the caller holds a good token, of an owner or of a session. */
+  isKnown(request: FastifyRequest): boolean {
+    return this.#isMember(request) || this.#holderOf(request) !== undefined
+  }
+
   isAdmin(request: FastifyRequest): boolean {
     const holder = this.#holderOf(request)
     return holder !== undefined && allows(holder, 'admin')

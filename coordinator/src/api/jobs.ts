@@ -1,6 +1,14 @@
 // Jobs as resources: submit, list, look at, take the model home.
 import { parseJob, parseModelSpec } from '@starling-grid/model'
-import { isGridError, JOBS_PAGE, MAX_RECORDS, pathTo, type RecordsPage, ROUTES } from '@starling-grid/protocol'
+import {
+  isGridError,
+  type JobId,
+  JOBS_PAGE,
+  MAX_RECORDS,
+  pathTo,
+  type RecordsPage,
+  ROUTES,
+} from '@starling-grid/protocol'
 import { HTTP_API } from '@starling-grid/protocol/http-api'
 import type { FastifyInstance } from 'fastify'
 import { owns } from '../access/tokens.ts'
@@ -9,9 +17,11 @@ import { modelSize } from '../host/model-size.ts'
 import type { RunHost } from '../host/run-host.ts'
 import { viewFor } from '../host/run-view.ts'
 import type { Runs } from '../jobs/runs.ts'
+import type { Whereabouts } from '../owners/owners.ts'
 import type { Access } from './access.ts'
 import { addressOf } from './addresses.ts'
 import { isKnown, sendTagged } from './conditional.ts'
+import { SAME_METHOD } from './coordinators.ts'
 import { sendStored } from './downloads.ts'
 import { HttpRefusal, notFound } from './errors.ts'
 import { EventStreams, numbered, wantsStream } from './event-stream.ts'
@@ -34,6 +44,9 @@ export interface JobRoutes {
   readonly clock: CoordinatorClock
   readonly runs: Runs
   readonly access: Access
+  readonly whereIs: (job: JobId) => Whereabouts
+  /** addresses of other coordinators that share their jobs */
+  readonly others: () => readonly string[]
 }
 
 export function registerJobs(app: FastifyInstance, parts: JobRoutes): void {
@@ -42,7 +55,7 @@ export function registerJobs(app: FastifyInstance, parts: JobRoutes): void {
   registerExport(app, parts.access)
 }
 
-function registerChanges(app: FastifyInstance, { runs, access }: JobRoutes): void {
+function registerChanges(app: FastifyInstance, { runs, access, whereIs }: JobRoutes): void {
   app.post(
     ROUTES.jobs,
     {
@@ -54,6 +67,9 @@ function registerChanges(app: FastifyInstance, { runs, access }: JobRoutes): voi
       const { dry = false } = queryOf(HTTP_API.submit, request)
       const spec = parseJob(request.body)
       if (dry) return { model: modelSize(parseModelSpec(spec.model)) }
+      const source = spec.from?.job === undefined ? undefined : whereIs(spec.from.job as JobId)
+      // The coordinator that has the other job has its versions at hand.
+      if (typeof source === 'object') return reply.redirect(source.url + request.url, SAME_METHOD)
       const run = await runs.submit(spec, holder.id, ({ job }) => owns(holder, job.ownedBy))
       return reply
         .code(201)
@@ -98,7 +114,7 @@ function registerChanges(app: FastifyInstance, { runs, access }: JobRoutes): voi
   )
 }
 
-function registerReads(app: FastifyInstance, { clock, runs, access }: JobRoutes): void {
+function registerReads(app: FastifyInstance, { clock, runs, access, others }: JobRoutes): void {
   app.get(ROUTES.jobs, async (request, reply) => {
     const readable = runs
       .list()
@@ -109,7 +125,8 @@ function registerReads(app: FastifyInstance, { clock, runs, access }: JobRoutes)
     const { items, next } = pageOf(readable, placeOf, { limit, after })
     const jobs = items.map(({ run, reader }) => viewFor(reader, run.view()))
     const damaged = after === undefined && access.isAdmin(request) ? { damaged: runs.damaged() } : {}
-    return sendTagged(request, reply, { jobs, next, ...damaged })
+    const elsewhere = after === undefined && others().length > 0 ? { others: others() } : {}
+    return sendTagged(request, reply, { jobs, next, ...damaged, ...elsewhere })
   })
 
   app.get<OneJob>(ROUTES.job, async (request, reply) => {

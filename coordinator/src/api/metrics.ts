@@ -2,13 +2,12 @@
 // shown private jobs under names that tell nothing: a job's id holds its name.
 import { createHmac } from 'node:crypto'
 import type { Socket } from 'node:net'
-import { GridError, ROUTES } from '@starling-grid/protocol'
+import { GridError, type JobId, ROUTES } from '@starling-grid/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { prometheusContentType } from 'prom-client'
-import type { RunHost } from '../host/run-host.ts'
 import type { Presence } from '../host/run-view.ts'
 import type { Runs } from '../jobs/runs.ts'
-import { gaugesOf } from '../metrics/gauges.ts'
+import { type CoordinatorJobs, gaugesOf } from '../metrics/gauges.ts'
 import type { Meter } from '../metrics/meter.ts'
 import { processMetrics } from '../metrics/process.ts'
 import { type Access, bearer, equal } from './access.ts'
@@ -33,6 +32,8 @@ export interface MetricsParts extends MetricsOptions {
   readonly isLocal: (address: string) => boolean
   /** of the names of private jobs */
   readonly secret: string
+  /** those that share their jobs; `isTrusted`: with the names of private ones */
+  readonly coordinators: (isTrusted: boolean) => readonly CoordinatorJobs[]
 }
 
 /** Scrapes in a minute from one address: each reads the state of all open jobs. */
@@ -54,7 +55,8 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
         present: present(),
         relayedLinks: relayedLinks(),
         ...traffic(),
-        labelOf: (run) => (isTrusted ? run.job.id : shownId(run, parts.secret)),
+        labelOf: ({ job: { id, spec } }) => (isTrusted ? id : shownJobId(id, spec.public === true, parts.secret)),
+        coordinators: parts.coordinators(isTrusted),
       })
       const texts = await Promise.all([parts.meter.registry, gauges, processMetrics()].map((one) => one.metrics()))
       return reply.type(prometheusContentType).header('cache-control', 'no-store').send(texts.join(''))
@@ -81,8 +83,9 @@ function isForwarded({ headers }: FastifyRequest): boolean {
   return headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined
 }
 
-function shownId({ job: { id, spec } }: RunHost, secret: string): string {
-  if (spec.public === true) return id
+/** Who proves nothing is shown a private job under a name that tells nothing. `secret`: of those names. */
+export function shownJobId(id: JobId, isPublic: boolean, secret: string): string {
+  if (isPublic) return id
   return `private-${createHmac('sha256', secret).update(id).digest('hex').slice(0, PSEUDONYM_LENGTH)}`
 }
 

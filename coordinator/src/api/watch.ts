@@ -26,6 +26,7 @@ import { type Reader, viewFor } from '../host/run-view.ts'
 import type { Runs } from '../jobs/runs.ts'
 import { type Access, readerWith } from './access.ts'
 import { addressOf } from './addresses.ts'
+import { atOwner, jobNamed, type WhereIs } from './watched-job.ts'
 
 const UPDATE_MS = 500
 /** bytes that wait for one page before it is skipped */
@@ -90,13 +91,15 @@ export interface WatchRoutes {
   readonly clock: CoordinatorClock
   readonly runs: Runs
   readonly access: Access
+  readonly whereIs: WhereIs
 }
 
-export function registerWatch(app: FastifyInstance, { clock, runs, access }: WatchRoutes): WatchService {
+export function registerWatch(app: FastifyInstance, parts: WatchRoutes): WatchService {
+  const { clock } = parts
   const watchers = new Set<Watcher>()
   const stopTelling = clock.every(UPDATE_MS, () => {
     for (const watcher of watchers) check(watcher, clock.awake())
-    tell(watchers, runs)
+    tell(watchers, parts)
   })
 
   app.get(
@@ -119,8 +122,8 @@ export function registerWatch(app: FastifyInstance, { clock, runs, access }: Wat
       socket.on('pong', () => {
         watcher.aliveAt = clock.awake()
       })
-      socket.on('message', (data: Buffer, isBinary) => heard(watcher, { data, isBinary, clock, access, runs }))
-      tell([watcher], runs)
+      socket.on('message', (data: Buffer, isBinary) => heard(watcher, { ...parts, data, isBinary }))
+      tell([watcher], parts)
     },
   )
 
@@ -130,15 +133,6 @@ export function registerWatch(app: FastifyInstance, { clock, runs, access }: Wat
       for (const { socket } of watchers) socket.close(CLOSE_AWAY, 'the coordinator stops')
     },
   }
-}
-
-/** Characters of what a page names as a job: an id is shorter. */
-const MAX_JOB_NAME = 200
-
-/** Whatever a page writes there: a name that is no job is answered as a job that is gone. */
-function jobNamed(query: unknown): string | undefined {
-  const { job } = query as { readonly job?: unknown }
-  return typeof job === 'string' && job !== '' ? job.slice(0, MAX_JOB_NAME) : undefined
 }
 
 /** What is damaged is its owner's to know. */
@@ -181,16 +175,14 @@ function seatFor(watchers: ReadonlySet<Watcher>, address: string): 'free' | 'unp
   return unproven.length < MAX_UNPROVEN ? 'unproven' : 'none'
 }
 
-interface FirstMessage {
+interface FirstMessage extends WatchRoutes {
   readonly data: Buffer
   readonly isBinary: boolean
-  readonly clock: CoordinatorClock
-  readonly access: Access
-  readonly runs: Runs
 }
 
 /** The one word of a page is its token; anything else, or more, ends the stream. */
-function heard(watcher: Watcher, { data, isBinary, clock, access, runs }: FirstMessage): void {
+function heard(watcher: Watcher, { data, isBinary, ...parts }: FirstMessage): void {
+  const { clock, access, runs } = parts
   const { socket, address } = watcher
   if (socket.readyState !== socket.OPEN) return
   try {
@@ -228,7 +220,7 @@ function heard(watcher: Watcher, { data, isBinary, clock, access, runs }: FirstM
   }
   const more = runs.shown() !== undefined || runs.damaged().length > 0
   Object.assign(watcher, { fresh: watcher.fresh || more })
-  tell([watcher], runs)
+  tell([watcher], parts)
 }
 
 /** Pings, and ends the stream of a page that is gone or did not say its token in time. */
@@ -248,7 +240,7 @@ interface ShownView {
   readonly text: string
 }
 
-function tell(watchers: Iterable<Watcher>, runs: Runs): void {
+function tell(watchers: Iterable<Watcher>, { runs, whereIs }: Pick<WatchRoutes, 'runs' | 'whereIs'>): void {
   const views = new Map<string, ShownView>()
   for (const watcher of watchers) {
     if (watcher.unproven && watcher.holder === undefined) continue
@@ -257,9 +249,11 @@ function tell(watchers: Iterable<Watcher>, runs: Runs): void {
       continue
     }
     const run = runFor(watcher, runs)
+    const before = watcher.run?.job.id
     if (watcher.run !== run) Object.assign(watcher, { run, fresh: true })
     if (run === undefined) {
-      if (watcher.fresh) send(watcher, { type: 'none', reason: nothingToShow(watcher, runs) })
+      if (watcher.fresh)
+        send(watcher, { type: 'none', reason: nothingToShow(watcher, runs), ...atOwner(watcher.job, before, whereIs) })
       watcher.fresh = false
       continue
     }

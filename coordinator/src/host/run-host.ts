@@ -101,6 +101,8 @@ export interface RunParts {
   readonly onTrouble: (text: string, job?: JobId) => void
   /** what happened to a run, as its page shows it; `member`: the name of the one that it is about */
   readonly onEvent?: (job: JobId, event: Omit<RunEvent, 'at'>, member?: string) => void
+  /** where its pages find it, and the others; undefined: no other coordinator shares its store */
+  readonly coordinators?: () => RunView['coordinators']
   /** another coordinator owns the run now */
   readonly onDeposed: (error: unknown) => void
   /** its end is durable, and its members were told */
@@ -403,6 +405,7 @@ export class RunHost {
       refusals: this.#refusals.byCode,
       trouble: this.#trouble,
       wait: this.#parts.waitOf(this),
+      coordinators: this.#parts.coordinators?.(),
       now: this.#parts.clock.awake(),
       processStartedAt: this.#openedAt,
     })

@@ -47,6 +47,7 @@ export interface ViewParts {
   /** why nothing leaves, or undefined */
   readonly trouble: string | undefined
   readonly wait: WaitView | null
+  readonly coordinators: RunView['coordinators'] | undefined
   /** ms since the epoch */
   readonly now: number
   readonly processStartedAt: number
@@ -139,6 +140,7 @@ export function runView(parts: ViewParts): RunView {
     startedAt: history.startedAt ?? job.submittedAt,
     finishedAt: history.finishedAt ?? null,
     exportPath: checkpointOf(state) === null ? null : pathTo(ROUTES.export, { id: job.id }),
+    ...(parts.coordinators === undefined ? {} : { coordinators: parts.coordinators }),
   }
 }
 

@@ -14,12 +14,13 @@ import type { CoordinatorClock } from '../clock.ts'
 import type { Catalog } from '../datasets/catalog.ts'
 import type { KeptFiles } from '../host/kept-files.ts'
 import { type RunObserver, RunHost, type RunParts } from '../host/run-host.ts'
+import { type CoordinatorId, requireTurn } from '../journal/owner-book.ts'
 import type { StateStore, StoredJob } from '../journal/state-store.ts'
 import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
 import { blobsOfOthers, finishDeletion } from './deletion.ts'
 import { importJob, readJob } from './jobs.ts'
-import { type VolunteerSeats, Sharing } from './sharing.ts'
+import { type Elsewhere, type Destination, type VolunteerSeats, Sharing } from './sharing.ts'
 import type { KeptVersions } from './start.ts'
 
 /** What the owner of all runs tells of them. */
@@ -43,10 +44,21 @@ export interface RunsParts extends RunsEvents {
   readonly files: KeptFiles
   readonly shardProcesses: ShardProcesses
   readonly timing: Timing
+  /** where several coordinators share the store */
+  readonly shared?: SharedParts
   /** as for RunHost */
   readonly meter?: NonNullable<RunParts['meter']>
   readonly onEvent?: NonNullable<RunParts['onEvent']>
   readonly follow?: NonNullable<RunParts['follow']>
+}
+
+export interface SharedParts {
+  /** of new jobs */
+  readonly self: CoordinatorId
+  readonly elsewhere: () => Elsewhere
+  readonly coordinators: NonNullable<RunParts['coordinators']>
+  /** A job that nobody works for yet may go where there is more room. True: it went. */
+  makeRoom(job: JobId): Promise<boolean>
 }
 
 /** Jobs being imported at once: each holds its whole dataset in memory. */
@@ -72,18 +84,25 @@ export class Runs {
 
   constructor(parts: RunsParts) {
     this.#parts = parts
-    this.#sharing = new Sharing({ clock: parts.clock, seats: parts.audience, runs: () => this.#hosts })
+    this.#sharing = new Sharing({
+      clock: parts.clock,
+      seats: parts.audience,
+      runs: () => this.#hosts,
+      ...(parts.shared === undefined ? {} : { elsewhere: parts.shared.elsewhere }),
+    })
   }
 
   /**
    * Takes every stored run over, also after SIGKILL; it goes on by itself. Another coordinator is deposed by it. A job
-   * that cannot be opened is listed, and keeps no other from going on.
+   * that cannot be opened is listed, and keeps no other from going on. Where several coordinators share the store,
+   * `takeOwn` opens those that are this one's.
    * @throws GridError 'disk-failed'
    */
-  async start(): Promise<void> {
-    for (const job of await this.#parts.store.jobs()) await this.#open(job)
+  async start(takeOwn?: () => Promise<void>): Promise<void> {
+    if (takeOwn === undefined) for (const job of await this.#parts.store.jobs()) await this.#open(job)
     for (const job of await this.#parts.store.deleted()) await this.#finish(job)
-    for (const host of this.#hosts) host.start()
+    if (takeOwn === undefined) for (const host of this.#hosts) host.start()
+    else await takeOwn()
     this.#sharing.start()
     for (const { message } of this.#damaged) this.shown()?.history.note('run', message, this.#parts.clock.awake())
   }
@@ -109,11 +128,54 @@ export class Runs {
 
   /** An imported job. Durable when it resolves; volunteers hear of it. @throws GridError 'disk-failed' */
   async begin(imported: StoredJob): Promise<RunHost> {
-    await this.#parts.store.createJob(imported)
+    const { store, shared } = this.#parts
+    await store.createJob(imported, shared?.self)
     const host = await this.#take(imported)
     host.start()
-    this.#sharing.look()
+    if ((await shared?.makeRoom(imported.id)) !== true) this.#sharing.look()
     return host
+  }
+
+  // ---- where several coordinators share the store (owners/owners.ts) ----
+
+  /** It is open here, or was found damaged. */
+  has(job: JobId): boolean {
+    return this.find(job) !== undefined || this.#damaged.some(({ id }) => id === job)
+  }
+
+  /** Takes a job over that is this coordinator's now. @throws GridError 'disk-failed' */
+  async open(id: JobId): Promise<void> {
+    const stored = (await this.#parts.store.jobs()).find((job) => job.id === id)
+    if (stored === undefined || this.has(id)) return
+    await this.#open(stored)
+    this.#hosts.sort((a, b) => a.job.submittedAt - b.job.submittedAt)
+    this.find(id)?.start()
+    this.#sharing.look()
+  }
+
+  /** What was decided is durable, or another coordinator has it, and nothing more is. */
+  async close(job: JobId): Promise<void> {
+    await this.find(job)?.stop()
+  }
+
+  /** Another coordinator has this job: its volunteers go there. */
+  async drop(job: JobId): Promise<void> {
+    const run = this.find(job)
+    this.#forget(job)
+    if (run === undefined) return
+    await run.stop()
+    this.#parts.audience.runMoved(run)
+  }
+
+  /** No volunteer works for it, or is about to. */
+  isIdle(job: JobId): boolean {
+    const run = this.find(job)
+    return run !== undefined && run.state.members.size === 0 && !this.#sharing.isLentTo(job)
+  }
+
+  /** What other coordinators are told. */
+  shared(): ReturnType<Sharing['shared']> {
+    return this.#sharing.shared()
   }
 
   /** The newest run that takes volunteers. */
@@ -121,8 +183,8 @@ export class Runs {
     return this.#hosts.findLast((host) => !host.finished && !host.paused)
   }
 
-  /** The run that a volunteer which said hello is offered. */
-  placeFor(volunteer: MemberId): RunHost | undefined {
+  /** Where a volunteer goes that said hello. */
+  placeFor(volunteer: MemberId): Destination | undefined {
     return this.#sharing.placeFor(volunteer)
   }
 
@@ -247,16 +309,13 @@ export class Runs {
     this.#sharing.look()
   }
 
-  /** One at a time of what changes shards. @throws GridError 'rate-exceeded' */
+  /** One at a time of what changes shards, of all coordinators. @throws GridError 'rate-exceeded', 'disk-failed' */
   async #alone<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#importing >= MAX_IMPORTS)
-      throw new GridError(
-        'rate-exceeded',
-        'expected one import or deletion at a time, got a second; try again when the first is done',
-      )
+    const { owners } = this.#parts.store
+    requireTurn(this.#importing < MAX_IMPORTS)
     this.#importing++
     try {
-      return await work()
+      return await (owners === undefined ? work() : owners.alone(work))
     } finally {
       this.#importing--
     }
@@ -271,6 +330,12 @@ export class Runs {
   #ended(run: RunHost): void {
     this.#parts.onEnded(run)
     this.#sharing.look()
+  }
+
+  /** One run of several may be another's; the only coordinator of a store has lost it whole. */
+  #deposed(job: JobId, error: unknown): void {
+    if (this.#parts.shared === undefined) return this.#parts.onDeposed(error)
+    void this.drop(job)
   }
 
   /** It keeps its volunteers while no other has work for them. */
@@ -291,11 +356,13 @@ export class Runs {
   }
 
   async #take(stored: StoredJob): Promise<RunHost> {
-    const { timing, ...parts } = this.#parts
+    const { timing, shared, ...parts } = this.#parts
     const job = readJob(stored, timing)
     const host = await RunHost.open({
       ...parts,
       job,
+      ...(shared === undefined ? {} : { coordinators: shared.coordinators }),
+      onDeposed: (error) => this.#deposed(job.id, error),
       onEnded: (run) => this.#ended(run),
       onParked: (run) => this.#parked(run),
       waitOf: (run) => this.#sharing.waitOf(run),

@@ -10,6 +10,8 @@ import { fits, type JobMove, type Lender, schedule, type SharingJob } from './sc
 const LOOK_MS = 1000
 /** ms after the start of a coordinator in which the volunteers of its jobs come back */
 const RETURN_MS = 60_000
+/** ms in which a volunteer that was sent away arrives, and its new coordinator says so */
+const ARRIVAL_MS = 5000
 /** Other jobs that a job which waits is told of. */
 const MOST_ELSEWHERE = 4
 
@@ -29,17 +31,41 @@ export interface VolunteerSeats {
   seat(volunteer: MemberId): VolunteerSeat | undefined
   /** It is offered this job: at once, or when its present run has ended its step without it. */
   move(volunteer: MemberId, to: RunHost): void
+  /** It is sent to the coordinator of this job, at the same moment. */
+  sendAway(volunteer: MemberId, to: Away): void
+  /** Another coordinator has this run: its volunteers go there. */
+  runMoved(run: RunHost): void
 }
+
+/** A job of another coordinator. */
+export interface Away {
+  readonly job: JobId
+  /** of its coordinator */
+  readonly url: string
+}
+
+/** What other coordinators say of their jobs and volunteers. */
+export interface Elsewhere {
+  readonly jobs: readonly (SharingJob & { readonly url: string })[]
+  readonly lenders: readonly Lender[]
+}
+
+/** Where a volunteer goes. */
+export type Destination = { readonly run: RunHost } | { readonly away: Away }
 
 export interface SharingParts {
   readonly clock: CoordinatorClock
   readonly seats: VolunteerSeats
   readonly runs: () => readonly RunHost[]
+  /** absent: there are no others */
+  readonly elsewhere?: () => Elsewhere
 }
 
 export class Sharing {
   readonly #parts: SharingParts
   readonly #speeds = new Map<JobId, MeasuredSpeeds>()
+  /** volunteers on their way to other coordinators */
+  readonly #sent = new Map<MemberId, { readonly lender: Lender; readonly at: number }>()
   #startedAt = 0
   #stopLooking: CancelTimer = () => undefined
 
@@ -62,10 +88,11 @@ export class Sharing {
     const seats = [...this.#parts.seats.seats()]
     const moves = this.#moves(open, seats)
     for (const { volunteer, from, to, reason } of moves) {
-      const run = open.get(to)
-      if (run === undefined) continue
+      const place = this.#placeOf(to, open)
+      if (place === undefined) continue
       if (from !== undefined) open.get(from)?.noteMove(volunteer, `goes to another job: ${reason}`)
-      this.#parts.seats.move(volunteer, run)
+      if ('run' in place) this.#parts.seats.move(volunteer, place.run)
+      else this.#send(volunteer, place.away)
     }
     const moved = new Set(moves.map(({ volunteer }) => volunteer))
     for (const seat of seats) if (!seat.isOffered && !moved.has(seat.id)) this.#offerOwn(seat, open)
@@ -79,18 +106,58 @@ export class Sharing {
     if (fits({ id, realGpu: spec.requires?.realGpu ?? false }, seat)) this.#parts.seats.move(seat.id, run)
   }
 
-  /** The job for a volunteer that said hello; others move at the next look. */
-  placeFor(volunteer: MemberId): RunHost | undefined {
+  /** Where a volunteer goes that said hello; others move at the next look. */
+  placeFor(volunteer: MemberId): Destination | undefined {
     const open = this.#open()
     const seat = this.#parts.seats.seat(volunteer)
     if (seat === undefined) return undefined
     // All go to a job that is alone and takes all: a thousand that come at once are not compared with each other.
-    const isAlone = open.size === 1 && [...open.values()].every(({ job }) => job.spec.volunteers?.max === undefined)
+    const isAlone =
+      open.size === 1 &&
+      [...open.values()].every(({ job }) => job.spec.volunteers?.max === undefined) &&
+      this.#elsewhere.jobs.length === 0
     const move = this.#moves(open, isAlone ? [seat] : this.#parts.seats.seats()).find(
       ({ volunteer: id }) => id === volunteer,
     )
     const job = move?.to ?? seat.job
-    return job === undefined ? undefined : open.get(job)
+    const place = job === undefined ? undefined : this.#placeOf(job, open)
+    if (place !== undefined && 'away' in place) this.#noteSent(seat, place.away)
+    return place
+  }
+
+  #placeOf(job: JobId, open: ReadonlyMap<JobId, RunHost>): Destination | undefined {
+    const run = open.get(job)
+    if (run !== undefined) return { run }
+    const url = this.#elsewhere.jobs.find(({ id }) => id === job)?.url
+    return url === undefined ? undefined : { away: { job, url } }
+  }
+
+  #send(volunteer: MemberId, to: Away): void {
+    const seat = this.#parts.seats.seat(volunteer)
+    if (seat === undefined) return
+    this.#noteSent(seat, to)
+    this.#parts.seats.sendAway(volunteer, to)
+  }
+
+  /** It counts for that job until its coordinator says so. */
+  #noteSent(seat: Lender, { job }: Away): void {
+    const at = this.#parts.clock.awake()
+    this.#sent.set(seat.id, { lender: { ...seat, job, since: at }, at })
+  }
+
+  /** A volunteer works for it, or was offered it. */
+  isLentTo(job: JobId): boolean {
+    return [...this.#parts.seats.seats()].some((seat) => seat.job === job)
+  }
+
+  /** What other coordinators are told of the open jobs here, and of those who work for them. */
+  shared(): { readonly jobs: readonly SharingJob[]; readonly seats: readonly Lender[] } {
+    const seats = [...this.#parts.seats.seats()]
+    return { jobs: this.#sharingJobs(this.#open(), seats), seats: seats.map((seat) => this.#lender(seat)) }
+  }
+
+  get #elsewhere(): Elsewhere {
+    return this.#parts.elsewhere?.() ?? NOWHERE
   }
 
   /** Why this run waits for volunteers; null: it has what it needs. */
@@ -119,15 +186,35 @@ export class Sharing {
     const now = this.#parts.clock.awake()
     const parking = new Set(this.#parts.runs().flatMap((run) => (run.isParking ? [run.job.id] : [])))
     const seats = [...present].filter(({ job }) => job === undefined || !parking.has(job))
+    const own = new Set(seats.map(({ id }) => id))
+    const elsewhere = this.#elsewhere
+    const arrived = new Set(elsewhere.lenders.map(({ id }) => id))
+    const inert = new Map([...open.values()].map((run) => [run.job.id, new Set(run.inert)]))
+    const lenders = [
+      ...seats.map((seat) => ({
+        ...this.#lender(seat),
+        isInert: seat.job !== undefined && inert.get(seat.job)?.has(seat.id) === true,
+      })),
+      ...elsewhere.lenders.filter(({ id }) => !own.has(id)),
+      ...this.#underWay(now).filter(({ id }) => !own.has(id) && !arrived.has(id)),
+    ]
+    // All coordinators decide about all volunteers, and each moves its own.
+    const others = elsewhere.jobs.filter(({ id }) => !open.has(id)) // one that came here a moment ago is here
+    return schedule([...this.#sharingJobs(open, seats), ...others], lenders, now).filter(({ volunteer }) =>
+      own.has(volunteer),
+    )
+  }
+
+  #underWay(now: number): Lender[] {
+    for (const [id, { at }] of this.#sent) if (now - at > ARRIVAL_MS) this.#sent.delete(id)
+    return [...this.#sent.values()].map(({ lender }) => lender)
+  }
+
+  #sharingJobs(open: ReadonlyMap<JobId, RunHost>, seats: readonly VolunteerSeat[]): SharingJob[] {
     const leaving = new Set(seats.flatMap(({ leaves }) => leaves ?? []))
     const counts = countsOf(seats)
-    const jobs = [...open.values()].map((run) => this.#sharingJob(run, { counts, leaving, now }))
-    const inert = new Map([...open.values()].map((run) => [run.job.id, new Set(run.inert)]))
-    const lenders = seats.map((seat) => ({
-      ...this.#lender(seat),
-      isInert: seat.job !== undefined && inert.get(seat.job)?.has(seat.id) === true,
-    }))
-    return schedule(jobs, lenders, now)
+    const now = this.#parts.clock.awake()
+    return [...open.values()].map((run) => this.#sharingJob(run, { counts, leaving, now }))
   }
 
   /** A choice holds as long as its job: later the volunteer takes any, unless its invite names that job. */
@@ -166,6 +253,8 @@ export class Sharing {
     }
   }
 }
+
+const NOWHERE: Elsewhere = { jobs: [], lenders: [] }
 
 function countsOf(seats: Iterable<VolunteerSeat>): Map<JobId, number> {
   const counts = new Map<JobId, number>()

@@ -1,7 +1,8 @@
 // The journal for tests and for runs that need not survive.
-import { GridError, type JobId, type StepRecord } from '@starling-grid/protocol'
+import { type Clock, GridError, type JobId, type StepRecord } from '@starling-grid/protocol'
 import { superseded } from '../run/queue/superseded.ts'
 import { fenceAfter, ownerRow, requireFence, requireListed } from './fence.ts'
+import { type CoordinatorId, type OwnerBook, requireTurn } from './owner-book.ts'
 import type { PortableState } from './portable.ts'
 import { recordChanges, snapshotPlace } from './record-rows.ts'
 import { inOrder, type JournalRow, type StoredJob } from './state-store.ts'
@@ -12,11 +13,17 @@ interface Journal {
   /** records[v − 1] made version v */
   readonly records: StepRecord[]
   fence: number
+  owner?: CoordinatorId | undefined
   isDeleted?: boolean
 }
 
+export interface MemoryStateOptions {
+  /** of beats, where several coordinators share this store; absent: one alone uses it */
+  readonly sharedBy?: Pick<Clock, 'now'>
+}
+
 // oxlint-disable-next-line max-lines-per-function -- the operations of one store, over the maps that they share
-export function memoryState(): PortableState {
+export function memoryState({ sharedBy }: MemoryStateOptions = {}): PortableState {
   const journals = new Map<JobId, Journal>()
   const values = new Map<string, string>()
 
@@ -37,7 +44,8 @@ export function memoryState(): PortableState {
   }
 
   return {
-    createJob: async (job) => create({ job, rows: [], records: [], fence: 0 }),
+    ...(sharedBy === undefined ? {} : { owners: memoryOwners(journals, sharedBy) }),
+    createJob: async (job, owner) => create({ job, rows: [], records: [], fence: 0, owner }),
     jobs: async () => listed(false),
     async beginDelete(job, fence) {
       const journal = journalOf(job)
@@ -90,5 +98,38 @@ export function memoryState(): PortableState {
       values.delete(key)
     },
     close: async () => undefined,
+  }
+}
+
+function memoryOwners(journals: ReadonlyMap<JobId, Journal>, clock: Pick<Clock, 'now'>): OwnerBook {
+  const beats = new Map<CoordinatorId, { readonly card: string; readonly at: number }>()
+  let isBusy = false
+  return {
+    async beat(id, card) {
+      beats.set(id, { card, at: clock.now() })
+      const listed = [...journals].filter(([, { isDeleted }]) => isDeleted !== true)
+      return {
+        coordinators: [...beats].map(([one, beat]) => ({ id: one, card: beat.card, silentMs: clock.now() - beat.at })),
+        owners: new Map(listed.map(([job, { owner }]) => [job, owner])),
+      }
+    },
+    async pass(job, from, to) {
+      const journal = journals.get(job)
+      if (journal === undefined || journal.owner !== from) return false
+      journal.owner = to
+      return true
+    },
+    async leave(id) {
+      beats.delete(id)
+    },
+    async alone(work) {
+      requireTurn(!isBusy)
+      isBusy = true
+      try {
+        return await work()
+      } finally {
+        isBusy = false
+      }
+    },
   }
 }

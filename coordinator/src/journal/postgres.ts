@@ -5,7 +5,9 @@ import pg from 'pg'
 import { superseded } from '../run/queue/superseded.ts'
 import type { JournalEntry } from '../run/state.ts'
 import { fenceAfter, ownerRow, requireFence, requireListed } from './fence.ts'
+import type { CoordinatorId, OwnerBook } from './owner-book.ts'
 import type { JobCopy, PortableState } from './portable.ts'
+import { OWNERS_SCHEMA, postgresOwners } from './postgres-owners.ts'
 import { type RecordChange, recordChanges, snapshotPlace } from './record-rows.ts'
 import { inOrder, type JournalRow, type KeptValue, type StoredJob } from './state-store.ts'
 
@@ -22,10 +24,12 @@ const SCHEMA = `
     job INTEGER NOT NULL REFERENCES jobs (number), v INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (job, v));
   CREATE TABLE IF NOT EXISTS deletions (job INTEGER PRIMARY KEY REFERENCES jobs (number));
   CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+  ${OWNERS_SCHEMA}
 `
 /** Two coordinators that start at once would otherwise make the same table twice. */
 const SCHEMA_LOCK = 0x57a7_1146
-const CONNECTIONS = 4
+/** one of them is kept by an import or a deletion, and one is for beats */
+const CONNECTIONS = 6
 /** ms to connect, and for one statement; what takes longer counts as failed and is tried again */
 const CONNECT_MS = 5000
 const STATEMENT_MS = 30_000
@@ -74,6 +78,7 @@ function nameOf(url: string): string {
 }
 
 class PostgresState implements PortableState {
+  readonly owners: OwnerBook
   readonly #pool: pg.Pool
   readonly #name: string
   /** rows of a job after an append whose answer was lost, if it took place */
@@ -82,6 +87,10 @@ class PostgresState implements PortableState {
   constructor(pool: pg.Pool, name: string) {
     this.#pool = pool
     this.#name = name
+    this.owners = postgresOwners({
+      transaction: (work) => this.#transaction(work),
+      connect: () => this.#connect(),
+    })
   }
 
   /** @throws GridError 'disk-failed' */
@@ -98,8 +107,8 @@ class PostgresState implements PortableState {
     })
   }
 
-  async createJob({ id, description }: StoredJob): Promise<void> {
-    await this.#transaction((client) => insertJob(client, { id, description }, 0, 0))
+  async createJob(job: StoredJob, owner?: CoordinatorId): Promise<void> {
+    await this.#transaction((client) => insertJob(client, job, { fence: 0, rows: 0, owner }))
   }
 
   async jobs(): Promise<readonly StoredJob[]> {
@@ -220,7 +229,7 @@ class PostgresState implements PortableState {
 
   async adopt({ job, fence, rows, records }: JobCopy): Promise<void> {
     await this.#transaction(async (client) => {
-      const number = await insertJob(client, job, fence, rows.length)
+      const number = await insertJob(client, job, { fence, rows: rows.length })
       await insertRows(client, { number, fence, rows: 0 }, rows)
       await putRecords(client, number, records)
     })
@@ -232,9 +241,7 @@ class PostgresState implements PortableState {
 
   /** @throws GridError 'disk-failed'; Unanswered when it may have taken place; what `work` throws */
   async #transaction<T>(work: (client: pg.PoolClient) => Promise<T>, begin = 'BEGIN'): Promise<T> {
-    const client = await this.#pool.connect().catch((cause: unknown) => {
-      throw this.#failure(cause)
-    })
+    const client = await this.#connect()
     let committing = false
     try {
       await client.query(begin)
@@ -250,6 +257,12 @@ class PostgresState implements PortableState {
       if (isOwn) throw cause
       throw committing && !isRolledBack ? this.#unanswered(cause) : this.#failure(cause)
     }
+  }
+
+  #connect(): Promise<pg.PoolClient> {
+    return this.#pool.connect().catch((cause: unknown) => {
+      throw this.#failure(cause)
+    })
   }
 
   #failure(cause: unknown): GridError {
@@ -290,11 +303,17 @@ async function rolledBack(client: pg.PoolClient): Promise<boolean> {
   }
 }
 
-async function insertJob(client: pg.PoolClient, { id, description }: StoredJob, fence: number, rows: number) {
+interface NewJob {
+  readonly fence: number
+  readonly rows: number
+  readonly owner?: CoordinatorId | undefined
+}
+
+async function insertJob(client: pg.PoolClient, { id, description }: StoredJob, { fence, rows, owner }: NewJob) {
   try {
     const inserted = await client.query<{ number: number }>(
-      'INSERT INTO jobs (id, fence, rows, description) VALUES ($1, $2, $3, $4) RETURNING number',
-      [id, fence, rows, description],
+      'INSERT INTO jobs (id, fence, rows, description, owner) VALUES ($1, $2, $3, $4, $5) RETURNING number',
+      [id, fence, rows, description, owner ?? null],
     )
     return inserted.rows[0]?.number ?? 0
   } catch (cause) {

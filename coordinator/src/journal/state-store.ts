@@ -2,6 +2,7 @@
 // Implemented in memory, in SQLite and in PostgreSQL; all run test/state-store-suite.ts.
 import type { JobId, StepRecord } from '@starling-grid/protocol'
 import type { JournalEntry } from '../run/state.ts'
+import type { CoordinatorId, OwnerBook } from './owner-book.ts'
 
 export interface StoredJob {
   readonly id: JobId
@@ -21,8 +22,13 @@ export interface KeptValue {
 }
 
 export interface StateStore {
-  /** Durable when it resolves. @throws GridError 'disk-failed'; 'duplicate' when there is such a job */
-  createJob(job: StoredJob): Promise<void>
+  /** who has which job; absent: one coordinator alone uses this store */
+  readonly owners?: OwnerBook
+  /**
+   * Durable when it resolves. `owner`: of the new job, from its first moment.
+   * @throws GridError 'disk-failed'; 'duplicate' when there is such a job
+   */
+  createJob(job: StoredJob, owner?: CoordinatorId): Promise<void>
   /** Oldest first, without those that are being deleted. */
   jobs(): Promise<readonly StoredJob[]>
   /**

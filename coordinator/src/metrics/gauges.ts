@@ -17,6 +17,14 @@ export interface GaugeSource {
   readonly sent: number
   /** how this reader is shown a job */
   readonly labelOf: (run: RunHost) => string
+  /** those that share their jobs, this one first, with the open jobs of each */
+  readonly coordinators: readonly CoordinatorJobs[]
+}
+
+/** Which open jobs a coordinator has, as this reader is shown them. */
+export interface CoordinatorJobs {
+  readonly url: string
+  readonly jobs: readonly string[]
 }
 
 type Gauges = <Label extends string>(name: string, help: string, labelNames?: readonly Label[]) => Gauge<Label>
@@ -29,6 +37,7 @@ export function gaugesOf(source: GaugeSource): Registry {
   addJobs(gauges, source, open)
   addMembers(gauges, source)
   addTraffic(registry, source)
+  addOwners(gauges, source)
   gauges('starling_relay_links', 'Links between members that are relayed now').set(source.relayedLinks)
   const job = perJob(gauges)
   for (const run of open) job(source.labelOf(run), run.view())
@@ -59,6 +68,16 @@ function addMembers(gauges: Gauges, { present, runs }: GaugeSource): void {
   const modes = new Map(runs.filter(({ finished }) => !finished).map(({ job, state }) => [job.id, state.mode]))
   for (const mode of ['ring', 'local', 'async', 'none']) members.set({ mode }, 0)
   for (const { job } of present) members.inc({ mode: (job && modes.get(job)) ?? 'none' })
+}
+
+/** Every one of them tells all: one that is gone tells nothing any more. */
+function addOwners(gauges: Gauges, { coordinators }: GaugeSource): void {
+  gauges('starling_coordinators', 'Coordinators that share their jobs and live').set(coordinators.length)
+  const owner = gauges('starling_job_owner', 'Open jobs, by the address of the coordinator that has each', [
+    'job_id',
+    'coordinator',
+  ])
+  for (const { url, jobs } of coordinators) for (const job of jobs) owner.set({ job_id: job, coordinator: url }, 1)
 }
 
 function addTraffic(registry: Registry, { received, sent }: GaugeSource): void {

@@ -30,6 +30,7 @@ export class Meter implements RunMeter {
   readonly #append: Histogram
   readonly #appendFailures: Counter
   readonly #refusals: Counter<'code'>
+  readonly #takenOver: Counter
   readonly #relayed: Counter
   readonly #requests: Counter<'method' | 'route' | 'status'>
   readonly #requestSeconds: Histogram<'method' | 'route'>
@@ -51,6 +52,7 @@ export class Meter implements RunMeter {
     })
     this.#appendFailures = counter('starling_journal_failures_total', 'Appends that failed; each is tried again')
     this.#refusals = counter('starling_refusals_total', 'What was refused, by code', ['code'])
+    this.#takenOver = counter('starling_jobs_taken_over_total', 'Jobs that came here from another coordinator')
     this.#relayed = counter('starling_relay_bytes_total', 'Bytes that were relayed between members')
     this.#requests = counter('starling_http_requests_total', 'Answered HTTP requests', ['method', 'route', 'status'])
     this.#requestSeconds = new Histogram({
@@ -69,6 +71,10 @@ export class Meter implements RunMeter {
       stop()
       for (const { entry } of written) this.#appended(entry)
     }
+  }
+
+  tookOver(): void {
+    this.#takenOver.inc()
   }
 
   refused(code: ErrorCode): void {

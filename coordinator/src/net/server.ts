@@ -7,10 +7,12 @@ import fastifyHelmet from '@fastify/helmet'
 import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
 import {
+  type CancelTimer,
   DEFAULT_PORT,
   describeError,
   type ErrorCode,
   GridError,
+  type JobId,
   MAX_MESSAGE_BYTES,
   type MemberId,
   plainText,
@@ -26,6 +28,7 @@ import { Access } from '../api/access.ts'
 import { addressOf } from '../api/addresses.ts'
 import { registerBodies } from '../api/bodies.ts'
 import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, guardConnections } from '../api/connections.ts'
+import { registerCoordinators } from '../api/coordinators.ts'
 import { registerDescription } from '../api/description.ts'
 import { registerErrors } from '../api/errors.ts'
 import { registerGuards } from '../api/guards.ts'
@@ -45,9 +48,13 @@ import { FolderOwner } from '../folder-owner.ts'
 import { KeptFiles } from '../host/kept-files.ts'
 import { Refusals } from '../host/refusals.ts'
 import { Runs } from '../jobs/runs.ts'
+import { coordinatorId, type CoordinatorId } from '../journal/owner-book.ts'
 import type { StateStore } from '../journal/state-store.ts'
 import type { Log, LogEntry } from '../log-entry.ts'
 import { Meter } from '../metrics/meter.ts'
+import { ownCoordinatorId } from '../owners/coordinator-id.ts'
+import type { Owners } from '../owners/owners.ts'
+import { requireSharedBlobs } from '../owners/shared-blobs.ts'
 import { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
 import { DEFAULT_TIMING } from '../run/timing.ts'
@@ -58,6 +65,7 @@ import { isLoopback, shareNetwork } from './network.ts'
 import { relayQuota } from './relay-quota.ts'
 import { type Relay, registerRelay } from './relay.ts'
 import { Sessions } from './sessions.ts'
+import { SharedJobs } from './shared-jobs.ts'
 import { registerSignalling, type Signalling } from './signalling.ts'
 import { TlsDoor, type TlsDoorOptions } from './tls-door.ts'
 
@@ -72,6 +80,8 @@ const HEADERS_MS = 10_000
 const CHECK_CONNECTIONS_MS = 2000
 /** ms for connections to close; a connection that stays open longer does not keep the process */
 const CLOSE_MS = 3000
+/** ms between looks at tokens and invites, where other coordinators may make and revoke some */
+const RELOAD_MS = 2000
 /** ms for answers that are decided to leave before connections close */
 const ANSWER_MS = 300
 /** joins in a minute from one address: a lab behind one router, and no storm */
@@ -176,6 +186,7 @@ interface RouteParts {
   readonly relay: Relay
   readonly tokens: TokenBook
   readonly invites: InviteBook
+  readonly shared: SharedJobs
 }
 
 interface ServerParts {
@@ -185,6 +196,8 @@ interface ServerParts {
   readonly runs: Runs
   readonly sessions: Sessions
   readonly watching: WatchService
+  /** where other coordinators share the store */
+  readonly owners: Owners | undefined
 }
 
 class CoordinatorLife implements Coordinator {
@@ -195,6 +208,7 @@ class CoordinatorLife implements Coordinator {
   #parts: ServerParts | undefined
   #owner: FolderOwner | undefined
   #tlsDoor: TlsDoor | undefined
+  #stopReloading: CancelTimer = () => undefined
   readonly #refusals = new Refusals()
   /** /readyz says no */
   #draining = false
@@ -238,6 +252,22 @@ class CoordinatorLife implements Coordinator {
   async start(): Promise<void> {
     compileChecks()
     const { store, blobs } = await this.#openStorage()
+    const shared: SharedJobs = new SharedJobs(
+      {
+        clock: this.#clock,
+        self: await this.#coordinatorId(store),
+        book: store.owners,
+        url: () => this.#options.publicUrl?.origin ?? this.url,
+        takesJobs: () => !this.#draining,
+        secret: this.#options.token,
+        runs: () => runs,
+        sessions: () => sessions,
+      },
+      {
+        onTrouble: (message, job) => this.#trouble(message, job),
+        onPassed: (job, message) => this.#passed(job, message),
+      },
+    )
     const files = await KeptFiles.open(join(this.#options.dataDir, 'encoded')) // the folder is ours from here on
     let opened = (): void => undefined
     const opening = new Promise<void>((resolve) => {
@@ -250,6 +280,7 @@ class CoordinatorLife implements Coordinator {
       ice: this.#options.ice ?? NO_ICE,
       linkOpenMs: timing.linkOpenMs,
       placeFor: (volunteer) => runs.placeFor(volunteer),
+      ...shared.forSessions,
       lastRun: () => runs.shown(),
       find: (job) => runs.find(job),
       onRefused: (code, what, member) => this.#refused(code, what, member),
@@ -276,8 +307,9 @@ class CoordinatorLife implements Coordinator {
       audience: sessions,
       shardProcesses: this.#shardProcesses,
       timing,
+      ...shared.forRuns,
       meter: this.#meter,
-      onTrouble: (message, job) => this.#log({ level: 'warn', message, ...(job === undefined ? {} : { job }) }),
+      onTrouble: (message, job) => this.#trouble(message, job),
       onEvent: (job, { kind, text }, member) =>
         this.#log({
           level: 'info',
@@ -295,31 +327,46 @@ class CoordinatorLife implements Coordinator {
     for (const moment of ['onRequest', 'preHandler'] as const)
       app.addHook(moment, async (request) => this.#requireOwnership(request))
     const { signalling, relay } = this.#introduceMembers(app, { runs, sessions, linkOpenMs: timing.linkOpenMs })
-    const watching = await this.#registerRoutes(app, { runs, sessions, blobs, relay, tokens, invites })
-    this.#parts = { app, store, runs, sessions, watching, tokens }
+    const watching = await this.#registerRoutes(app, { runs, sessions, blobs, relay, tokens, invites, shared })
+    const { owners } = shared
+    this.#parts = { app, store, runs, sessions, watching, tokens, owners }
+    const reload = (): Promise<unknown> => Promise.all([tokens.reload(), invites.reload()])
     await this.#listen(app)
     await this.#owner?.listensAt(this.url)
     // Not before the port is ours: a start that fails must not depose the coordinator that runs.
     await tokens
       .start()
       .then(() => invites.start())
-      .then(() => runs.start())
+      .then(() =>
+        runs.start(owners && (() => owners.start(({ length }) => requireSharedBlobs({ store, blobs }, length > 0)))),
+      )
       .catch((error: unknown) => this.#failed(error))
       .finally(opened)
     sessions.start()
+    if (owners !== undefined)
+      this.#stopReloading = this.#clock.every(RELOAD_MS, () => {
+        if (owners.others.length > 0) void reload().catch((error: unknown) => this.#trouble(describeError(error)))
+      })
   }
 
   async drain(limitMs: number): Promise<boolean> {
     this.#draining = true
-    return this.#started.runs.drain('this coordinator ends', limitMs)
+    const { runs, owners } = this.#started
+    void owners?.refresh()
+    return runs.drain('this coordinator ends', limitMs)
   }
 
   async stop(): Promise<void> {
     if (this.#stopping || this.#parts === undefined) return
     this.#stopping = true
     this.#draining = true
-    const { app, store, runs, sessions, watching, tokens } = this.#parts
+    const { app, store, runs, sessions, watching, tokens, owners } = this.#parts
+    this.#stopReloading()
     await runs.stop()
+    if (this.#deposedBy === undefined)
+      await owners?.leave().catch((error: unknown) => this.#trouble(describeError(error)))
+    else owners?.stop()
+    sessions.sendAllAway()
     sessions.stop()
     watching.stop()
     tokens.stop()
@@ -344,6 +391,21 @@ class CoordinatorLife implements Coordinator {
     await this.#clock.sleep(ANSWER_MS)
     await this.stop()
     this.#options.onDeposed?.(this.#deposedBy)
+  }
+
+  async #coordinatorId(store: StateStore): Promise<CoordinatorId> {
+    if (store.owners === undefined || this.#options.storage !== undefined) return coordinatorId(randomUUID())
+    return ownCoordinatorId(this.#options.dataDir)
+  }
+
+  #passed(job: JobId, message: string): void {
+    this.#log({ level: 'info', message, job })
+    if (this.runs.has(job)) return
+    this.#meter.tookOver()
+  }
+
+  #trouble(message: string, job?: JobId): void {
+    this.#log({ level: 'warn', message, ...(job === undefined ? {} : { job }) })
   }
 
   #requireOwnership({ routeOptions: { url } }: FastifyRequest): void {
@@ -442,12 +504,17 @@ class CoordinatorLife implements Coordinator {
 
   async #registerRoutes(
     app: FastifyInstance,
-    { runs, sessions, blobs, relay, tokens, invites }: RouteParts,
+    { runs, sessions, blobs, relay, tokens, invites, shared }: RouteParts,
   ): Promise<WatchService> {
     const access = new Access({ clock: this.#clock, runs, sessions, tokens })
     registerTokens(app, { access, tokens })
     registerInvites(app, { access, invites, publicUrl: this.#options.publicUrl })
-    registerProbes(app, () => this.#deposedBy ?? (this.#draining ? 'it drains' : undefined))
+    registerProbes(app, {
+      notReady: () => this.#deposedBy ?? (this.#draining ? 'it drains' : undefined),
+      owners: () => shared.jobOwners,
+    })
+    const { whereIs } = shared.forRoutes
+    registerCoordinators(app, { clock: this.#clock, access, ...shared.forRoutes })
     registerDescription(app)
     registerMetrics(app, {
       ...this.#options.metrics,
@@ -458,8 +525,9 @@ class CoordinatorLife implements Coordinator {
       relayedLinks: () => relay.links,
       isLocal: (address) => isLoopback(address) && !this.#isProxied,
       secret: this.#options.token,
+      coordinators: (isTrusted) => shared.openJobs(isTrusted),
     })
-    registerJobs(app, { clock: this.#clock, runs, access })
+    registerJobs(app, { clock: this.#clock, runs, access, whereIs, others: () => shared.others })
     registerMemberRoutes(app, { access, blobs })
     registerGroups(app, {
       clock: this.#clock,
@@ -474,8 +542,12 @@ class CoordinatorLife implements Coordinator {
       { websocket: true, config: { rateLimit: { max: JOINS_PER_MINUTE, timeWindow: 60_000 } } },
       (socket, request) => sessions.admit(socket, { names: this.#namesFor(request), address: request.ip }),
     )
-    const watching = registerWatch(app, { clock: this.#clock, runs, access })
-    await registerPages(app, this.#options.webRoot)
+    const watching = registerWatch(app, { clock: this.#clock, runs, access, whereIs })
+    await registerPages(app, {
+      clock: this.#clock,
+      webRoot: this.#options.webRoot,
+      elsewhere: shared.pageElsewhere,
+    })
     return watching
   }
 

@@ -31,7 +31,7 @@ import type { CoordinatorClock } from '../clock.ts'
 import { requireHonestMessage } from '../host/honest-counts.ts'
 import type { RunHost } from '../host/run-host.ts'
 import type { Presence } from '../host/run-view.ts'
-import type { VolunteerSeat } from '../jobs/sharing.ts'
+import type { Away, VolunteerSeat } from '../jobs/sharing.ts'
 import { TokenBucket } from '../token-bucket.ts'
 import { requireProof } from './hello-proof.ts'
 
@@ -73,6 +73,8 @@ export interface SessionHost {
   gone(session: VolunteerSession): void
   /** a member was told of a job */
   offered(member: MemberId, job: JobId): void
+  /** It goes to another coordinator: its tokens are good for nothing here. */
+  sentAway(session: VolunteerSession): void
 }
 
 /** Why a session is over. */
@@ -123,8 +125,8 @@ export class VolunteerSession {
   #admission: Admission = {}
   /** the run that it takes part in: messages of another job never reach it */
   #run: RunHost | undefined
-  /** the run that it goes to when its present one lets it go, and since when (ms) */
-  #next: { readonly run: RunHost; readonly since: number } | undefined
+  /** the job that it goes to when its present run lets it go, how, and since when (ms) */
+  #next: { readonly job: JobId; readonly go: () => void; readonly since: number } | undefined
   /** the job that it was given last, and when (ms); of an earlier socket, or what its hello says */
   #placed: { readonly job: JobId | undefined; readonly at: number }
   /** undefined: no adapter was named yet */
@@ -217,7 +219,7 @@ export class VolunteerSession {
     const { incarnation: id, job, only = false, declines = [] } = this.#hello
     return {
       id,
-      job: this.#next?.run.job.id ?? this.#placed.job,
+      job: this.#next?.job ?? this.#placed.job,
       since: this.#next?.since ?? this.#placed.at,
       isOffered: this.#offered !== undefined,
       isBound: this.#admission.job !== undefined,
@@ -234,15 +236,39 @@ export class VolunteerSession {
   }
 
   /** Its run lets it go when the step has ended; a volunteer in no run goes at once. */
-  moveTo(run: RunHost): void {
-    if (this.#run === undefined || this.id === undefined) return this.#offerNext(run)
-    this.#next = { run, since: this.#clock.awake() }
+  moveTo({ job: { id, terms } }: RunHost): void {
+    this.#goOn(id, () => this.offer(terms, (job) => ({ type: 'job', job })))
+  }
+
+  /** To the coordinator of another job, as moveTo(). */
+  moveAway(to: Away): void {
+    this.#goOn(to.job, () => this.sendAway(to.url, to.job))
+  }
+
+  #goOn(job: JobId, go: () => void): void {
+    this.#next = { job, go, since: this.#clock.awake() }
+    if (this.#run === undefined || this.id === undefined) return this.#goNow()
     this.#run.feed({ type: 'member-leaving', member: this.id })
   }
 
-  #offerNext({ job: { terms } }: RunHost): void {
+  #goNow(): void {
+    const next = this.#next
     this.#next = undefined
-    this.offer(terms, (job) => ({ type: 'job', job }))
+    next?.go()
+  }
+
+  /** At once: it says hello to the coordinator there. `job`: that it is wanted for; null: any. */
+  sendAway(url: string, job: JobId | null): void {
+    this.send({ type: 'moved', url, to: job })
+    this.#desk.sentAway(this)
+    this.close(CLOSE_AWAY, 'moved', { reason: 'went on to another coordinator', expected: true })
+  }
+
+  /** Another coordinator has its run, or soon will. */
+  runMoved({ job: { id } }: RunHost, url: string | undefined): void {
+    if (this.#run?.job.id !== id && this.#offered?.id !== id) return
+    if (url !== undefined) return this.sendAway(url, id)
+    this.close(CLOSE_AWAY, 'its job moves', { reason: 'its job moves to another coordinator', expected: true })
   }
 
   get isOver(): boolean {
@@ -312,7 +338,7 @@ export class VolunteerSession {
   check(silenceMs = SILENCE_MS): void {
     const at = this.#clock.awake()
     if (this.#hello === undefined && at - this.#openedAt > HELLO_MS) return this.terminate('no hello')
-    if (this.#next !== undefined && at - this.#next.since > LET_GO_MS) return this.#offerNext(this.#next.run)
+    if (this.#next !== undefined && at - this.#next.since > LET_GO_MS) return this.#goNow()
     if (this.#run === undefined && this.#offered !== undefined && at - this.#offeredAt > READY_MS)
       return this.terminate(`not ready within ${READY_MS / 1000} s`)
     if (this.#run !== undefined && at - this.#heardAt > silenceMs)
@@ -400,7 +426,7 @@ export class VolunteerSession {
 
   /** No member waits for it now: it said that it leaves, or goes on to another job. */
   dismiss(): void {
-    if (this.#next !== undefined) return this.#offerNext(this.#next.run)
+    if (this.#next !== undefined) return this.#goNow()
     this.close(CLOSE_AWAY, 'left', { reason: 'left', expected: true })
   }
 

@@ -10,6 +10,7 @@ import {
   type JobId,
   type JobTerms,
   LINK_OPEN_MS,
+  MAX_COORDINATORS,
   MAX_VOLUNTEERS,
   type MemberId,
   type OnWire,
@@ -22,7 +23,7 @@ import { subscriberOf } from '../api/addresses.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import type { RunObserver, RunHost } from '../host/run-host.ts'
 import type { Presence } from '../host/run-view.ts'
-import type { VolunteerSeat, VolunteerSeats } from '../jobs/sharing.ts'
+import type { Away, Destination, VolunteerSeat, VolunteerSeats } from '../jobs/sharing.ts'
 import { type IceOptions, iceServersFor, renewalMs, withoutCredentials } from './ice-servers.ts'
 import { networkOf } from './network.ts'
 import { type Hello, type SessionHost, VolunteerSession } from './session.ts'
@@ -52,8 +53,10 @@ export interface SessionsParts {
   readonly signallingPath: string
   readonly ice: IceOptions
   readonly linkOpenMs: number
-  /** the run that this volunteer is offered */
-  readonly placeFor: (volunteer: MemberId) => RunHost | undefined
+  /** where this volunteer goes */
+  readonly placeFor: (volunteer: MemberId) => Destination | undefined
+  /** absent: no other coordinator shares its store with this one */
+  readonly others?: OtherCoordinators
   /** the newest run when all are finished */
   readonly lastRun: () => RunHost | undefined
   readonly find: (job: JobId) => RunHost | undefined
@@ -62,6 +65,16 @@ export interface SessionsParts {
   readonly relayedLinks: () => number
   /** lets a volunteer in whose key is proven, or throws why not; absent: all of them */
   readonly admit?: (newcomer: Arrival) => Admission | Promise<Admission>
+}
+
+/** Of the coordinators that share a store. */
+export interface OtherCoordinators {
+  /** of those that live */
+  readonly urls: () => readonly string[]
+  /** where a job is that is not here; `soon`: it is on its way; undefined: none has it */
+  readonly whereIs: (job: JobId) => 'soon' | { readonly url: string } | undefined
+  /** what is here may be another's by now */
+  readonly isCutOff: () => boolean
 }
 
 /** Hashes of a member's tokens. A WELCOME may be lost: until its token was used, the one before is good, too. */
@@ -179,6 +192,8 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
 
   #admitted(session: VolunteerSession, hello: Hello, admission: Admission = {}): void {
     const { incarnation, again = false, job, only } = hello
+    this.#tellOthers(session)
+    if (this.#isElsewhere(session, job)) return
     if (only === true && (job === undefined || this.#parts.find(job) === undefined))
       throw new GridError(
         'usage',
@@ -194,6 +209,40 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
     session.cameFrom(this.#remembered.get(incarnation)?.last)
     this.#offerToken(incarnation, hash(session.token))
     this.#welcome(session, again)
+  }
+
+  /** Its job is another coordinator's: it goes there, or comes back in a moment. */
+  #isElsewhere(session: VolunteerSession, job: JobId | undefined): boolean {
+    const { others, find } = this.#parts
+    if (others === undefined) return false
+    const whereabouts = job === undefined || find(job) !== undefined ? undefined : others.whereIs(job)
+    if (whereabouts === undefined && !others.isCutOff()) return false
+    const departure = { reason: 'its job is on its way to another coordinator', expected: true }
+    if (typeof whereabouts !== 'object') session.close(CLOSE_AWAY, 'its job moves; ask again', departure)
+    else session.sendAway(whereabouts.url, job ?? null)
+    return true
+  }
+
+  /** Whom a volunteer asks when this coordinator ends. */
+  #tellOthers(session: VolunteerSession, urls = this.#parts.others?.urls() ?? []): void {
+    if (urls.length > 0) session.send({ type: 'coordinators', urls: urls.slice(0, MAX_COORDINATORS) })
+  }
+
+  othersChanged(urls: readonly string[]): void {
+    for (const session of this.#byId.values())
+      session.send({ type: 'coordinators', urls: urls.slice(0, MAX_COORDINATORS) })
+  }
+
+  /** Each volunteer goes where its job is; those without one to any other coordinator. */
+  sendAllAway(): void {
+    const { others } = this.#parts
+    const [any] = others?.urls() ?? []
+    for (const session of this.#byId.values()) {
+      const job = session.run?.job.id ?? session.seat?.job
+      const whereabouts = job === undefined ? undefined : others?.whereIs(job)
+      const url = typeof whereabouts === 'object' ? whereabouts.url : any
+      if (url !== undefined) session.sendAway(url, job ?? null)
+    }
   }
 
   /** Volunteers that came by this invite have to go. */
@@ -284,6 +333,20 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
     this.#byId.get(volunteer)?.moveTo(to)
   }
 
+  sendAway(volunteer: MemberId, to: Away): void {
+    this.#byId.get(volunteer)?.moveAway(to)
+  }
+
+  runMoved(run: RunHost): void {
+    const whereabouts = this.#parts.others?.whereIs(run.job.id)
+    const url = typeof whereabouts === 'object' ? whereabouts.url : undefined
+    for (const session of this.#byId.values()) session.runMoved(run, url)
+  }
+
+  sentAway({ id }: VolunteerSession): void {
+    if (id !== undefined) this.#forget(id)
+  }
+
   // ---- for routes ----
 
   /** The member whose token this is; also of one whose socket broke a moment ago. */
@@ -340,7 +403,9 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
 
   #welcome(session: VolunteerSession, cameBack: boolean): void {
     const { signallingPath, linkOpenMs } = this.#parts
-    const run = session.id === undefined ? undefined : this.#parts.placeFor(session.id)
+    const place = session.id === undefined ? undefined : this.#parts.placeFor(session.id)
+    if (place !== undefined && 'away' in place) return session.moveAway(place.away)
+    const run = place?.run
     const iceServers = withoutCredentials(this.#parts.ice)
     const welcome = (job: JobTerms | null): OnWire<ToVolunteer> => ({
       type: 'welcome',

@@ -2,6 +2,7 @@
 import { type Mutant, mutantsOf } from './mutant.ts'
 
 const JOURNAL = 'journal'
+const OWNERS = 'owners'
 const SHELLS = 'shells'
 const SERVER = 'parameter server'
 const RELAY = 'relay'
@@ -26,6 +27,31 @@ export const SERVER_SIDE: readonly Mutant[] = [
     [
       ['an older coordinator writes', 'if (own === fence) return', 'return'],
       ['two coordinators take over with one number', 'Math.max(fence + 1,', 'Math.max(fence,'],
+    ],
+  ),
+  ...mutantsOf(
+    OWNERS,
+    'coordinator/src/owners/who-owns.ts',
+    ['coordinator/test/who-owns'],
+    [
+      ['R2-owner: a job is taken from an owner that lives', 'owner === undefined || !live.has(owner)', 'true'],
+      ['jobs go to a coordinator that ends', 'isLive && takesJobs', 'isLive'],
+      ['one coordinator gets all jobs of another', 'taker.openJobs++', ''],
+      ['a job goes to and fro between two', 'const UNEVEN = 2', 'const UNEVEN = 0'],
+      ['one that ends keeps its jobs', 'isLive && id !== self', 'isLive'],
+    ],
+  ),
+  ...mutantsOf(
+    OWNERS,
+    'coordinator/src/journal/memory.ts',
+    ['coordinator/test/owner-book.test'],
+    [
+      [
+        'R2-owner: two take one job at once',
+        'journal === undefined || journal.owner !== from',
+        'journal === undefined',
+      ],
+      ['two change shared blobs at once', 'requireTurn(!isBusy)', ''],
     ],
   ),
   ...mutantsOf(

@@ -8,6 +8,30 @@ const LINKS = 'links'
 
 export const VOLUNTEER: readonly Mutant[] = [
   ...mutantsOf(
+    LINKS,
+    'volunteer/src/coordinators.ts',
+    ['volunteer/test/coordinators'],
+    [
+      ['a coordinator sends its volunteers anywhere', 'if (!this.mayFollow(url))', 'if (false)'],
+      ['the coordinator that sent it on is forgotten', 'this.#told = [this.url, ...', 'this.#told = [...'],
+      ['addresses of other authorities are asked in turn', '.filter((url) => this.mayFollow(url))', ''],
+    ],
+  ),
+  ...mutantsOf(
+    LINKS,
+    'protocol/src/same-authority.ts',
+    ['volunteer/test/coordinators'],
+    [
+      ['https gives way to http', "if (from.protocol === 'https:' && to.protocol !== 'https:') return false", ''],
+      ['addresses are neighbours like names', "return !host.startsWith('[') && !/^[\\d.]+$/.test(host)", 'return true'],
+      [
+        'all names of a top-level domain are of one owner',
+        'const LEAST_SHARED_LABELS = 2',
+        'const LEAST_SHARED_LABELS = 1',
+      ],
+    ],
+  ),
+  ...mutantsOf(
     COLLECTIVES,
     'volunteer/src/reduce/direct-reduce.ts',
     ['volunteer/test/direct-reduce', 'volunteer/test/ring-encodings'],
