@@ -143,6 +143,8 @@ export const JobSpecSchema = strict({
   owner: Type.String({ minLength: 1, maxLength: 80 }),
   /** what is computed and why, one or two sentences */
   purpose: Type.String({ maxLength: 400 }),
+  /** of the program that submits it: the same submission again is the same job */
+  reference: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
   /** anybody may see its members, its data and its model; absent: only its owner and its volunteers */
   public: Type.Optional(Type.Boolean()),
   model: Type.Unknown(),

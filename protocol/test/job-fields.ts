@@ -66,6 +66,13 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     about: 'What is computed and why, in one or two sentences for volunteers.',
     example: 'Teaches a small network to read handwritten digits.',
   },
+  reference: {
+    about:
+      'A name that a program gives the job. A submission that comes again with it, because its answer was lost, is ' +
+      'answered with the same job.',
+    default: { words: 'none' },
+    example: 'nightly-2026-11-24',
+  },
   public: {
     about: 'Anybody may see its members, its data and its model; otherwise its owner and its volunteers.',
     default: false,

@@ -17,6 +17,7 @@ import { HttpRefusal, notFound } from './errors.ts'
 import { EventStreams, numbered, wantsStream } from './event-stream.ts'
 import { pageOf } from './paging.ts'
 import { queryOf } from './queries.ts'
+import { References } from './references.ts'
 import { Seats } from './seats.ts'
 
 /** Submissions in a minute from one address. */
@@ -43,6 +44,7 @@ export function registerJobs(app: FastifyInstance, parts: JobRoutes): void {
 }
 
 function registerChanges(app: FastifyInstance, { runs, access }: JobRoutes): void {
+  const references = new References(runs)
   app.post(
     ROUTES.jobs,
     {
@@ -54,7 +56,9 @@ function registerChanges(app: FastifyInstance, { runs, access }: JobRoutes): voi
       const { dry = false } = queryOf(HTTP_API.submit, request)
       const spec = parseJob(request.body)
       if (dry) return { model: modelSize(parseModelSpec(spec.model)) }
-      const run = await runs.submit(spec, holder.id, ({ job }) => owns(holder, job.ownedBy))
+      const run = await references.jobOf(spec, holder.id, () =>
+        runs.submit(spec, holder.id, ({ job }) => owns(holder, job.ownedBy)),
+      )
       return reply
         .code(201)
         .header('location', pathTo(ROUTES.job, { id: run.job.id }))

@@ -61,10 +61,10 @@ export type Reader = 'owner' | 'member' | 'stranger'
 /** What of a view this reader may see. */
 export function viewFor(reader: Reader, view: RunView): RunView {
   if (reader === 'owner') return view
-  if (reader === 'stranger') return totalsOf(view)
+  if (reader === 'stranger') return totalsOf(withoutReference(view))
   const wait = view.wait && withoutNames(view.wait)
   return {
-    ...view,
+    ...withoutReference(view),
     wait,
     reason: view.wait !== null && wait !== null && view.reason === waitText(view.wait) ? waitText(wait) : view.reason,
     members: view.members.map((member) => ({
@@ -72,6 +72,10 @@ export function viewFor(reader: Reader, view: RunView): RunView {
       adapter: member.adapter && { ...member.adapter, name: member.adapter.vendor },
     })),
   }
+}
+
+function withoutReference({ job: { reference: _, ...job }, ...view }: RunView): RunView {
+  return { ...view, job }
 }
 
 /** What belongs to one job is shown on no other job's page. */
@@ -166,8 +170,10 @@ function bestView({ evaluations, config }: RunState): RunView['best'] {
 }
 
 function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'] {
-  const { name, owner, purpose, stop, evaluate = {}, blockSamples, batchBlocks, priority = 0, volunteers } = spec
+  const { name, owner, purpose, reference, stop, evaluate = {}, blockSamples, batchBlocks, priority = 0 } = spec
+  const { volunteers } = spec
   return {
+    ...(reference === undefined ? {} : { reference }),
     priority,
     volunteers: { min: volunteers?.min ?? 1, max: volunteers?.max ?? null },
     id,
