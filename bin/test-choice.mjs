@@ -10,6 +10,7 @@ export const LATER = {
     'damaged-files.test.ts has what a look at the disk finds, run-quarantine.test.ts what follows',
   'moves-to-another-storage':
     'journal-in-postgres.test.ts and blobs-in-s3.test.ts have what each store promises, copies among them',
+  operator: 'reconcile.test.ts has every decision of it',
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',
   'simulation-misses-each-rule':
     'production-survives-faults-on-virtual-time.test.ts runs a thousand seeds with all rules on',

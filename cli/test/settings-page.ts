@@ -2,13 +2,15 @@
 // settings.test.ts fails while it differs.
 import { readFileSync, writeFileSync } from 'node:fs'
 import type { Command } from 'commander'
+import { operatorCommand } from '../src/commands/operator.ts'
 import { volunteerCommand } from '../src/commands/volunteer.ts'
 import { settingRows, type SettingRow } from '../src/settings.ts'
 import { startCommand } from '../src/start-options.ts'
+import { writeCrd } from './training-job-crd.ts'
 
 const PAGE = new URL('../../docs/SETTINGS.md', import.meta.url)
 
-const COMMANDS: readonly (() => Command)[] = [startCommand, volunteerCommand]
+const COMMANDS: readonly (() => Command)[] = [startCommand, volunteerCommand, operatorCommand]
 
 const HEAD = `# Settings
 
@@ -51,4 +53,8 @@ export function writeSettingsDocs(): void {
   writeFileSync(PAGE, renewedSettings())
 }
 
-if (process.argv[1]?.endsWith('settings-page.ts')) writeSettingsDocs()
+// The CRD is made of what the first part of `npm run docs` writes.
+if (process.argv[1]?.endsWith('settings-page.ts')) {
+  writeSettingsDocs()
+  writeCrd()
+}

@@ -74,7 +74,8 @@ export function viewFor(reader: Reader, view: RunView): RunView {
   }
 }
 
-function withoutReference({ job: { reference: _, ...job }, ...view }: RunView): RunView {
+function withoutReference(view: RunView): RunView {
+  const { reference: _, ...job } = view.job
   return { ...view, job }
 }
 
