@@ -10,6 +10,8 @@ export const LATER = {
     'damaged-files.test.ts has what a look at the disk finds, run-quarantine.test.ts what follows',
   'moves-to-another-storage':
     'journal-in-postgres.test.ts and blobs-in-s3.test.ts have what each store promises, copies among them',
+  'trains-between-two-nats':
+    'ice-servers.test.ts has the credentials of TURN, relays-a-pair-that-cannot-link.test.ts the way through the coordinator',
   operator: 'reconcile.test.ts has every decision of it',
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',
   'simulation-misses-each-rule':

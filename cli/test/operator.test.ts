@@ -308,6 +308,31 @@ describe('with a kube-apiserver', { skip, timeout: 600_000 }, () => {
     assert.equal((await client.deploy(inNamespace)).status, 201)
   })
 
+  test('it takes every manifest, field by field', async () => {
+    const { client } = kube ?? assert.fail('not started')
+    const [namespace = {}] = await documentsOf('namespace.yaml')
+    assert.equal((await client.ask('POST', '/api/v1/namespaces', namespace)).status, 201)
+    const files = [
+      'secret.example',
+      'coordinator',
+      'ingress',
+      'volunteers',
+      'volunteers-hpa',
+      'operator',
+      'example.trainingjob',
+    ]
+    for (const object of (await Promise.all(files.map((file) => documentsOf(`${file}.yaml`)))).flat()) {
+      const { apiVersion, kind } = object as { apiVersion: string; kind: string }
+      const plural = `${kind.toLowerCase()}${kind === 'Ingress' ? 'es' : 's'}`
+      const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
+      // Strict: from Kubernetes 1.25 on a field that is none is refused.
+      const path = `${group}/namespaces/starling/${plural}?dryRun=All&fieldValidation=Strict`
+      const { status, body } = await client.ask('POST', path, object)
+      const isTooNew = status === 404 && apiVersion === 'autoscaling/v2' // of 1.23
+      assert.ok(status === 201 || isTooNew, `${kind}: ${body.message}`)
+    }
+  })
+
   test('the operator has the rights of its Role, and no others', async () => {
     const { client, url, ca } = kube ?? assert.fail('not started')
     for (const { kind, ...object } of await documentsOf('operator.yaml')) {
