@@ -194,6 +194,13 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     unit: 'blocks',
     example: 8,
   },
+  gradientAccumulation: {
+    about:
+      'So many times `batchBlocks` make a step. Members compute block after block and add the gradients, so that a ' +
+      'larger batch needs no more memory.',
+    default: 1,
+    example: 4,
+  },
   stop: {
     about:
       'When the run ends: with the first of these that is reached, at the end of a step; see ' +
