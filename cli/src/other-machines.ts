@@ -7,14 +7,14 @@ export const ALL_ADDRESSES = '0.0.0.0'
 const ALL = new Set([ALL_ADDRESSES, '::'])
 
 /** One that the coordinator listens on. */
-export interface Door {
+export interface ListeningDoor {
   /** address of this machine, or all of them */
   readonly host: string
   readonly port: number
 }
 
-export interface Doors extends Door {
-  readonly https?: (Door & Pick<Certificate, 'fingerprint' | 'isOwn'>) | undefined
+export interface Doors extends ListeningDoor {
+  readonly https?: (ListeningDoor & Pick<Certificate, 'fingerprint' | 'isOwn'>) | undefined
   /** of a proxy in front */
   readonly publicUrl?: URL | undefined
 }
@@ -50,7 +50,7 @@ async function throughHttps(
   ]
 }
 
-function urlsOf({ host, port }: Door, scheme: 'http' | 'https'): string[] {
+function urlsOf({ host, port }: ListeningDoor, scheme: 'http' | 'https'): string[] {
   const hosts = ALL.has(host) ? addressesOfThisMachine() : [host]
   return hosts.map((name) => `${scheme}://${name.includes(':') ? `[${name}]` : name}:${port}`)
 }
