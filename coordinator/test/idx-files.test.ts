@@ -146,6 +146,7 @@ test('a file that is none, ends too early or goes on too long is refused with it
     })
   }
   await refused(Buffer.from('PK nothing'), /x\.idx: expected an IDX file, .*got 504b206e/)
+  await refused(Buffer.from([80, 75, 8, 1, 0, 0, 0, 3, 1, 2, 3]), /expected an IDX file, .*got 504b0801/)
   await refused(Buffer.alloc(0), /x\.idx: expected an IDX file, .*got nothing/)
   await refused(Buffer.from([0, 0, 8, 3, 0, 0]), /x\.idx: ends within its header/)
   await refused(images.subarray(0, 300), /expected 816 bytes for its shape \(40, 4, 5\), got 300/)
