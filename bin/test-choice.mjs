@@ -12,6 +12,7 @@ export const LATER = {
     'journal-in-postgres.test.ts and blobs-in-s3.test.ts have what each store promises, copies among them',
   'trains-between-two-nats':
     'ice-servers.test.ts has the credentials of TURN, relays-a-pair-that-cannot-link.test.ts the way through the coordinator',
+  image: 'deploy.test.ts reads the Containerfile and looks up what it names',
   operator: 'reconcile.test.ts has every decision of it',
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',
   'simulation-misses-each-rule':
