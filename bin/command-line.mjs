@@ -23,6 +23,7 @@ const COMMANDS = {
   doctor: forUsers('check what this machine offers, with a remedy for what it lacks'),
   volunteer: forUsers('give this machine to a coordinator: volunteer URL'),
   launch: forUsers('run a program in several processes that are one group: launch -n 4 PROGRAM'),
+  operator: forUsers('make TrainingJobs of a Kubernetes cluster jobs of a coordinator, and scale its volunteers'),
   ps: forUsers("hold one range of a coordinator's parameter server: ps URL --range I/N"),
   backup: forUsers('copy all jobs and their data into a folder: backup FOLDER'),
   restore: forUsers('put the jobs of a backup into a data folder or database: restore FOLDER'),

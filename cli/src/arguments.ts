@@ -1,4 +1,5 @@
 // What several commands read from their command lines, refused in words.
+import { DEFAULT_HOST } from '@starling-grid/coordinator'
 import { InvalidArgumentError, Option } from 'commander'
 
 const MAX_PORT = 65_535
@@ -15,6 +16,30 @@ export function readPort(text: string | number): number {
 export function httpsOption(): Option {
   const text = 'also listen for other machines, whose browsers lend their GPU to https addresses only'
   return new Option('--https [port]', text).argParser(readPort).preset(DEFAULT_HTTPS_PORT)
+}
+
+function hostOption(): Option {
+  return new Option('--host <host>', 'address to listen on; 0.0.0.0 for all of this machine').default(DEFAULT_HOST)
+}
+
+function certificateOptions(): readonly Option[] {
+  const made = 'certificate of --https, as PEM with those that signed it; made at the first start otherwise'
+  return [new Option('--cert <file>', made), new Option('--key <file>', 'its private key, as PEM')]
+}
+
+/** Where other machines reach the coordinator of a command. */
+export function doorOptions(): readonly Option[] {
+  return [hostOption(), httpsOption(), ...certificateOptions(), publicUrlOption()]
+}
+
+function publicUrlOption(): Option {
+  return new Option('--public-url <url>', 'how people reach this coordinator through a proxy').argParser(readUrl)
+}
+
+function readUrl(text: string): URL {
+  if (!/^https?:/.test(text) || !URL.canParse(text))
+    throw new InvalidArgumentError('expected an address such as https://grid.example.org')
+  return new URL(text)
 }
 
 /** A parser for commander: a whole number from `min` on. */

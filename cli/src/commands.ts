@@ -14,6 +14,7 @@ export const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
   dataset: async () => (await import('./commands/dataset.ts')).dataset,
   volunteer: async () => (await import('./commands/volunteer.ts')).volunteer,
   launch: async () => (await import('./commands/launch.ts')).launch,
+  operator: async () => (await import('./commands/operator.ts')).operator,
   ps: async () => (await import('./commands/ps.ts')).ps,
   backup: async () => (await import('./commands/storage.ts')).backup,
   restore: async () => (await import('./commands/storage.ts')).restore,

@@ -2,9 +2,9 @@
 import { mkdir } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { DEFAULT_PORT, GridError, ROUTES } from '@starling-grid/protocol'
-import { Grid, type LocalGridOptions } from './grid/grid.ts'
+import { Grid, type GridDoors, type LocalGridOptions } from './grid/grid.ts'
 import { earlyEnd } from './grid/processes.ts'
-import { ALL_ADDRESSES, otherMachines } from './other-machines.ts'
+import { otherMachines } from './other-machines.ts'
 import type { ProgressLine } from './terminal/progress-line.ts'
 
 /** exit code of a process that was told twice to stop */
@@ -23,16 +23,23 @@ export async function startLocalGrid({
   }
 }
 
-export async function nextSteps(line: ProgressLine, { url, https }: Pick<Grid, 'url' | 'https'>): Promise<void> {
-  const others = https && (await otherMachines({ ...https, host: ALL_ADDRESSES, isOwn: true }))
+/** What a command line says of them. */
+export function doorsIn({ host, https, cert, key, publicUrl }: GridDoors): GridDoors {
+  const named = Object.entries({ host, https, cert, key, publicUrl }).filter(([, value]) => value !== undefined)
+  return Object.fromEntries(named)
+}
+
+export async function nextSteps(line: ProgressLine, grid: Grid): Promise<void> {
+  const { url } = grid
+  const own = grid.isPrivate ? '' : `#token=${grid.token}`
   line.say(
     [
       'Next steps',
       `  open   ${url}            lend this browser's GPU, or another device's`,
-      `  watch  ${url}${ROUTES.dashboard}  loss, accuracy, the ring`,
+      `  watch  ${url}${ROUTES.dashboard}${own}  loss, accuracy, the ring`,
       `  add    npm run volunteer -- ${url}`,
       '  stop   Ctrl-C',
-      ...(others === undefined ? [] : [others]),
+      ...(await otherMachines(grid.doors)),
       '',
     ].join('\n'),
   )

@@ -80,6 +80,32 @@ function isOpen(command: Command, option: Option): boolean {
   return source === undefined || source === 'default'
 }
 
+/** Where a setting may stand, and what it means: `--help` and docs/SETTINGS.md are made of the same options. */
+export interface SettingRow {
+  /** `--data-dir <folder>` */
+  readonly flags: string
+  readonly variable: string
+  /** in the file of --config */
+  readonly key: string
+  readonly meaning: string
+  /** words of which one is meant; undefined: another value */
+  readonly choices: readonly string[] | undefined
+  readonly default: unknown
+}
+
+export function settingRows(command: Command): SettingRow[] {
+  return settingsIn(command)
+    .filter(({ hidden }) => !hidden)
+    .map((option) => ({
+      flags: option.flags,
+      variable: variableOf(option),
+      key: option.attributeName(),
+      meaning: option.description,
+      choices: option.argChoices,
+      default: option.defaultValueDescription ?? option.defaultValue,
+    }))
+}
+
 function fromEnvironment(command: Command, env: NodeJS.ProcessEnv, origins: Origins): string[] {
   return settingsIn(command).flatMap((option) => {
     const name = variableOf(option)

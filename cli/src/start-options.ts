@@ -1,9 +1,9 @@
-import { DEFAULT_HOST, type MetricsReaders, RELAY_GIGABYTES, type StoragePlaces } from '@starling-grid/coordinator'
-import { DEFAULT_TIMING, type Timing } from '@starling-grid/coordinator/run'
 // The command line of the coordinator → options, with what is wrong said in a sentence.
+import { type MetricsReaders, RELAY_GIGABYTES, type StoragePlaces } from '@starling-grid/coordinator'
+import { DEFAULT_TIMING, type Timing } from '@starling-grid/coordinator/run'
 import { DEFAULT_PORT, LINK_OPEN_MS, MAX_LINK_OPEN_MS, MIN_LINK_OPEN_MS } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { httpsOption, readPort } from './arguments.ts'
+import { doorOptions, readPort } from './arguments.ts'
 import { type LogFlags, logOptions } from './process-log.ts'
 import { completeSettings, type Settings, withSettings } from './settings.ts'
 import { blobsOption, stateOption } from './storage-options.ts'
@@ -25,6 +25,7 @@ export interface NetworkFlags {
   readonly cert?: string
   readonly key?: string
   readonly publicUrl?: URL
+  readonly allowedHost?: readonly string[]
   readonly trustedProxy?: readonly string[]
   readonly iceServer?: readonly string[]
   readonly turnSecret?: string
@@ -82,14 +83,13 @@ export function parseOptions(argv: readonly string[]): StartOptions {
 }
 
 // oxlint-disable-next-line max-lines-per-function -- the options of one command, a line for each
-function startCommand(): Command {
+export function startCommand(): Command {
   const command = new Command('starling start')
     .description(
       'Runs the coordinator: hands out work, keeps versions, serves the pages. Ctrl-C once drains, ' +
         'twice leaves at once.',
     )
     .option('--port <port>', '0 for any free one', readPort, DEFAULT_PORT)
-    .option('--host <host>', 'address to listen on; 0.0.0.0 for all of this machine', DEFAULT_HOST)
     .option('--data-dir <folder>', 'journal and versions', 'starling-data')
     .addOption(stateOption())
     .addOption(blobsOption())
@@ -114,13 +114,10 @@ function startCommand(): Command {
         .choices(['open', 'invited'])
         .default('open'),
     )
-    .addOption(httpsOption())
     .option(
-      '--cert <file>',
-      'certificate of --https, as PEM with those that signed it; made at the first start otherwise',
+      '--allowed-host <name...>',
+      'other names that requests may call it by, such as that of its service in a cluster',
     )
-    .option('--key <file>', 'its private key, as PEM')
-    .option('--public-url <url>', 'how people reach this coordinator through a proxy', readUrl)
     .option(
       '--trusted-proxy <address...>',
       'proxies in front of it, such as 127.0.0.1 or 10.0.0.0/8: their X-Forwarded-For says who asks',
@@ -174,7 +171,7 @@ function startCommand(): Command {
     .option('--json', 'one JSON line with url, port and the file of the owner token on stdout when it listens')
     .addOption(new Option('--timing <json>').argParser(readTiming).hideHelp())
     .exitOverride()
-  for (const option of logOptions()) command.addOption(option)
+  for (const option of [...doorOptions(), ...logOptions()]) command.addOption(option)
   return withSettings(command)
 }
 
@@ -191,12 +188,6 @@ function optionsOf(command: Command): StartOptions {
 
 function hasPassword(url: string | undefined): boolean {
   return url !== undefined && URL.canParse(url) && new URL(url).password !== ''
-}
-
-function readUrl(text: string): URL {
-  if (!/^https?:/.test(text) || !URL.canParse(text))
-    throw new InvalidArgumentError('expected an address such as https://grid.example.org')
-  return new URL(text)
 }
 
 function readLinkOpen(text: string): number {

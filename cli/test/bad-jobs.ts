@@ -102,6 +102,18 @@ export const BAD_JOBS: readonly BadJob[] = [
     refused: 'job.yaml:19:1: batchBlocks: expected a whole number from 1 to 256, got 257',
   },
   {
+    change: ['batchBlocks: 4', 'batchBlocks: 4\ngradientAccumulation: 65'],
+    refused:
+      'job.yaml:20:1: gradientAccumulation: expected at most 256 blocks in a step, got 65 × 4 = 260; make ' +
+      '`blockSamples` larger, or write less',
+  },
+  {
+    change: ['batchBlocks: 4', 'batchBlocks: 4\ngradient_accumulation_steps: 2'],
+    refused:
+      'job.yaml:20:1: gradient_accumulation_steps: expected a known field, got "gradient_accumulation_steps"; write ' +
+      '`gradientAccumulation`',
+  },
+  {
     change: ['batchBlocks: 4', 'batchBlock: 4'],
     refused: 'job.yaml:19:1: batchBlock: expected a known field, got "batchBlock"; did you mean `batchBlocks`?',
   },

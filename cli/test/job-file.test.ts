@@ -57,6 +57,14 @@ async function refusalOf(text: string | Uint8Array): Promise<string> {
   return 'taken'
 }
 
+test('gradient accumulation is a step of so many times the blocks, and read again the same', async () => {
+  const more = GOOD.replace('batchBlocks: 4', 'batchBlocks: 4\ngradientAccumulation: 8')
+  const { job } = await readJobFile(await written(more))
+  const { job: same } = await readJobFile(await written(GOOD.replace('batchBlocks: 4', 'batchBlocks: 32')))
+  assert.deepEqual(job, same)
+  assert.deepEqual((await readJobFile(await written(JSON.stringify(job), 'again.json'))).job, job)
+})
+
 test('a job is the same in YAML and in JSON', async () => {
   const { job } = await readJobFile(await written(GOOD))
   const { job: same } = await readJobFile(await written(JSON.stringify(job, null, '\t'), 'job.json'))

@@ -25,6 +25,17 @@ const OF_OTHERS: Readonly<Record<string, string>> = {
   '--dropout': 'nanoGPT',
   '--with-deps': 'playwright install',
   '--enable-source-maps': 'node',
+  '--read-only': 'podman',
+  '--tmpfs': 'podman',
+  '--device': 'podman',
+  '--file': 'docker compose',
+  '--detach': 'docker compose',
+  '--profile': 'docker compose',
+  '--from-literal': 'kubectl',
+  '--kustomize': 'kubectl',
+  '--filename': 'kubectl',
+  '--validate': 'kubectl',
+  '--omit': 'npm ci',
 }
 /** options of ours that no --help shows, and where they are read */
 const BESIDE_HELP: Readonly<Record<string, string>> = {

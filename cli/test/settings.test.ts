@@ -16,6 +16,7 @@ import { parse } from 'yaml'
 import { httpsOption, readPort } from '../src/arguments.ts'
 import { completeSettings, withSettings } from '../src/settings.ts'
 import { startSettings } from '../src/start-options.ts'
+import { renewedSettings, settingsPage } from './settings-page.ts'
 
 const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 let folder = ''
@@ -140,6 +141,15 @@ test('--print-config says where each setting comes from, hides secrets, and is a
   const again = await settings(['--config', await written(printed)])
   assert.deepEqual([again.values['port'], again.values['lan']], [3, true])
   assert.deepEqual(parse(printed), { port: 3, dataDir: 'kept', lan: true, metrics: 'local' })
+})
+
+test('a file of JSON is read as one of YAML is', async () => {
+  const { values } = await settings(['--config', await written('{"port": 7, "iceServer": ["stun:a"], "lan": true}')])
+  assert.deepEqual([values['port'], values['iceServer'], values['lan']], [7, ['stun:a'], true])
+})
+
+test('docs/SETTINGS.md has each setting of the commands as it is now', () => {
+  assert.equal(settingsPage(), renewedSettings(), 'run `npm run docs`')
 })
 
 test('starling start and starling volunteer read a file, print what is in force, and end', async () => {

@@ -13,6 +13,7 @@ export {
   type StoragePlaces,
 } from './storage.ts'
 export type { Log, LogEntry, LogLevel } from './log-entry.ts'
+export { volunteersWanted } from './metrics/wanted.ts'
 export { RELAY_GIGABYTES } from './net/relay-quota.ts'
 export { keepSecret, requireOwn } from './own-modes.ts'
 export { type OwnerToken, ownerToken, tokenIn } from './owner-token.ts'

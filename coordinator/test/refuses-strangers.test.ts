@@ -329,6 +329,12 @@ test('another site gets neither a socket nor, through its own name, an answer', 
   assert.equal(await statusFor(port, `localhost:${port}`), 200)
 })
 
+test('a coordinator answers to the names that its operator allows, such as that of its service', async () => {
+  const { port } = await startCoordinator({ allowedHosts: ['starling.grid.svc'] })
+  assert.equal(await statusFor(port, `Starling.grid.svc:${port}`), 200)
+  assert.equal(await statusFor(port, 'starling.grid.svc.evil.test'), 421)
+})
+
 /** fetch does not let anybody choose Host. */
 function statusFor(port: number, host: string): Promise<number> {
   return new Promise((resolve, reject) => {

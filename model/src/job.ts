@@ -6,6 +6,7 @@ import {
   type JobSpec,
   type Mistake,
   MistakesError,
+  MOST_BATCH_BLOCKS,
   type Path,
 } from '@starling-grid/protocol'
 import { parseOptimizerSpec } from './optimizer.ts'
@@ -37,7 +38,25 @@ export function parseJob(value: unknown): JobSpec {
   const job = [...fields, ...inStart, ...inOptimizer, ...inStop]
   if (job.length + inModel.length > 0)
     throw new MistakesError(job.length > 0 ? 'job-invalid' : 'model-invalid', [...job, ...inModel])
-  return asJobSpec(value)
+  return accumulated(asJobSpec(value))
+}
+
+/**
+ * A member always adds the gradients of its blocks: more of them for a step are a larger batch.
+ * @throws MistakesError when a step has more blocks than any may have
+ */
+function accumulated(spec: JobSpec): JobSpec {
+  const { gradientAccumulation: times, batchBlocks, ...job } = spec
+  if (times === undefined) return spec
+  const blocks = batchBlocks * times
+  if (blocks <= MOST_BATCH_BLOCKS) return { ...job, batchBlocks: blocks }
+  const mistake = {
+    path: ['gradientAccumulation'],
+    expected: `at most ${MOST_BATCH_BLOCKS} blocks in a step`,
+    found: `${times} × ${batchBlocks} = ${blocks}`,
+    hint: 'make `blockSamples` larger, or write less',
+  }
+  throw new MistakesError('job-invalid', [mistake])
 }
 
 function lossOf(model: unknown): Loss | undefined {

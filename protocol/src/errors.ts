@@ -40,6 +40,8 @@ export const ERROR_CODES = {
   'link-timeout': 'a connection to another volunteer could not be opened in time',
   'coordinator-lost': 'the connection to the coordinator broke',
   'reduce-timeout': 'a reduce made no progress within its deadline',
+  // a cluster that the operator looks after
+  'cluster-refused': 'the API server of the cluster refused a request, or does not answer',
   // this machine and its user
   'no-adapter': 'no WebGPU adapter was found',
   'adapter-limit': 'the adapter lacks a limit or feature that the model needs',

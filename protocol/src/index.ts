@@ -83,6 +83,7 @@ export {
   type KeepRule,
   LAST_CHECKPOINTS,
   type Metric,
+  MOST_BATCH_BLOCKS,
   MOST_BEST_CHECKPOINTS,
   MOST_LAST_CHECKPOINTS,
   type StartRule,

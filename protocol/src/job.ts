@@ -92,6 +92,9 @@ export const EvaluateSchema = strict({
 })
 export type EvaluateRule = Static<typeof EvaluateSchema>
 
+/** Blocks of one step. */
+export const MOST_BATCH_BLOCKS = 256
+
 /** Newest checkpoints that are kept where the job says nothing of it. */
 export const LAST_CHECKPOINTS = 3
 /** Most that each rule keeps: a whole state has up to a gigabyte. */
@@ -143,6 +146,8 @@ export const JobSpecSchema = strict({
   owner: Type.String({ minLength: 1, maxLength: 80 }),
   /** what is computed and why, one or two sentences */
   purpose: Type.String({ maxLength: 400 }),
+  /** of the program that submits it: the same submission again is the same job */
+  reference: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
   /** anybody may see its members, its data and its model; absent: only its owner and its volunteers */
   public: Type.Optional(Type.Boolean()),
   model: Type.Unknown(),
@@ -155,7 +160,9 @@ export const JobSpecSchema = strict({
   /** samples in a block, the unit of leasing */
   blockSamples: Type.Integer({ minimum: 1, maximum: 4096 }),
   /** blocks in a global batch: one step */
-  batchBlocks: Type.Integer({ minimum: 1, maximum: 256 }),
+  batchBlocks: Type.Integer({ minimum: 1, maximum: MOST_BATCH_BLOCKS }),
+  /** so many times `batchBlocks` make a step; `parseJob` writes the product there, and drops this field */
+  gradientAccumulation: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_BATCH_BLOCKS })),
   stop: StopSchema,
   /** absent: after each epoch */
   evaluate: Type.Optional(EvaluateSchema),
@@ -199,6 +206,9 @@ const RENAMED: Renamed = {
   max_steps: 'stop.steps',
   steps: 'stop.steps',
   patience: 'stop.patience',
+
+  gradient_accumulation_steps: 'gradientAccumulation',
+  accumulate_grad_batches: 'gradientAccumulation',
   validateEvery: 'evaluate.everyEpochs',
 }
 

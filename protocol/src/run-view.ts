@@ -216,6 +216,8 @@ const JobViewSchema = Type.Object({
   name: Text,
   owner: Text,
   purpose: Text,
+  /** as its owner's program named it; shown to the owner alone */
+  reference: Type.Optional(Text),
   model: Text,
   parameters: Count,
   /** bytes of the values that training on one sample keeps */

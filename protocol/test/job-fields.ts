@@ -66,6 +66,13 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     about: 'What is computed and why, in one or two sentences for volunteers.',
     example: 'Teaches a small network to read handwritten digits.',
   },
+  reference: {
+    about:
+      'A name that a program gives the job. A submission that comes again with it, because its answer was lost, is ' +
+      'answered with the same job.',
+    default: { words: 'none' },
+    example: 'nightly-2026-11-24',
+  },
   public: {
     about: 'Anybody may see its members, its data and its model; otherwise its owner and its volunteers.',
     default: false,
@@ -186,6 +193,13 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     about: 'Size of a global batch, one step: also the most members that share it.',
     unit: 'blocks',
     example: 8,
+  },
+  gradientAccumulation: {
+    about:
+      'So many times `batchBlocks` make a step. Members compute block after block and add the gradients, so that a ' +
+      'larger batch needs no more memory.',
+    default: 1,
+    example: 4,
   },
   stop: {
     about:

@@ -3,21 +3,20 @@ import { join, resolve } from 'node:path'
 import { ensureWebPage } from '@starling-grid/client-web/build'
 import { DEFAULT_PORT, epochText, type RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
-import { httpsOption, wholeNumber } from '../arguments.ts'
+import { doorOptions, wholeNumber } from '../arguments.ts'
 import { auditSteps, auditText, type StepsAudited } from '../audit-steps.ts'
 import { demoJob } from '../demo-job.ts'
-import type { Grid } from '../grid/grid.ts'
+import type { Grid, GridDoors } from '../grid/grid.ts'
 import type { Watch } from '../grid/watch.ts'
-import { failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
+import { doorsIn, failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
 import { duration, ProgressLine } from '../terminal/progress-line.ts'
 
-interface DemoOptions {
+interface DemoOptions extends GridDoors {
   readonly once?: boolean
   readonly volunteers: number
   readonly epochs: number
   readonly mode: 'auto' | 'ring' | 'local' | 'async'
   readonly port?: number
-  readonly https?: number
   readonly out: string
   readonly seed: number
   readonly data?: string
@@ -33,8 +32,8 @@ export async function demo(argv: string[]): Promise<number> {
   const line = new ProgressLine()
   const webRoot = await ensureWebPage((text) => line.say(text))
   const grid = await startLocalGrid({
+    ...doorsIn(options),
     port: options.port,
-    ...(options.https === undefined ? {} : { https: options.https }),
     webRoot,
     audited: options.audit === true,
   })
@@ -88,7 +87,6 @@ function parse(argv: string[]): DemoOptions {
       `port of the coordinator (${DEFAULT_PORT}, or a free one when it is taken)`,
       wholeNumber(0),
     )
-    .addOption(httpsOption())
     .option('--out <folder>', 'where the trained model is written', 'starling-model')
     .option('--seed <n>', 'of initial values and of the order of samples', wholeNumber(0), 1)
     .option(
@@ -101,8 +99,8 @@ function parse(argv: string[]): DemoOptions {
     )
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
-    .parse(argv, { from: 'user' })
-  const options = program.opts<DemoOptions>()
+  for (const option of doorOptions()) program.addOption(option)
+  const options = program.parse(argv, { from: 'user' }).opts<DemoOptions>()
   return options.data === undefined ? options : { ...options, data: resolve(options.data) }
 }
 

@@ -11,7 +11,7 @@ import {
 } from '@starling-grid/coordinator'
 import { describeError, isGridError, type JobSpec, ROUTES } from '@starling-grid/protocol'
 import { type Certificate, certificateOf } from '../certificate.ts'
-import { ALL_ADDRESSES, otherMachines } from '../other-machines.ts'
+import { ALL_ADDRESSES, type Doors, otherMachines } from '../other-machines.ts'
 import { processLog } from '../process-log.ts'
 import { type StartOptions, startSettings, timingOf } from '../start-options.ts'
 
@@ -67,6 +67,7 @@ async function runCoordinator(options: StartOptions, { log, doubts, say }: Outpu
     timing: timingOf(options),
     token: owner.token,
     metrics: { readers: options.metrics, token: metricsToken?.token },
+    allowedHosts: options.allowedHost?.map((name) => name.toLowerCase()) ?? [],
     trustedProxies: options.trustedProxy ?? [],
     ice: { urls: options.iceServer ?? [], turnSecret: options.turnSecret },
     log,
@@ -83,9 +84,7 @@ async function runCoordinator(options: StartOptions, { log, doubts, say }: Outpu
   await coordinator.start()
   await submitTo(coordinator, job, say)
   log({ level: 'info', message: `listens at ${coordinator.url}`, about: listensAt(coordinator) })
-  say(nextSteps(coordinator, owner))
-  if (door !== undefined && coordinator.httpsPort !== undefined)
-    say(await otherMachines({ ...door, port: coordinator.httpsPort, publicUrl: options.publicUrl }))
+  say([...nextSteps(coordinator, owner), ...(await otherMachines(doorsOf(coordinator, options, door)))].join('\n'))
   say('\nCtrl-C drains and stops; twice stops at once.')
   for (const line of [...doubts, ...warnings(options, owner)]) {
     say(line)
@@ -103,8 +102,13 @@ async function httpsDoor(options: StartOptions, port: number): Promise<Certified
   return { ...(await certificateOf(options.dataDir, options)), host, port }
 }
 
+function doorsOf({ port, httpsPort }: Coordinator, options: StartOptions, door: CertifiedDoor | undefined): Doors {
+  const { host, publicUrl } = options
+  return { host, port, https: door && { ...door, port: httpsPort ?? door.port }, publicUrl }
+}
+
 function whereItListens({ url, port, httpsPort }: Coordinator, { file }: OwnerToken, door: CertifiedDoor | undefined) {
-  const https = door === undefined ? {} : { httpsPort, fingerprint: door.fingerprint }
+  const https = door === undefined ? {} : { httpsPort, fingerprint: door.fingerprint, selfSigned: door.isOwn }
   return { url, port, tokenFile: file, ...https }
 }
 
@@ -139,7 +143,7 @@ function warnings({ tokenIsShown, passwordIsShown }: StartOptions, { file, wasOp
   return [...(tokenIsShown ? [shown] : []), ...(passwordIsShown ? [password] : []), ...(wasOpen ? [open] : [])]
 }
 
-function nextSteps({ url, runs }: Coordinator, { token, file, isNew }: OwnerToken): string {
+function nextSteps({ url, runs }: Coordinator, { token, file, isNew }: OwnerToken): string[] {
   const run = runs.current()
   return [
     `Coordinator at ${url}${run === undefined ? '' : `, run ${run.job.id}`}`,
@@ -155,7 +159,7 @@ function nextSteps({ url, runs }: Coordinator, { token, file, isNew }: OwnerToke
           `  owner token (shown once):   ${token}`,
           `                              kept in ${file}`,
         ]),
-  ].join('\n')
+  ]
 }
 
 /**

@@ -5,15 +5,15 @@ import { ensureWebPage } from '@starling-grid/client-web/build'
 import { type JobFile, locatedDataset, locatedJob, readJobFile } from '@starling-grid/client/job-file'
 import { DEFAULT_PORT, MistakesError, type RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
-import { wholeNumber } from '../arguments.ts'
-import type { Grid } from '../grid/grid.ts'
+import { doorOptions, wholeNumber } from '../arguments.ts'
+import type { Grid, GridDoors } from '../grid/grid.ts'
 import type { Watch } from '../grid/watch.ts'
-import { failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
+import { doorsIn, failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
 import { RunLog } from '../run-log.ts'
 import { duration, ProgressLine } from '../terminal/progress-line.ts'
 import { type TrainFolder, trainFolder, trainRoot } from '../train-folder.ts'
 
-interface TrainCommandOptions {
+interface TrainCommandOptions extends GridDoors {
   readonly volunteers: number
   readonly executor: 'webgpu' | 'reference'
   readonly adapter?: string
@@ -39,12 +39,12 @@ export async function train(argv: string[]): Promise<number> {
   const line = new ProgressLine()
   const folder = await trainFolder(file, job, options.dataDir)
   const webRoot = await ensureWebPage((text) => line.say(text))
-  const grid = await startLocalGrid({ port: options.port, webRoot, dataDir: folder.path })
+  const grid = await startLocalGrid({ ...doorsIn(options), port: options.port, webRoot, dataDir: folder.path })
   const stopped = stopOnSignal()
   try {
     const [known] = await grid.jobs()
-    // its coordinator answers this machine alone: the dashboard needs no token, unless the job says so
-    const id = known ?? (await grid.submit({ public: true, ...job }).catch(locatedAgain))
+    // Where its coordinator answers this machine alone the dashboard needs no token, unless the job says so.
+    const id = known ?? (await grid.submit({ public: grid.isPrivate, ...job }).catch(locatedAgain))
     line.say(about(file, folder, known !== undefined))
     await nextSteps(line, grid)
     const { executor, adapter } = options
@@ -124,7 +124,8 @@ function parse(argv: string[]): { readonly file: string; readonly options: Train
     .option('--out <file>', 'where the trained model is written', 'starling-model/model.safetensors')
     .option('--log <file>', 'JSON lines of every step and validation')
     .exitOverride()
-    .parse(argv, { from: 'user' })
+  for (const option of doorOptions()) program.addOption(option)
+  program.parse(argv, { from: 'user' })
   return { file: program.args[0] ?? '', options: program.opts<TrainCommandOptions>() }
 }
 

@@ -52,6 +52,8 @@ const UPLOAD_TEXT = 'bytes sent in an hour; the volunteer rests when they are sp
 const WORK_TEXT = 'computing of one block, in TFLOP; jobs with larger blocks are not taken'
 const TERA = 1e12
 const HOW_TO_LEAVE = 'Ctrl-C leaves gracefully'
+/** An invite link holds a code. */
+const SECRETS = ['url']
 
 function tflopsIn(text: string): number {
   const tflops = Number(text)
@@ -63,7 +65,7 @@ function size(flags: string, text: string, bytes: number): Option {
   return new Option(flags, text).default(bytes, `${bytes / 1e9}GB`).argParser(bytesIn)
 }
 
-function volunteerCommand(): Command {
+export function volunteerCommand(): Command {
   const command = new Command('starling volunteer')
     .description(
       'Lends this machine to a coordinator, job after job. Ctrl-C leaves gracefully, twice at once. ' +
@@ -109,7 +111,7 @@ function volunteerCommand(): Command {
 
 export async function volunteer(argv: string[]): Promise<number> {
   const program = volunteerCommand().parse(argv, { from: 'user' })
-  const { printed, warnings } = await completeSettings(program, { secrets: ['url'] })
+  const { printed, warnings } = await completeSettings(program, { secrets: SECRETS })
   if (printed !== undefined) {
     process.stdout.write(printed)
     return 0

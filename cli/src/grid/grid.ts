@@ -4,10 +4,24 @@ import { setPriority, tmpdir } from 'node:os'
 import { join, parse } from 'node:path'
 import { CoordinatorApi, saveBody } from '@starling-grid/client/coordinator-api'
 import type { JobSpec, RunView, StepRecord } from '@starling-grid/protocol'
+import { ALL_ADDRESSES, type Doors } from '../other-machines.ts'
 import { type Child, earlyEnd, startChild, stopChild } from './processes.ts'
 import { Watch } from './watch.ts'
 
-export interface LocalGridOptions {
+/** Where other machines reach its coordinator. */
+export interface GridDoors {
+  /** address that it listens on; absent: one of this machine alone */
+  readonly host?: string
+  /** port of its door for other machines (starling start --https); 0: any free one */
+  readonly https?: number
+  /** files of the certificate and key of that door */
+  readonly cert?: string
+  readonly key?: string
+  /** of a proxy in front */
+  readonly publicUrl?: URL
+}
+
+export interface LocalGridOptions extends GridDoors {
   /** kept after the grid stopped when given; a temporary folder otherwise */
   readonly dataDir?: string
   /** of the owner; a new one otherwise */
@@ -21,8 +35,6 @@ export interface LocalGridOptions {
    * first
    */
   readonly volunteerNiceness?: number
-  /** port of its door for other machines (starling start --https); 0: any free one */
-  readonly https?: number
   /** environment of the coordinator besides this process's, such as STARLING_STATE */
   readonly env?: NodeJS.ProcessEnv
   /** times of the coordinator that a test shortens (coordinator/src/run/timing.ts) */
@@ -55,6 +67,7 @@ export interface VolunteerProcessOptions {
   readonly env?: NodeJS.ProcessEnv
 }
 
+const LOOPBACK = '127.0.0.1'
 /** ms for the coordinator to say where it listens: a dataset import may come first */
 const START_MS = 60_000
 
@@ -92,6 +105,19 @@ export class Grid {
   /** Where volunteers and people reach it. */
   get url(): string {
     return this.proxy?.url ?? this.direct
+  }
+
+  /** Of its coordinator. */
+  get doors(): Doors {
+    const { host = LOOPBACK, publicUrl } = this.#options
+    const https = this.https && { ...this.https, host: host === LOOPBACK ? ALL_ADDRESSES : host }
+    return { host, port: Number(new URL(this.direct).port), https, publicUrl }
+  }
+
+  /** No other machine reaches it. */
+  get isPrivate(): boolean {
+    const { host, https, publicUrl } = this.doors
+    return https === undefined && publicUrl === undefined && host === LOOPBACK
   }
 
   /** For its owner. */
@@ -217,6 +243,8 @@ export interface HttpsDoor {
   readonly port: number
   /** SHA-256 of its certificate */
   readonly fingerprint: string
+  /** no authority signed it */
+  readonly isOwn: boolean
 }
 
 interface GridParts {
@@ -234,6 +262,7 @@ interface Listening {
   readonly url: string
   readonly httpsPort?: number
   readonly fingerprint?: string
+  readonly selfSigned?: boolean
 }
 
 async function startCoordinator(
@@ -244,7 +273,7 @@ async function startCoordinator(
     readonly takeOver?: boolean
   },
 ): Promise<Pick<GridParts, 'child' | 'url' | 'https'>> {
-  const { dataDir, token, port, webRoot = dataDir, timing, https } = options
+  const { dataDir, token, port, webRoot = dataDir, timing } = options
   let told: (listening: Listening) => void = () => undefined
   const listening = new Promise<Listening>((resolve) => {
     told = resolve
@@ -252,7 +281,7 @@ async function startCoordinator(
   const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir, '--web-root', webRoot]
   args.push('--data-root', parse(process.cwd()).root) // who starts a grid owns its jobs
   if (options.takeOver === true) args.push('--take-over')
-  if (https !== undefined) args.push('--https', String(https))
+  args.push(...doorArguments(options))
   if (timing !== undefined) args.push('--timing', JSON.stringify(timing))
   const child = startChild({
     name: 'the coordinator',
@@ -267,11 +296,17 @@ async function startCoordinator(
       START_MS,
     ).unref(),
   )
-  const { url, httpsPort, fingerprint } = await Promise.race([
-    listening,
-    child.ended.then((ended) => Promise.reject(earlyEnd(child, ended))),
-    timer,
-  ])
-  const door = httpsPort === undefined || fingerprint === undefined ? undefined : { port: httpsPort, fingerprint }
-  return { child, url, https: door }
+  const {
+    url,
+    httpsPort,
+    fingerprint,
+    selfSigned = true,
+  } = await Promise.race([listening, child.ended.then((ended) => Promise.reject(earlyEnd(child, ended))), timer])
+  if (httpsPort === undefined || fingerprint === undefined) return { child, url, https: undefined }
+  return { child, url, https: { port: httpsPort, fingerprint, isOwn: selfSigned } }
+}
+
+function doorArguments({ host, https, cert, key, publicUrl }: GridDoors): string[] {
+  const values = { host, https, cert, key, 'public-url': publicUrl }
+  return Object.entries(values).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, String(value)]))
 }

@@ -18,7 +18,7 @@ type JsonFields = Readonly<Record<string, unknown>>
 
 /** @throws GridError 'job-invalid' with a line of the file for each mistake */
 export async function forkOf(api: CoordinatorApi, id: string, { changes, version }: ForkOptions): Promise<JobFile> {
-  const { from: _, ...other } = await api.spec(id)
+  const { from: _from, reference: _reference, ...other } = await api.spec(id)
   const read = changes === undefined ? undefined : await changesIn(changes)
   const located = (error: MistakesError): GridError =>
     read === undefined ? error : new GridError(error.code, error.mistakes.map(read.located).join('\n'))

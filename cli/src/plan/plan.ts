@@ -1,7 +1,13 @@
 // Asks the model of scale how long a job would take with a crowd: as its file says, and with other batches, encodings
 // and exchanges. Which of them is best, and what bounds it. Pure but for the time that the model takes.
 import type { Job } from '@starling-grid/coordinator'
-import { type GradientEncoding, GridError, type JobSpec, MAX_RING_MEMBERS } from '@starling-grid/protocol'
+import {
+  type GradientEncoding,
+  GridError,
+  type JobSpec,
+  MAX_RING_MEMBERS,
+  MOST_BATCH_BLOCKS,
+} from '@starling-grid/protocol'
 import { trainingFlops } from '@starling-grid/volunteer'
 import type { Crowd, CrowdGroup } from './crowd.ts'
 import {
@@ -46,7 +52,6 @@ const BATCH_TIMES = [2, 4]
 /** An epoch should have so many steps of a larger batch. */
 const LEAST_STEPS_OF_EPOCH = 10
 /** As in JobSpec. */
-const MOST_BATCH_BLOCKS = 256
 const MOST_BLOCK_SAMPLES = 4096
 /**
  * @throws GridError 'usage' when the job does not take these machines

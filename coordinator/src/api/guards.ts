@@ -8,7 +8,7 @@ import { HttpRefusal } from './errors.ts'
 const WILDCARDS = new Set(['0.0.0.0', '::'])
 
 export interface Names {
-  /** the addresses that the server is bound to */
+  /** the addresses that the server is bound to, and names that its operator allows */
   readonly hosts: readonly string[]
   /** how people reach it from elsewhere, for example through a proxy */
   readonly publicUrl: URL | undefined
@@ -25,7 +25,7 @@ export function registerGuards(app: FastifyInstance, names: Names): void {
         421,
         'origin-refused',
         `expected the address of this coordinator, got "${host.slice(0, 80)}"; ` +
-          'use the address that it prints at start, or start it with --public-url',
+          'use the address that it prints at start, or start it with --public-url or --allowed-host',
       )
     const changes = request.method !== 'GET' && request.method !== 'HEAD'
     const upgrades = request.headers.upgrade !== undefined

@@ -27,6 +27,7 @@ import { HttpRefusal, notFound } from './errors.ts'
 import { EventStreams, numbered, wantsStream } from './event-stream.ts'
 import { pageOf } from './paging.ts'
 import { queryOf } from './queries.ts'
+import { References } from './references.ts'
 import { Seats } from './seats.ts'
 
 /** Submissions in a minute from one address. */
@@ -56,6 +57,7 @@ export function registerJobs(app: FastifyInstance, parts: JobRoutes): void {
 }
 
 function registerChanges(app: FastifyInstance, { runs, access, whereIs }: JobRoutes): void {
+  const references = new References(runs)
   app.post(
     ROUTES.jobs,
     {
@@ -70,7 +72,9 @@ function registerChanges(app: FastifyInstance, { runs, access, whereIs }: JobRou
       const source = spec.from?.job === undefined ? undefined : whereIs(spec.from.job as JobId)
       // The coordinator that has the other job has its versions at hand.
       if (typeof source === 'object') return reply.redirect(source.url + request.url, SAME_METHOD)
-      const run = await runs.submit(spec, holder.id, ({ job }) => owns(holder, job.ownedBy))
+      const run = await references.jobOf(spec, holder.id, () =>
+        runs.submit(spec, holder.id, ({ job }) => owns(holder, job.ownedBy)),
+      )
       return reply
         .code(201)
         .header('location', pathTo(ROUTES.job, { id: run.job.id }))

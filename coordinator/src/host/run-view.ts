@@ -62,10 +62,10 @@ export type Reader = 'owner' | 'member' | 'stranger'
 /** What of a view this reader may see. */
 export function viewFor(reader: Reader, view: RunView): RunView {
   if (reader === 'owner') return view
-  if (reader === 'stranger') return totalsOf(view)
+  if (reader === 'stranger') return totalsOf(withoutReference(view))
   const wait = view.wait && withoutNames(view.wait)
   return {
-    ...view,
+    ...withoutReference(view),
     wait,
     reason: view.wait !== null && wait !== null && view.reason === waitText(view.wait) ? waitText(wait) : view.reason,
     members: view.members.map((member) => ({
@@ -73,6 +73,11 @@ export function viewFor(reader: Reader, view: RunView): RunView {
       adapter: member.adapter && { ...member.adapter, name: member.adapter.vendor },
     })),
   }
+}
+
+function withoutReference(view: RunView): RunView {
+  const { reference: _, ...job } = view.job
+  return { ...view, job }
 }
 
 /** What belongs to one job is shown on no other job's page. */
@@ -168,8 +173,10 @@ function bestView({ evaluations, config }: RunState): RunView['best'] {
 }
 
 function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'] {
-  const { name, owner, purpose, stop, evaluate = {}, blockSamples, batchBlocks, priority = 0, volunteers } = spec
+  const { name, owner, purpose, reference, stop, evaluate = {}, blockSamples, batchBlocks, priority = 0 } = spec
+  const { volunteers } = spec
   return {
+    ...(reference === undefined ? {} : { reference }),
     priority,
     volunteers: { min: volunteers?.min ?? 1, max: volunteers?.max ?? null },
     id,

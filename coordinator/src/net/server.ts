@@ -115,6 +115,8 @@ export interface NetworkOptions {
   readonly https?: TlsDoorOptions
   /** how people reach it through a proxy */
   readonly publicUrl?: URL
+  /** other names that requests may call it by */
+  readonly allowedHosts?: readonly string[]
   /** addresses or networks of proxies in front of it, whose X-Forwarded-For says who asks */
   readonly trustedProxies?: readonly string[]
   readonly connections?: Partial<ConnectionLimits>
@@ -440,7 +442,7 @@ class CoordinatorLife implements Coordinator {
   }
 
   async #createApp(): Promise<FastifyInstance> {
-    const { host = DEFAULT_HOST, https, publicUrl, trustedProxies = [], connections } = this.#options
+    const { host = DEFAULT_HOST, https, publicUrl, allowedHosts = [], trustedProxies = [], connections } = this.#options
     const app = Fastify({
       requestTimeout: REQUEST_MS,
       genReqId: () => randomUUID(),
@@ -461,7 +463,7 @@ class CoordinatorLife implements Coordinator {
       referrerPolicy: { policy: 'no-referrer' },
       crossOriginEmbedderPolicy: false,
     })
-    registerGuards(app, { hosts: https === undefined ? [host] : [host, https.host], publicUrl })
+    registerGuards(app, { hosts: [host, ...(https === undefined ? [] : [https.host]), ...allowedHosts], publicUrl })
     this.#routes = registerRoutesOnly(app)
     registerBodies(app)
     guardConnections(app, {

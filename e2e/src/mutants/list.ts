@@ -1,6 +1,7 @@
 // All mutants. A change that moves or removes a line named here changes the mutant with it (e2e/test/mutants.test.ts
 // says which).
 import { ARITHMETIC } from './arithmetic.ts'
+import { OF_A_CLUSTER } from './cluster.ts'
 import { DECISIONS } from './decisions.ts'
 import { FORMATS_IN } from './formats.ts'
 import type { Mutant } from './mutant.ts'
@@ -19,4 +20,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...FORMATS_IN,
   ...PAGES_SHOWN,
   ...REPAIRS,
+  ...OF_A_CLUSTER,
 ]

@@ -1,10 +1,12 @@
-// Where NumPy arrays lie, and reading their rows in order: .npy files as they are, .npz files unpacked as they come.
+// Where arrays lie, and reading their rows in order: NumPy's .npy and IDX files as they are, what is packed as it comes.
 import { createReadStream } from 'node:fs'
-import { stat } from 'node:fs/promises'
+import { open, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
+import { createGunzip } from 'node:zlib'
 import { describeError } from '@starling-grid/protocol'
 import { type ByteReader, byteReader } from '../byte-reader.ts'
 import { datasetUnreadable } from '../samples.ts'
+import { readIdxHeader } from './idx-header.ts'
 import { type NpyHeader, readNpyHeader, valuesIn } from './npy-header.ts'
 import { npyValues, type NpyValues } from './npy-values.ts'
 import { NpzFile } from './npz.ts'
@@ -15,9 +17,10 @@ export interface ArrayPlace {
   readonly name: string
   /** for messages */
   readonly where: string
-  /** with the header, unpacked */
-  readonly bytes: number
+  /** with the header, unpacked; undefined: its end tells */
+  readonly bytes: number | undefined
   chunks(): AsyncIterable<Uint8Array>
+  readHeader(reader: ByteReader, where: string): Promise<NpyHeader>
 }
 
 /** Arrays of the same rows. */
@@ -37,11 +40,20 @@ const CURE = 'Save it again, or copy it again: it may not be whole.'
 const MAX_ROW_BYTES = 64 * 2 ** 20
 const SKIP_BYTES = 2 ** 20
 
-/** An .npz file is a group; all .npy files are one, whose columns are named as the files are. */
-export function groupsOf(paths: readonly string[], isZip: boolean, names: readonly string[] = paths): OpenArrayGroup[] {
-  if (isZip) return paths.map((path) => () => zipGroup(path))
-  return paths.length === 0 ? [] : [() => fileGroup(paths, names)]
+export type ArrayFormat = 'npy' | 'npz' | 'idx'
+
+/** An .npz file is a group; all .npy or IDX files are one, whose columns are named as the files are. */
+export function groupsOf(
+  paths: readonly string[],
+  format: ArrayFormat,
+  names: readonly string[] = paths,
+): OpenArrayGroup[] {
+  if (format === 'npz') return paths.map((path) => () => zipGroup(path))
+  return paths.length === 0 ? [] : [() => fileGroup(paths, format, names)]
 }
+
+/** What is no part of an array's name: `-idx3-ubyte`, and that it is packed. */
+const ENDING_OF_ARRAY = /(\.npy|[-.]idx\d-ubyte|\.idx)?(\.gz)?$/i
 
 async function zipGroup(path: string): Promise<ArrayGroup> {
   const file = await NpzFile.open(path)
@@ -50,26 +62,50 @@ async function zipGroup(path: string): Promise<ArrayGroup> {
     where: `${path}, array ${name}`,
     bytes: file.bytesOf(name) ?? 0,
     chunks: () => file.chunks(name),
+    readHeader: readNpyHeader,
   }))
   return { path, bytes: (await stat(path)).size, arrays, close: () => file.close() }
 }
 
-async function fileGroup(paths: readonly string[], names: readonly string[]): Promise<ArrayGroup> {
+async function fileGroup(
+  paths: readonly string[],
+  format: Exclude<ArrayFormat, 'npz'>,
+  names: readonly string[],
+): Promise<ArrayGroup> {
+  const sizes = await Promise.all(paths.map(async (path) => (await stat(path)).size))
   const arrays = await Promise.all(
-    paths.map(async (path, i) => ({
-      name: basename(names[i] ?? path).replace(/\.npy$/i, ''),
-      where: path,
-      bytes: (await stat(path)).size,
-      chunks: () => fileChunks(path),
-    })),
+    paths.map(async (path, i) => {
+      const isPacked = await isGzip(path)
+      return {
+        name: basename(names[i] ?? path).replace(ENDING_OF_ARRAY, ''),
+        where: path,
+        bytes: isPacked ? undefined : sizes[i],
+        chunks: () => fileChunks(path, isPacked),
+        readHeader: format === 'idx' ? readIdxHeader : readNpyHeader,
+      }
+    }),
   )
-  const bytes = arrays.reduce((sum, array) => sum + array.bytes, 0)
+  const bytes = sizes.reduce((sum, size) => sum + size, 0)
   return { path: paths.join(', '), bytes, arrays, close: () => undefined }
 }
 
-async function* fileChunks(path: string): AsyncIterable<Uint8Array> {
+/** By content, not by name: browsers unpack files and keep the ending, or the other way round. */
+async function isGzip(path: string): Promise<boolean> {
+  const file = await open(path)
   try {
-    yield* createReadStream(path) as AsyncIterable<Buffer>
+    const { buffer } = await file.read(Buffer.alloc(2), 0, 2, 0)
+    return buffer[0] === 0x1f && buffer[1] === 0x8b
+  } finally {
+    await file.close()
+  }
+}
+
+async function* fileChunks(path: string, isPacked: boolean): AsyncIterable<Uint8Array> {
+  const raw = createReadStream(path)
+  const unpacked = isPacked ? raw.pipe(createGunzip()) : raw
+  raw.on('error', (error) => unpacked.destroy(error))
+  try {
+    yield* unpacked as AsyncIterable<Buffer>
   } catch (cause) {
     throw datasetUnreadable(path, `cannot be read (${describeError(cause)})`, 'Name a file that can be read.', cause)
   }
@@ -89,7 +125,7 @@ export class OpenArray {
     const chunks = place.chunks()[Symbol.asyncIterator]()
     const reader = byteReader({ [Symbol.asyncIterator]: () => chunks })
     try {
-      const header = await readNpyHeader(reader, place.where)
+      const header = await place.readHeader(reader, place.where)
       requireBytes(header, place)
       return new OpenArray(place, header, { reader, chunks })
     } catch (error) {
@@ -137,7 +173,7 @@ export class OpenArray {
 function requireBytes(header: NpyHeader, { where, bytes }: ArrayPlace): void {
   const { shape, valueBytes, headerBytes } = header
   const wanted = headerBytes + (shape[0] ?? 0) * valuesIn(header) * valueBytes
-  if (wanted !== bytes)
+  if (bytes !== undefined && wanted !== bytes)
     throw datasetUnreadable(where, `expected ${wanted} bytes for its shape (${shape.join(', ')}), got ${bytes}`, CURE)
   const row = valuesIn(header) * valueBytes
   if (row === 0 || row > MAX_ROW_BYTES)

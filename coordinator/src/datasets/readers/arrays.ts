@@ -1,10 +1,9 @@
-// NumPy arrays as columns of a table. They come from an .npz file, from several .npy files, or from the columns of a
-// single .npy file. Row i of each array belongs to sample i.
-import { extname } from 'node:path'
+// Arrays as columns of a table. They come from an .npz file, from several .npy or IDX files, or from the columns of a
+// single file. Row i of each array belongs to sample i.
 import { GridError } from '@starling-grid/protocol'
 import type { SampleForm } from '../catalog.ts'
 import { datasetUnreadable, PIXEL_SCALE } from '../samples.ts'
-import { type ArrayGroup, groupsOf, OpenArray, type OpenArrayGroup } from './array-files.ts'
+import { type ArrayFormat, type ArrayGroup, groupsOf, OpenArray, type OpenArrayGroup } from './array-files.ts'
 import { channelsFirst, sampleLayout } from './array-layout.ts'
 import { type NpyHeader, valuesIn } from './npy-header.ts'
 import type { NpyValues } from './npy-values.ts'
@@ -12,6 +11,7 @@ import { BEGINNING, type ReadPlace, RUN_BYTES, type SplitPart, type PartFiles } 
 import type { TableCell, TableRow, TableRun, TableSource } from './table.ts'
 
 export interface ArrayOptions {
+  readonly format: ArrayFormat
   /** columns that are read; absent: all */
   readonly wanted?: readonly string[]
   /** of images: where their channels are; absent: found out by the sizes */
@@ -33,11 +33,11 @@ export class ArraysSource implements TableSource {
 
   /** @throws GridError 'dataset-unreadable' */
   static async open(files: PartFiles, bytes: TableSource['bytes'], options: ArrayOptions): Promise<ArraysSource> {
-    const isZip = files.train.some((path) => extname(path).toLowerCase() === '.npz')
-    const groups = { train: groupsOf(files.train, isZip), validation: groupsOf(files.validation, isZip, files.train) }
+    const { format } = options
+    const groups = { train: groupsOf(files.train, format), validation: groupsOf(files.validation, format, files.train) }
     const headers = new Map<string, NpyHeader>()
     const group = await groups.train[0]?.()
-    if (group === undefined) throw new GridError('dataset-unreadable', 'expected NumPy files, got none')
+    if (group === undefined) throw new GridError('dataset-unreadable', 'expected files of arrays, got none')
     try {
       for (const place of group.arrays) {
         if (options.wanted !== undefined && group.arrays.length > 1 && !options.wanted.includes(place.name)) continue
@@ -46,8 +46,8 @@ export class ArraysSource implements TableSource {
     } finally {
       group.close()
     }
-    const isSpread = !isZip && files.train.length === 1
-    return new ArraysSource({ groups, bytes, options, headers, isSpread, format: isZip ? 'NPZ' : 'NPY' }, group)
+    const isSpread = format !== 'npz' && files.train.length === 1
+    return new ArraysSource({ groups, bytes, options, headers, isSpread, format: format.toUpperCase() }, group)
   }
 
   private constructor(

@@ -11,7 +11,7 @@ import type { PartFiles, SampleReader, SplitPart } from './reader.ts'
 import { type TableSource, type TableChoice, TableReader } from './table.ts'
 import { TfRecordSource } from './tfrecord.ts'
 
-export const FORMATS = ['csv', 'jsonl', 'npy', 'npz', 'parquet', 'tfrecord', 'images', 'text'] as const
+export const FORMATS = ['csv', 'jsonl', 'npy', 'npz', 'idx', 'parquet', 'tfrecord', 'images', 'text'] as const
 export type DatasetFormat = (typeof FORMATS)[number]
 
 export interface ImportOptions {
@@ -42,6 +42,7 @@ export const ENDINGS: Readonly<Record<string, DatasetFormat>> = {
   '.ndjson': 'jsonl',
   '.npy': 'npy',
   '.npz': 'npz',
+  '.idx': 'idx',
   '.parquet': 'parquet',
   '.tfrecord': 'tfrecord',
   '.tfrecords': 'tfrecord',
@@ -51,6 +52,13 @@ export const ENDINGS: Readonly<Record<string, DatasetFormat>> = {
   '.txt': 'text',
 }
 
+/** MNIST's files have names such as train-images-idx3-ubyte, and .gz behind it. */
+const IDX_NAME = /([-.]idx\d-ubyte|\.idx)(\.gz)?$/i
+
+function endingOf(path: string): string {
+  return IDX_NAME.test(path) ? '.idx' : extname(path).toLowerCase()
+}
+
 /** @throws GridError 'usage' when it cannot be told */
 export function formatOf(
   paths: readonly string[],
@@ -58,7 +66,7 @@ export function formatOf(
   marks: readonly SourceMark[],
 ): DatasetFormat {
   if (format !== undefined) return format
-  const endings = new Set(marks.flatMap(({ files }) => files.map(({ path }) => extname(path).toLowerCase())))
+  const endings = new Set(marks.flatMap(({ files }) => files.map(({ path }) => endingOf(path))))
   const formats = new Set([...endings].map((ending) => ENDINGS[ending]))
   const [first] = formats
   if (formats.size === 1 && first !== undefined) return first
@@ -81,8 +89,9 @@ export async function openReader(parts: ReaderParts): Promise<SampleReader> {
       return table(await JsonLinesSource.open(pathsOf(marks), bytes), parts)
     case 'npy':
     case 'npz':
+    case 'idx':
       return table(
-        await ArraysSource.open(pathsOf(marks), bytes, { ...wantedOf(options), ...channelsOf(options) }),
+        await ArraysSource.open(pathsOf(marks), bytes, { format, ...wantedOf(options), ...channelsOf(options) }),
         parts,
       )
     case 'parquet':
