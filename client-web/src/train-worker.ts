@@ -11,7 +11,7 @@ addEventListener('message', (event: MessageEvent<ToWorker>) => {
 })
 
 async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void> {
-  const { name, coordinatorUrl, limits, job, invite, control } = begin
+  const { name, coordinatorUrl, limits, job, executor, invite, control } = begin
   const { memoryBytes, uploadBytesPerHour, diskBytes, relaysOnly } = limits
   const tell = (message: FromWorker, transfer: Transferable[] = []): void => control.postMessage(message, transfer)
   const peers = new WindowPeers(tell)
@@ -23,6 +23,7 @@ async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void>
     limits: { memoryBytes, uploadBytesPerHour },
     diskBytes,
     relaysOnly,
+    executor,
   })
   const volunteer = createVolunteer(host, {
     name,

@@ -1,6 +1,6 @@
 // Messages between window and Worker. The Worker trains; the window shows, and owns the connections to other
 // volunteers.
-import type { JobId, LinkIdentity } from '@starling-grid/protocol'
+import type { ExecutorKind, JobId, LinkIdentity } from '@starling-grid/protocol'
 import type { SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'
 import type { VisitorLimits } from './contribute/visitor-limits.ts'
 
@@ -11,6 +11,8 @@ export interface Lent {
   readonly limits: VisitorLimits
   /** undefined: any */
   readonly job: JobId | undefined
+  /** what computes; undefined: what is found and measured */
+  readonly executor?: ExecutorKind | undefined
 }
 
 export type ToWorker =

@@ -159,13 +159,15 @@ test('over http from another machine the page says so, and speaks of no GPU and 
   await page.close()
 })
 
-test('a browser without WebGPU is told what to update', async () => {
+test('a browser without WebGPU is told what to update, and that its processor computes', async () => {
   const { page, complaints } = await openPage(browser)
   await page.addInitScript(() => void Reflect.deleteProperty(Navigator.prototype, 'gpu'))
   await page.goto(server.url)
   await page.getByText('Botanical Garden Halle').waitFor()
   assert.equal(await reason(page), 'no-webgpu')
   assert.match(await page.innerText('.next-step'), /Update Chrome to \d+/)
+  assert.match(await page.innerText('.cause'), /the processor computes/)
+  assert.equal(await page.locator('button[data-primary]').count(), 1)
   assert.deepEqual(complaints, [])
   await page.close()
 })

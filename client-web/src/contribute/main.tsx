@@ -25,6 +25,6 @@ const session = new Session()
 const app = document.getElementById('app')
 if (app !== null) render(<ContributePage run={run} session={session} here={here} />, app)
 run.start()
-if (refusalAtSight(here) === null) addEventListener('load', () => setTimeout(prefetchWorker))
+if (refusalAtSight(here)?.again !== false) addEventListener('load', () => setTimeout(prefetchWorker))
 // Closing or leaving the page: the Worker sends `leave` while it can; otherwise the closing socket ends the session.
 addEventListener('pagehide', () => session.leave())
