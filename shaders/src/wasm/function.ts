@@ -8,7 +8,7 @@ import {
   type I32,
   unsigned,
   type V128,
-  type Value,
+  type WasmValue,
   value,
   type ValueType,
 } from './values.ts'
@@ -21,7 +21,7 @@ const GET = 0x20
 const SIMD = 0xfd
 const ALIGNMENT = 2
 
-export interface Local<T extends ValueType> extends Value<T> {
+export interface Local<T extends ValueType> extends WasmValue<T> {
   readonly index: number
 }
 
@@ -43,7 +43,7 @@ export class FunctionWriter {
   }
 
   /** A variable that begins with `initial`. Variables of a loop's body are set anew in each turn. */
-  variable<T extends ValueType>(initial: Value<T>): Local<T> {
+  variable<T extends ValueType>(initial: WasmValue<T>): Local<T> {
     const made = this.declare(initial.type)
     this.set(made, initial)
     return made
@@ -59,7 +59,7 @@ export class FunctionWriter {
     return local(type, this.parameters.length + this.#locals.length - 1)
   }
 
-  set<T extends ValueType>(to: Local<T>, from: Value<T>): void {
+  set<T extends ValueType>(to: Local<T>, from: WasmValue<T>): void {
     this.#write(from.code, SET, unsigned(to.index))
   }
 
@@ -100,7 +100,7 @@ export class FunctionWriter {
     this.#write(CONTROL.end)
   }
 
-  store(address: Int, what: Value, offset = 0): void {
+  store(address: Int, what: WasmValue, offset = 0): void {
     const op = { i32: [0x36], f32: [0x38], v128: [SIMD, 0x0b] }[what.type]
     this.#write(int(address).code, what.code, op, ALIGNMENT, unsigned(offset))
   }

@@ -1,5 +1,6 @@
 // One pass on WebAssembly: a function that computes one piece of it. Pieces follow from shapes alone, never from the
 // number of threads, so that neither the order of sums nor any bit depends on who computes which piece.
+import type { KernelDims, KernelName, KernelOperands } from '../kernels.ts'
 import type { Binding, Constant, NamedPass, Recipe } from '../recipe.ts'
 import { FunctionWriter, type Local } from './function.ts'
 import { i32, type I32, type Int } from './values.ts'
@@ -16,6 +17,13 @@ export interface WasmPass extends NamedPass {
 }
 
 export type WasmRecipe = Recipe<WasmPass>
+
+/** A row of the table (specs.ts). */
+export type WasmKernel<K extends KernelName> = (
+  dims: KernelDims<K>,
+  capacity: number,
+  operands: KernelOperands<K, unknown>,
+) => WasmRecipe
 
 export interface WasmOptions {
   /** a · b + c may be rounded once: WebAssembly's relaxed SIMD */

@@ -1,5 +1,5 @@
 // THE TABLE of WebAssembly kernels: kernel → recipe, beside the WGSL ones (kernel-specs.ts) and under the same names.
-import type { KernelCall, KernelDims, KernelName, KernelOperands } from '../kernels.ts'
+import type { KernelCall, KernelName } from '../kernels.ts'
 import {
   attentionBackward,
   attentionForward,
@@ -49,13 +49,7 @@ import {
   softmaxBackward,
   softmaxForward,
 } from './kernels/rows.ts'
-import type { WasmRecipe } from './pass.ts'
-
-export type WasmKernel<K extends KernelName> = (
-  dims: KernelDims<K>,
-  capacity: number,
-  operands: KernelOperands<K, unknown>,
-) => WasmRecipe
+import type { WasmKernel, WasmRecipe } from './pass.ts'
 
 export const WASM_KERNELS: { readonly [K in KernelName]: WasmKernel<K> } = {
   'linear.forward': linearForward,

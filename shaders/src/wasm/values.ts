@@ -3,17 +3,17 @@
 
 export type ValueType = 'i32' | 'f32' | 'v128'
 
-export interface Value<T extends ValueType = ValueType> {
+export interface WasmValue<T extends ValueType = ValueType> {
   readonly type: T
   readonly code: readonly number[]
   /** of an i32 that is known when the module is written */
   readonly constant?: number
 }
 
-export type I32 = Value<'i32'>
-export type F32 = Value<'f32'>
+export type I32 = WasmValue<'i32'>
+export type F32 = WasmValue<'f32'>
 /** four f32, or four i32 */
-export type V128 = Value<'v128'>
+export type V128 = WasmValue<'v128'>
 /** A number stands for a constant. */
 export type Int = I32 | number
 
@@ -49,7 +49,7 @@ function floatBytes(value: number): number[] {
   return [...new Uint8Array(Float32Array.of(value).buffer)]
 }
 
-export function value<T extends ValueType>(type: T, ...parts: (readonly number[] | number)[]): Value<T> {
+export function value<T extends ValueType>(type: T, ...parts: (readonly number[] | number)[]): WasmValue<T> {
   return { type, code: parts.flat() }
 }
 
@@ -99,7 +99,7 @@ export const i32 = {
 }
 
 /** `holds` is not 0: a, else b. Both are computed. */
-export function select<T extends ValueType>(a: Value<T>, b: Value<T>, holds: I32): Value<T> {
+export function select<T extends ValueType>(a: WasmValue<T>, b: WasmValue<T>, holds: I32): WasmValue<T> {
   if (holds.constant !== undefined) return holds.constant === 0 ? b : a
   const op = a.type === 'v128' ? [0x1c, 1, 0x7b] : [0x1b]
   return value(a.type, a.code, b.code, holds.code, op)

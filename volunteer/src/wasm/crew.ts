@@ -17,14 +17,14 @@ export interface WasmThreads {
   spawn(onAnswer: (answer: ThreadAnswer) => void): WasmThread
 }
 
-export interface Crew {
+export interface PieceCrew {
   setPieces(pieces: readonly number[]): void
   /** One at a time. @throws Error where a thread failed */
   run(command: Command): Promise<void>
   stop(): void
 }
 
-export class ThreadCrew implements Crew {
+export class ThreadCrew implements PieceCrew {
   readonly #control: Control
   readonly #threads: readonly WasmThread[]
   #waiting: { resolve(): void; reject(error: Error): void } | undefined
@@ -71,7 +71,7 @@ export class ThreadCrew implements Crew {
 /** ms of computing between two chances for other work on the thread */
 const SLICE_MS = 20
 
-export class OwnThread implements Crew {
+export class OwnThread implements PieceCrew {
   readonly #runs: ReturnType<typeof bindPasses>
   readonly #clock: Clock
   #pieces: readonly number[] = []

@@ -14,7 +14,7 @@ const SMALL = {
 const SAMPLES = 32
 const TRIALS = 5
 
-export interface Measured {
+export interface ExecutorTimes {
   /** ms of a training step of the small model */
   readonly webgpu: number
   readonly wasm: number
@@ -25,20 +25,20 @@ export interface FasterOptions {
   readonly place: string
   readonly cache: ShardCache
   readonly clock: Clock
-  open(executor: keyof Measured, spec: ModelSpec): Promise<Executor>
+  open(executor: keyof ExecutorTimes, spec: ModelSpec): Promise<Executor>
 }
 
 /** Of a place that was measured before; undefined: of none. */
 export async function knownMeasure({
   place,
   cache,
-}: Pick<FasterOptions, 'place' | 'cache'>): Promise<Measured | undefined> {
+}: Pick<FasterOptions, 'place' | 'cache'>): Promise<ExecutorTimes | undefined> {
   const bytes = await cache.get(await nameOf(place)).catch(() => undefined)
   return bytes && parse(bytes)
 }
 
 /** Measures, and keeps the result. */
-export async function measureExecutors(options: FasterOptions): Promise<Measured> {
+export async function measureExecutors(options: FasterOptions): Promise<ExecutorTimes> {
   const measured = { wasm: await timeOf(options, 'wasm'), webgpu: await timeOf(options, 'webgpu') }
   const bytes = new TextEncoder().encode(JSON.stringify(measured))
   // a cache that cannot be written costs the next start a second
@@ -47,7 +47,7 @@ export async function measureExecutors(options: FasterOptions): Promise<Measured
 }
 
 /** For people: what computes, and why. */
-export function measuredText(adapter: string, { webgpu, wasm }: Measured): string {
+export function measuredText(adapter: string, { webgpu, wasm }: ExecutorTimes): string {
   const [first, second] = wasm <= webgpu ? ['WebAssembly', 'WebGPU'] : ['WebGPU', 'WebAssembly']
   const [less, more] = [Math.min(webgpu, wasm), Math.max(webgpu, wasm)].map((ms) => ms.toFixed(1))
   return (
@@ -61,9 +61,9 @@ function nameOf(place: string): ReturnType<typeof sha256Of> {
 }
 
 /** Whatever is odd about what was kept makes it worthless. */
-function parse(bytes: Uint8Array): Measured | undefined {
+function parse(bytes: Uint8Array): ExecutorTimes | undefined {
   try {
-    const value = JSON.parse(new TextDecoder().decode(bytes)) as Partial<Measured> | null
+    const value = JSON.parse(new TextDecoder().decode(bytes)) as Partial<ExecutorTimes> | null
     const { webgpu, wasm } = value ?? {}
     return isTime(webgpu) && isTime(wasm) ? { webgpu, wasm } : undefined
   } catch {
@@ -76,7 +76,7 @@ function isTime(ms: unknown): ms is number {
 }
 
 /** The fastest of some steps, after one that compiles. */
-async function timeOf({ open, clock }: FasterOptions, executor: keyof Measured): Promise<number> {
+async function timeOf({ open, clock }: FasterOptions, executor: keyof ExecutorTimes): Promise<number> {
   const spec = parseModelSpec(SMALL)
   const opened = await open(executor, spec)
   try {

@@ -7,7 +7,7 @@ import { deviceRange, gather } from '../graph/flat-views.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import { lengthFor, type Tensor } from '../graph/tensor.ts'
 import type { Command } from './control.ts'
-import { type Crew, OwnThread, ThreadCrew, type WasmThreads } from './crew.ts'
+import { type PieceCrew, OwnThread, ThreadCrew, type WasmThreads } from './crew.ts'
 import type { PlannedWasmPass, WasmProgram } from './program.ts'
 
 const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
@@ -17,7 +17,7 @@ export class WasmRunner implements GraphRunner {
   readonly capacity: number
   readonly precision = 'f32'
   readonly #program: WasmProgram
-  readonly #crew: Crew
+  readonly #crew: PieceCrew
   /** runs take place in the order in which they were asked for */
   readonly #queue = new SerialQueue()
   #waiting = 0

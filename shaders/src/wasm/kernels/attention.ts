@@ -5,9 +5,8 @@ import type { AttentionDims, KernelName } from '../../kernels.ts'
 import { type Binding, matrix } from '../../recipe.ts'
 import { elementOf, fillRow, forRow, rowBytesFor, sumRow } from '../loops.ts'
 import { exp, log } from '../mathematics.ts'
-import { FLOAT_BYTES, onePass, type PieceWriter, type WasmRecipe } from '../pass.ts'
+import { FLOAT_BYTES, onePass, type PieceWriter, type WasmRecipe, type WasmKernel } from '../pass.ts'
 import { dotProduct, product, storeFirst } from '../products.ts'
-import type { WasmKernel } from '../specs.ts'
 import { f32, float, i32, type I32, type Int, v128 } from '../values.ts'
 import { softmaxRow } from './rows.ts'
 
@@ -15,7 +14,7 @@ import { softmaxRow } from './rows.ts'
 const QUERIES = 32
 
 /** Where the rows of one head lie. */
-interface Head {
+interface HeadPlace {
   /** sample · heads + head */
   readonly index: I32
   /** of queries, keys or values, first row */
@@ -26,7 +25,7 @@ interface Head {
   readonly mixedBytes: number
 }
 
-function headOf(w: PieceWriter, { length, heads, headSize }: AttentionDims): Head {
+function headOf(w: PieceWriter, { length, heads, headSize }: AttentionDims): HeadPlace {
   const first = w.int(i32.mul(i32.divUnsigned(w.piece, heads), length))
   const head = w.int(i32.mul(i32.remUnsigned(w.piece, heads), headSize))
   return {
@@ -111,7 +110,7 @@ function inScratch(w: PieceWriter, dims: AttentionDims, place = 0): Scores {
 }
 
 /** Where the kept probabilities of the block's queries lie. */
-function kept(w: PieceWriter, { length }: AttentionDims, head: Head, { first }: QueryBlock): Scores {
+function kept(w: PieceWriter, { length }: AttentionDims, head: HeadPlace, { first }: QueryBlock): Scores {
   const query = i32.add(i32.mul(head.index, length), first)
   return { address: w.int(w.at('probabilities', i32.mul(query, length))), rowBytes: length * FLOAT_BYTES }
 }
@@ -205,7 +204,7 @@ function attendBackward(name: KernelName, dims: AttentionDims, capacity: number,
   })
 }
 
-function clearGradients(w: PieceWriter, { length, headSize }: AttentionDims, head: Head): void {
+function clearGradients(w: PieceWriter, { length, headSize }: AttentionDims, head: HeadPlace): void {
   for (const part of [1, 2] as const) {
     const gradient = w.int(head.part('dqkv', part))
     w.for(0, length, 1, () => {
@@ -219,7 +218,7 @@ function clearGradients(w: PieceWriter, { length, headSize }: AttentionDims, hea
 function probabilitiesAgain(
   w: PieceWriter,
   dims: AttentionDims,
-  head: Head,
+  head: HeadPlace,
   { block, to }: { readonly block: QueryBlock; readonly to: Scores },
 ): void {
   const left = w.int(i32.add(head.part('qkv', 0), i32.mul(block.first, head.partBytes)))
@@ -249,7 +248,7 @@ interface BackwardBlock {
 function scoreGradients(
   w: PieceWriter,
   dims: AttentionDims,
-  head: Head,
+  head: HeadPlace,
   { block, probabilities }: BackwardBlock,
 ): void {
   const to = inScratch(w, dims)
@@ -273,7 +272,7 @@ function scoreGradients(
 function writeGradients(
   w: PieceWriter,
   dims: AttentionDims,
-  head: Head,
+  head: HeadPlace,
   { block, probabilities }: BackwardBlock,
 ): void {
   const { headSize } = dims

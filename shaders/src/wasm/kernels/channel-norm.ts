@@ -3,13 +3,12 @@
 import type { ChannelNormDims } from '../../kernels.ts'
 import { matrix } from '../../recipe.ts'
 import { elementOf, fillRow, partOf, piecesOf, sumRow } from '../loops.ts'
-import { onePass, type PieceWriter, wasmPass, type WasmRecipe } from '../pass.ts'
-import type { WasmKernel } from '../specs.ts'
+import { onePass, type PieceWriter, wasmPass, type WasmRecipe, type WasmKernel } from '../pass.ts'
 import { f32, type F32, float, i32, type I32, type Int, v128, type V128 } from '../values.ts'
 
 const { add, mul, sub } = v128
 
-type Span = 'batch' | 'sample'
+type NormSpan = 'batch' | 'sample'
 const NAMES = { batch: 'batchnorm2d', sample: 'groupnorm' } as const
 /** Planes, and channels, of a piece of the backward pass. */
 const PLANES = 4
@@ -18,7 +17,7 @@ const CHANNELS = 16
 /** The planes of the piece's statistic: body(plane, its channel) */
 function forPlanes(
   w: PieceWriter,
-  span: Span,
+  span: NormSpan,
   { channels, groupChannels }: ChannelNormDims,
   body: (plane: I32, channel: I32) => void,
 ): void {
@@ -32,17 +31,17 @@ function forPlanes(
 }
 
 /** Elements of a statistic. */
-function countOf(w: PieceWriter, span: Span, { plane, groupChannels }: ChannelNormDims): F32 {
+function countOf(w: PieceWriter, span: NormSpan, { plane, groupChannels }: ChannelNormDims): F32 {
   const count: Int = span === 'batch' ? i32.mul(w.samples, plane) : plane * groupChannels
   return w.variable(f32.ofInt(count))
 }
 
-function statistics(span: Span, { channels, groupChannels }: ChannelNormDims, samples: number): number {
+function statistics(span: NormSpan, { channels, groupChannels }: ChannelNormDims, samples: number): number {
   return span === 'batch' ? channels : (samples * channels) / groupChannels
 }
 
 /** Σ over all planes of the statistic */
-function total(w: PieceWriter, span: Span, dims: ChannelNormDims, value: (x: V128) => V128): F32 {
+function total(w: PieceWriter, span: NormSpan, dims: ChannelNormDims, value: (x: V128) => V128): F32 {
   const sum = w.variable(float(0))
   forPlanes(w, span, dims, (plane) => {
     const x = w.int(w.at('x', i32.mul(plane, dims.plane)))
@@ -63,7 +62,7 @@ function affine(w: PieceWriter, channel: I32): { readonly weight: V128; readonly
   }
 }
 
-function forward(span: Span, dims: ChannelNormDims, capacity: number): WasmRecipe {
+function forward(span: NormSpan, dims: ChannelNormDims, capacity: number): WasmRecipe {
   const { channels, plane: size, eps } = dims
   const kept = statistics(span, dims, capacity)
   return onePass(`${NAMES[span]}.forward`, {
@@ -105,7 +104,7 @@ function forward(span: Span, dims: ChannelNormDims, capacity: number): WasmRecip
 
 // dx = inverse · (g − average of g − x̂ · average of g·x̂) with g = weight · dy;  dweight += Σ dy · x̂;  dbias += Σ dy.
 // First Σ dy and Σ dy · x̂ of each plane, which all three are made of.
-function backward(span: Span, dims: ChannelNormDims, capacity: number, hasInputGradient: boolean): WasmRecipe {
+function backward(span: NormSpan, dims: ChannelNormDims, capacity: number, hasInputGradient: boolean): WasmRecipe {
   const { channels, plane: size } = dims
   const kept = statistics(span, dims, capacity)
   const name = `${NAMES[span]}.backward` as const
@@ -153,7 +152,7 @@ function backward(span: Span, dims: ChannelNormDims, capacity: number, hasInputG
 }
 
 /** Number of the statistic that a plane belongs to. */
-function statisticOf(span: Span, { channels, groupChannels }: ChannelNormDims, plane: I32): I32 {
+function statisticOf(span: NormSpan, { channels, groupChannels }: ChannelNormDims, plane: I32): I32 {
   return span === 'batch' ? i32.remUnsigned(plane, channels) : i32.divUnsigned(plane, groupChannels)
 }
 
@@ -173,7 +172,7 @@ function normalizedPlane(w: PieceWriter, dims: ChannelNormDims, plane: I32, stat
   }
 }
 
-function planeSums(w: PieceWriter, span: Span, dims: ChannelNormDims): void {
+function planeSums(w: PieceWriter, span: NormSpan, dims: ChannelNormDims): void {
   const { start, end } = partOf(w, w.piece, i32.mul(w.samples, dims.channels), PLANES)
   w.for(start, end, 1, (plane) => {
     const values = normalizedPlane(w, dims, plane, w.int(statisticOf(span, dims, plane)))
@@ -198,7 +197,7 @@ function parameterGradients(w: PieceWriter, { channels }: ChannelNormDims): void
   })
 }
 
-function inputGradient(w: PieceWriter, span: Span, dims: ChannelNormDims): void {
+function inputGradient(w: PieceWriter, span: NormSpan, dims: ChannelNormDims): void {
   const [shift, slope] = [w.variable(float(0)), w.variable(float(0))]
   forPlanes(w, span, dims, (plane, channel) => {
     const place = w.int(w.at('sums', i32.mul(plane, 2)))
@@ -219,11 +218,11 @@ function inputGradient(w: PieceWriter, span: Span, dims: ChannelNormDims): void 
   })
 }
 
-export function channelNormForward(span: Span): WasmKernel<'batchnorm2d.forward' | 'groupnorm.forward'> {
+export function channelNormForward(span: NormSpan): WasmKernel<'batchnorm2d.forward' | 'groupnorm.forward'> {
   return (dims, capacity) => forward(span, dims, capacity)
 }
 
-export function channelNormBackward(span: Span): WasmKernel<'batchnorm2d.backward' | 'groupnorm.backward'> {
+export function channelNormBackward(span: NormSpan): WasmKernel<'batchnorm2d.backward' | 'groupnorm.backward'> {
   return (dims, capacity, operands) => backward(span, dims, capacity, operands.dx !== undefined)
 }
 

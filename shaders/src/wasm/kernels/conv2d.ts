@@ -6,9 +6,8 @@ import type { Conv2dDims } from '../../kernels.ts'
 import { matrix, optional } from '../../recipe.ts'
 import { finished, finishedGradient } from '../epilogue.ts'
 import { elementOf, fillRow, forRow, partOf, piecesOf, rowBytesFor, STREAM_PIECE, sumRow, VECTOR } from '../loops.ts'
-import { FLOAT_BYTES, onePass, type PieceWriter, wasmPass, type WasmRecipe } from '../pass.ts'
+import { FLOAT_BYTES, onePass, type PieceWriter, wasmPass, type WasmRecipe, type WasmKernel } from '../pass.ts'
 import { dotProduct, product, storeFirst } from '../products.ts'
-import type { WasmKernel } from '../specs.ts'
 import { f32, i32, type I32, type Int, select, v128 } from '../values.ts'
 import { epilogueOf } from './linear.ts'
 
@@ -41,8 +40,8 @@ function sizesOf(dims: Conv2dDims): Sizes {
   }
 }
 
-/** Lines of some rows of output cells, for some channels. */
-interface Lines {
+/** TapLines of some rows of output cells, for some channels. */
+interface TapLines {
   readonly sizes: Sizes
   readonly channels: number
   /** rows of output cells in a block */
@@ -54,7 +53,7 @@ interface Lines {
   readonly scratchBytes: number
 }
 
-function linesFor(sizes: Sizes, channels: number): Lines {
+function linesFor(sizes: Sizes, channels: number): TapLines {
   const { outHeight, outWidth, kernel, stride, paddedWidth } = sizes
   const lines = channels * kernel * kernel
   const fitting = Math.floor(LINES_BYTES / (lines * outWidth * FLOAT_BYTES))
@@ -80,7 +79,7 @@ interface RowBlock {
 
 function forRowBlocks(
   w: PieceWriter,
-  { rows, sizes: { outHeight, outWidth } }: Lines,
+  { rows, sizes: { outHeight, outWidth } }: TapLines,
   body: (block: RowBlock) => void,
 ): void {
   w.for(0, outHeight, rows, (first) => {
@@ -93,7 +92,7 @@ function forRowBlocks(
  * Brings the input of a block into memory of the thread, with zeros around it. `channel`: the first one, counted over
  * all samples.
  */
-function padInput(w: PieceWriter, lines: Lines, channel: I32, { first }: RowBlock): void {
+function padInput(w: PieceWriter, lines: TapLines, channel: I32, { first }: RowBlock): void {
   const { height, width, stride, padding, paddedWidth } = lines.sizes
   const rowBytes = paddedWidth * FLOAT_BYTES
   if (padding > 0) w.clear(w.scratch, lines.inputBytes)
@@ -112,7 +111,7 @@ function padInput(w: PieceWriter, lines: Lines, channel: I32, { first }: RowBloc
 }
 
 /** … and makes its lines of it. */
-function unfold(w: PieceWriter, lines: Lines, channel: I32, block: RowBlock): void {
+function unfold(w: PieceWriter, lines: TapLines, channel: I32, block: RowBlock): void {
   padInput(w, lines, channel, block)
   const { outWidth, stride } = lines.sizes
   forTapRows(w, lines, block, (inputRow, lineRow) => {
@@ -133,7 +132,7 @@ function strided(w: PieceWriter, address: I32, stride: number) {
 /** body(where a tap's row of input cells begins, where its part of the line does) for each tap and row of the block */
 function forTapRows(
   w: PieceWriter,
-  { sizes, channels, inputRows, inputBytes, lineBytes }: Lines,
+  { sizes, channels, inputRows, inputBytes, lineBytes }: TapLines,
   { rows }: RowBlock,
   body: (inputRow: I32, lineRow: I32) => void,
 ): void {
@@ -156,7 +155,7 @@ function forTapRows(
   })
 }
 
-function linesAt(w: PieceWriter, { inputBytes }: Lines): I32 {
+function linesAt(w: PieceWriter, { inputBytes }: TapLines): I32 {
   return i32.add(w.scratch, inputBytes)
 }
 
@@ -209,7 +208,7 @@ function gradientChannels({ groupChannels, kernel, cells }: Sizes): number {
   return Math.max(1, Math.min(groupChannels, fitting))
 }
 
-// Lines of gradients = weightᵀ · dy, which then are folded back: each input cell gets the sum of all that was made of it.
+// TapLines of gradients = weightᵀ · dy, which then are folded back: each input cell gets the sum of all that was made of it.
 export const conv2dInputGradient: WasmKernel<'conv2d.inputGradient'> = (dims, capacity, operands) => {
   const sizes = sizesOf(dims)
   const { groups, out, cells, taps, groupOut, groupChannels, height, width, channels, kernel, padding } = sizes
@@ -218,7 +217,7 @@ export const conv2dInputGradient: WasmKernel<'conv2d.inputGradient'> = (dims, ca
   const lines = linesFor(sizes, perPiece)
   const paddedRows = height + 2 * padding + sizes.stride + kernel
   const paddedBytes = (perPiece * paddedRows * sizes.paddedWidth + 2 * VECTOR) * FLOAT_BYTES
-  const whole: Lines = { ...lines, inputRows: paddedRows, inputBytes: paddedBytes }
+  const whole: TapLines = { ...lines, inputRows: paddedRows, inputBytes: paddedBytes }
   return onePass('conv2d.inputGradient', {
     constants: { ...shapeOf(dims), ...epilogueOf(dims) },
     bindings: [
@@ -271,7 +270,7 @@ export const conv2dInputGradient: WasmKernel<'conv2d.inputGradient'> = (dims, ca
 }
 
 /** The reverse of unfold, into the padded input of the whole channels. */
-function fold(w: PieceWriter, lines: Omit<Lines, 'channels'> & { readonly channels: I32 }, block: RowBlock): void {
+function fold(w: PieceWriter, lines: Omit<TapLines, 'channels'> & { readonly channels: I32 }, block: RowBlock): void {
   const { outWidth, stride, kernel, paddedWidth } = lines.sizes
   const rowBytes = paddedWidth * FLOAT_BYTES
   w.for(0, lines.channels, 1, (c) => {
@@ -356,7 +355,7 @@ interface Partials {
 function partialGradient(
   w: PieceWriter,
   sizes: Sizes,
-  lines: Lines,
+  lines: TapLines,
   { samplesEach, partialSize, hasBias }: Partials & { readonly hasBias: boolean },
 ): void {
   const { groups, groupOut, groupChannels, taps, cells, outWidth, out } = sizes

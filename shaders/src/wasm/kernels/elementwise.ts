@@ -5,9 +5,8 @@ import { dropoutRule } from '../../reference/dropout.ts'
 import { ACTIVATIONS } from '../epilogue.ts'
 import { elementOf, fillRow, forRow, forStream, partOf, piecesOf, STREAM_PIECE } from '../loops.ts'
 import { exp, normalDensity, normalDistribution, sigmoid } from '../mathematics.ts'
-import { FLOAT_BYTES, onePass, type PieceWriter, type WasmRecipe } from '../pass.ts'
+import { FLOAT_BYTES, onePass, type PieceWriter, type WasmRecipe, type WasmKernel } from '../pass.ts'
 import { storeFirst } from '../products.ts'
-import type { WasmKernel } from '../specs.ts'
 import { i32, v128, type V128 } from '../values.ts'
 
 const { constant, add, mul, sub } = v128
@@ -81,7 +80,7 @@ export const leakyReluBackward: WasmKernel<'leaky_relu.backward'> = (dims, capac
     f: (w, values) => ACTIVATIONS.leaky_relu.derivative(w, first(values), second(values), dims.slope),
   })
 
-interface FromInput {
+interface InputActivation {
   value(w: PieceWriter, x: V128): V128
   slope(w: PieceWriter, x: V128): V128
 }
@@ -97,7 +96,7 @@ function geluShare(w: PieceWriter, x: V128): V128 {
 }
 
 /** Activations whose derivative needs their input. */
-const FROM_INPUT: Readonly<Record<'gelu' | 'gelu_tanh' | 'silu', FromInput>> = {
+const FROM_INPUT: Readonly<Record<'gelu' | 'gelu_tanh' | 'silu', InputActivation>> = {
   gelu: {
     value: (w, x) => mul(x, normalDistribution(w, x)),
     slope: (w, x) => add(normalDistribution(w, x), mul(x, normalDensity(w, x))),

@@ -4,9 +4,8 @@ import type { DerivativeDims, FinishDims, LinearDims } from '../../kernels.ts'
 import { matrix, optional } from '../../recipe.ts'
 import { finished, finishedGradient } from '../epilogue.ts'
 import { elementOf, packRows, packTurned, partOf, piecesOf, transposed, VECTOR } from '../loops.ts'
-import { FLOAT_BYTES, onePass, type PieceWriter, wasmPass, type WasmRecipe } from '../pass.ts'
+import { FLOAT_BYTES, onePass, type PieceWriter, wasmPass, type WasmRecipe, type WasmKernel } from '../pass.ts'
 import { PANEL, product, storeFirst } from '../products.ts'
-import type { WasmKernel } from '../specs.ts'
 import { i32, type I32, select, v128, type V128 } from '../values.ts'
 
 /** Rows that meet a panel before the next one is packed. */
@@ -18,13 +17,13 @@ const STEP_BLOCK = 512
 const PANEL_BYTES = PANEL * FLOAT_BYTES
 
 /** A block of rows and a panel of columns. */
-interface Block {
+interface PanelBlock {
   readonly row: I32
   readonly rows: I32
   readonly column: I32
 }
 
-function blockOf(w: PieceWriter, rows: I32, columns: number): Block {
+function blockOf(w: PieceWriter, rows: I32, columns: number): PanelBlock {
   const panels = piecesOf(columns, PANEL)
   const { start, end } = partOf(w, i32.divUnsigned(w.piece, panels), rows, ROW_BLOCK)
   return {

@@ -3,9 +3,8 @@ import type { RowNormDims } from '../../kernels.ts'
 import { matrix, optional } from '../../recipe.ts'
 import { elementOf, fillRow, forRow, largestLane, partOf, piecesOf, sumOfLanes, sumRow } from '../loops.ts'
 import { exp, log, log1p, sigmoid } from '../mathematics.ts'
-import { FLOAT_BYTES, onePass, type PieceWriter } from '../pass.ts'
+import { FLOAT_BYTES, onePass, type PieceWriter, type WasmKernel } from '../pass.ts'
 import { at, storeFirst } from '../products.ts'
-import type { WasmKernel } from '../specs.ts'
 import { f32, type F32, float, i32, type I32, int, type Int, v128, type V128 } from '../values.ts'
 
 const { constant, add, mul, sub } = v128
