@@ -33,7 +33,10 @@ test(
           run?.phase === 'ring' && run.members.filter((member) => member.rank !== null).length === 3 && run.members,
       )
       assert.deepEqual(new Set(ring.map((member) => member.client)), new Set(['tab', 'node']))
-      assert.deepEqual(new Set(ring.map((member) => member.adapter?.executor)), new Set(['wasm', 'webgpu', 'reference']))
+      assert.deepEqual(
+        new Set(ring.map((member) => member.adapter?.executor)),
+        new Set(['wasm', 'webgpu', 'reference']),
+      )
       const run = await finishesWhole(grid, job, STEPS)
       assert.equal(run.checkpoint?.members, 3)
       assert.deepEqual(problems, [])
