@@ -30,6 +30,8 @@ const ADAPTERS: readonly (readonly string[])[] = [
   ['--adapter', 'llvmpipe'],
   ['--adapter', 'SwiftShader'],
   ['--in', 'browser'],
+  ['--executor', 'wasm'],
+  ['--executor', 'wasm', '--in', 'browser'],
 ]
 /** Where `all` runs a suite; the others once. */
 const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = {
@@ -44,6 +46,7 @@ const PROGRAM = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url)
 
 interface BenchCommandOptions {
   readonly adapter?: string
+  readonly executor: 'webgpu' | 'wasm'
   readonly in: 'node' | 'browser'
   readonly rounds: number
   readonly only?: string
@@ -59,6 +62,11 @@ async function main(argv: string[]): Promise<number> {
     )
     .addArgument(new Argument('<suite>', 'what to measure').choices([...Object.keys(SUITES), 'all', 'report']))
     .option('--adapter <text>', "part of the wanted adapter's name")
+    .addOption(
+      new Option('--executor <kind>', "what computes Starling's rows of kernels, step and dispatch")
+        .choices(['webgpu', 'wasm'])
+        .default('webgpu'),
+    )
     .addOption(new Option('--in <place>', 'where the libraries run').choices(['node', 'browser']).default('node'))
     .option('--rounds <n>', 'interleaved rounds', wholeRounds, FEWEST_ROUNDS_TO_KEEP)
     .option('--only <text>', 'rows whose names contain this (kernels, step, coordinator)')
@@ -91,6 +99,7 @@ async function runSuite(name: string, options: BenchCommandOptions): Promise<num
   const suite = await load()
   const rows = await suite({
     adapter: options.adapter,
+    executor: options.executor,
     in: options.in,
     rounds: options.rounds,
     only: options.only,

@@ -1,4 +1,5 @@
 // What a suite is given and gives. A suite is one file; main.ts has the table of them.
+import type { OwnExecutor } from './libraries/starling.ts'
 import { findPeers } from './peers.ts'
 import { openBrowser } from './places/browser.ts'
 import { openNode } from './places/node.ts'
@@ -8,6 +9,8 @@ import type { BenchRow } from './row.ts'
 export interface SuiteOptions {
   /** part of the wanted adapter's name */
   readonly adapter: string | undefined
+  /** what computes Starling's own rows; the other one is measured beside it */
+  readonly executor: OwnExecutor
   readonly in: 'node' | 'browser'
   /** part of the names of the rows that are wanted; absent: all */
   readonly only?: string | undefined
@@ -27,7 +30,7 @@ export type Suite = (options: SuiteOptions) => Promise<BenchRow[]>
 /** Opens the place that the options name, with every peer that can be had, and closes it afterwards. */
 export async function inPlace<T>(options: SuiteOptions, measure: (place: BenchPlace) => Promise<T>): Promise<T> {
   const peers = findPeers(options.log)
-  const place = await (options.in === 'browser' ? openBrowser(peers) : openNode(options.adapter, peers))
+  const place = await (options.in === 'browser' ? openBrowser(options.executor, peers) : openNode(options, peers))
   try {
     options.log(
       `${place.adapter} in ${place.name}: ` +

@@ -10,7 +10,7 @@ import { suiteText } from '../src/report.ts'
 import { race } from '../src/row.ts'
 import { flopsOf, type BenchTask } from '../src/task.ts'
 
-const OPTIONS = { adapter: undefined, in: 'node', rounds: 2, log: () => undefined } as const
+const OPTIONS = { adapter: undefined, executor: 'webgpu', in: 'node', rounds: 2, log: () => undefined } as const
 const TASK: BenchTask = { kind: 'matmul', size: 8 }
 const MATMUL: BenchComparison = {
   name: 'matmul 8',

@@ -9,6 +9,7 @@ import {
   extend,
   genesis,
   GridError,
+  type ExecutorKind,
   jobId,
   type JobTerms,
   JobTermsSchema,
@@ -44,7 +45,7 @@ export interface StepsAudited {
 }
 
 export interface AuditOptions {
-  readonly executor?: 'webgpu' | 'reference'
+  readonly executor?: ExecutorKind
   /** told of each step that is wrong */
   say(text: string): void
   /** after each step */
@@ -116,7 +117,7 @@ async function termsIn(paths: WitnessPaths): Promise<JobTerms> {
   return parse(JobTermsSchema, parseJson(text, MAX_MESSAGE_BYTES, 'terms of a job'), 'terms of a job')
 }
 
-async function openDesk(grid: Grid, terms: JobTerms, kind: 'webgpu' | 'reference'): Promise<Desk> {
+async function openDesk(grid: Grid, terms: JobTerms, kind: ExecutorKind): Promise<Desk> {
   const { optimizer, clipNorm, local, blockSamples, batchBlocks, encoding = 'f32', precision = 'f32' } = terms
   const spec = parseModelSpec(terms.model)
   const host = createNodeHost({ coordinatorUrl: grid.direct, executor: kind })

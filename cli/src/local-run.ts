@@ -1,5 +1,6 @@
 // What commands that train on this machine share: how they end early, and where they leave the model.
 import { mkdir } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import { DEFAULT_PORT, GridError, ROUTES } from '@starling-grid/protocol'
 import { Grid, type GridDoors, type LocalGridOptions } from './grid/grid.ts'
@@ -62,6 +63,11 @@ export async function keepModel(grid: Grid, job: string, file: string): Promise<
   })
   await grid.exportModel(job, resolve(file))
   return resolve(file)
+}
+
+/** Computing threads of each of some volunteers, which share the cores of this machine. */
+export function threadsEach(volunteers: number): number {
+  return Math.max(1, Math.floor(availableParallelism() / volunteers))
 }
 
 /** A volunteer of ours that ends while the run goes on has something to say. */

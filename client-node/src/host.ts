@@ -1,6 +1,6 @@
 // The headless process's VolunteerHost: everything that differs from a tab.
 import { readFile } from 'node:fs/promises'
-import { GridError, isLoopbackUrl, systemClock } from '@starling-grid/protocol'
+import { type ExecutorKind, GridError, isLoopbackUrl, systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
   createReferenceExecutor,
@@ -15,6 +15,8 @@ import {
   UPLOADS_KEPT_MS,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
+import { createWasmExecutor } from '@starling-grid/volunteer/wasm'
+import { chooseExecutor, requireNoAdapter, type ExecutorWish } from './executor-choice.ts'
 import { openGpu } from './gpu.ts'
 import { sendRequest } from './http.ts'
 import { openNotes } from './kept-notes.ts'
@@ -22,6 +24,7 @@ import { openPeerNetwork } from './rtc-link.ts'
 import { DEFAULT_DISK_BYTES, openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
+import { wasmThreads } from './wasm-threads.ts'
 import { witnessIn } from './witness-folder.ts'
 
 export { openWebRtc } from './rtc-link.ts'
@@ -32,7 +35,9 @@ const TUNING_BUDGET_MS = 1500
 export interface NodeHostOptions {
   /** http(s) origin of the coordinator */
   readonly coordinatorUrl: string
-  readonly executor: 'webgpu' | 'reference'
+  readonly executor: ExecutorWish
+  /** of the executor on WebAssembly; absent: one for each core */
+  readonly threads?: number | undefined
   /** part of the wanted adapter's name */
   readonly adapter?: string | undefined
   /** plan for a software adapter as for a GPU */
@@ -48,14 +53,24 @@ export interface NodeHostOptions {
 
 export function createNodeHost({
   coordinatorUrl,
-  executor,
+  executor: wanted,
   adapter,
+  threads,
   asGpu = false,
   allowedIce = [],
   maxDiskBytes = DEFAULT_DISK_BYTES,
   limits = DEFAULT_LIMITS,
   relaysOnly = false,
 }: NodeHostOptions): VolunteerHost {
+  requireNoAdapter(wanted, adapter)
+  let choice: Promise<ExecutorKind> | undefined
+  /** An adapter that was named computes, and values in f16 need one. */
+  const chosenFor = (bounds: ExecutorBounds | undefined): Promise<ExecutorKind> | ExecutorKind => {
+    if (wanted !== 'auto') return wanted
+    if (adapter !== undefined || asGpu || bounds?.precision === 'f16') return 'webgpu'
+    choice ??= chooseExecutor({ threads, say, openOnGpu: (spec) => openOnDevice({ spec }, undefined) })
+    return choice
+  }
   return {
     client: 'node',
     clock: systemClock,
@@ -74,9 +89,16 @@ export function createNodeHost({
     at: doorOf,
     async createExecutor(spec, blockSamples, bounds) {
       const size = microBatchFor(spec, blockSamples)
+      const executor = await chosenFor(bounds)
       if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, asGpu, bounds }, adapter)
-      requireF32(bounds)
-      return createReferenceExecutor(spec, size)
+      requireF32(bounds, executor)
+      if (executor === 'reference') return createReferenceExecutor(spec, size)
+      const { maxBytes } = bounds ?? {}
+      return createWasmExecutor(spec, {
+        ...size,
+        ...(maxBytes === undefined ? {} : { maxBytes }),
+        threads: wasmThreads(threads),
+      })
     },
   }
 }
@@ -91,11 +113,11 @@ function doorOf(coordinatorUrl: string): ReturnType<NonNullable<VolunteerHost['a
 }
 
 /** @throws GridError 'no-f16' */
-function requireF32(bounds: ExecutorBounds | undefined): void {
+function requireF32(bounds: ExecutorBounds | undefined, executor: ExecutorKind): void {
   if (bounds?.precision !== 'f16') return
   throw new GridError(
     'no-f16',
-    'expected a GPU for a job in f16, got the reference executor, which computes in f32; ' +
+    `expected a GPU for a job in f16, got the executor ${executor}, which computes in f32; ` +
       'start the volunteer with --executor webgpu',
   )
 }

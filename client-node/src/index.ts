@@ -12,9 +12,11 @@ export {
   type ProcessSeat,
   type RunningRanks,
 } from './ranks.ts'
+export { EXECUTOR_CHOICES, EXECUTOR_TEXT, type ExecutorWish } from './executor-choice.ts'
 export { openPeerNetwork } from './rtc-link.ts'
 export { ADAPTER_CHOICE, adapterEnvironment } from './runtime/adapter-environment.ts'
 export { launchBrowser } from './runtime/browser.ts'
 export { exists } from './runtime/cache-folder.ts'
 export { findChromium } from './runtime/chromium.ts'
 export { prepareProcess } from './runtime/prepare-process.ts'
+export { wasmThreads } from './wasm-threads.ts'

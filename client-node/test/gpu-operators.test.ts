@@ -1,32 +1,21 @@
-// Activations, norms, dropout and branches on whatever adapter this machine has, against the plain reference.
+// Activations, norms, dropout and branches on whatever adapter this machine has and on WebAssembly, against the plain
+// reference.
 import assert from 'node:assert/strict'
-import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
 import { initialParameters, parseModelSpec, type ModelSpec } from '@starling-grid/model'
 import type { KernelFamily } from '@starling-grid/shaders'
 import {
   buildGraph,
   createGpuExecutor,
-  createGpuRunner,
   createReferenceExecutor,
   ReferenceRunner,
   traitsOf,
 } from '@starling-grid/volunteer'
 import { type Batch, expectClose, forceVariant, noise } from '@starling-grid/volunteer/testing'
-import { openGpu } from '../src/gpu.ts'
-import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
+import { openPlaces, readText, type TestPlace } from './places.ts'
 
-const { description } = await adapterEnvironment()
-const skip = description.startsWith('none') && `no adapter: ${description}`
-const gpu = skip ? undefined : await openGpu()
+const { places, gpu } = await openPlaces()
 after(() => gpu?.close())
-
-const readText = (url: URL) => readFile(url, 'utf8')
-
-function theGpu() {
-  assert.ok(gpu)
-  return gpu
-}
 
 let named = 0
 const learned = (type: string, more: object = {}) => ({ type, name: `${type}_${named++}`, ...more })
@@ -181,14 +170,14 @@ function parametersFor(spec: ModelSpec): Float32Array {
   return initial.map((value, i) => value + 0.3 * (change[i] ?? 0))
 }
 
+function everywhere<T>(cases: readonly T[]): (readonly [T, TestPlace])[] {
+  return places.flatMap((place) => cases.map((one) => [one, place] as const))
+}
+
 /** One executor for all batches of a model: to compile its kernels takes longer than to run them. */
-for (const [name, spec] of MODELS)
-  test(`the GPU agrees with the reference: ${name}`, { skip }, async (context) => {
-    const { device, description: adapter } = theGpu()
-    const [ours, reference] = [
-      await createGpuExecutor({ device, adapter, spec, readText }),
-      createReferenceExecutor(spec),
-    ]
+for (const [[name, spec], place] of everywhere(MODELS))
+  test(`${place.name} agrees with the reference: ${name}`, { skip: place.skip }, async (context) => {
+    const [ours, reference] = [await place.executor(spec), createReferenceExecutor(spec)]
     const parameters = parametersFor(spec)
     for (const executor of [ours, reference]) executor.loadParameters(parameters)
     for (const samples of [1, 6])
@@ -229,9 +218,9 @@ const PRODUCTS = model(
 
 const FAMILIES: readonly KernelFamily[] = ['register', 'subgroup']
 for (const family of FAMILIES)
-  test(`products of the family ${family} agree with the reference`, { skip }, async () => {
+  test(`products of the family ${family} agree with the reference`, { skip: gpu === undefined }, async () => {
     const batch = batchFor(PRODUCTS, 9)
-    const { device, description: adapter } = theGpu()
+    const { device, description: adapter } = gpu ?? assert.fail()
     const choose = forceVariant({ family }, traitsOf(device, adapter.software))
     const [ours, reference] = [
       await createGpuExecutor({ device, adapter, spec: PRODUCTS, readText, choose }),
@@ -250,8 +239,9 @@ for (const family of FAMILIES)
 const layerAlone = (input: number[], layer: object) =>
   buildGraph(parseModelSpec({ input, layers: [layer] }), { outputGradient: 'given', inputGradient: true })
 
-/** y and ∂x of one layer, on the GPU and by the reference. */
+/** y and ∂x of one layer, at a place and by the reference. */
 async function both(
+  place: TestPlace,
   graph: ReturnType<typeof layerAlone>,
   { samples, x, keys = new Int32Array(samples) }: { samples: number; x: Float32Array; keys?: Int32Array },
 ) {
@@ -269,25 +259,25 @@ async function both(
     read: [graph.output, inputGradient],
     clearGradient: true,
   } as const
-  const ours = await createGpuRunner({ device: theGpu().device, graph, readText, maxMicroBatch: samples })
+  const ours = await place.runner(graph, samples)
   const results = [await ours.run(run), await new ReferenceRunner(graph, samples).run(run)] as const
   ours.destroy()
   return results
 }
 
-for (const [p, size] of [
+for (const [[p, size], place] of everywhere([
   [0.3, 37],
   [0.5, 64],
   [0, 5],
   [0.999, 101],
-] as const)
+] as const))
   test(
-    `dropout with p ${p} drops the same elements on the GPU, bit for bit, in both directions`,
-    { skip },
+    `dropout with p ${p} drops the same elements on ${place.name}, bit for bit, in both directions`,
+    { skip: place.skip },
     async () => {
       const samples = 5
       const keys = Int32Array.of(0, 1, -1, 123_456_789, -2_147_483_648)
-      const [ours, wanted] = await both(layerAlone([size], { type: 'dropout', p }), {
+      const [ours, wanted] = await both(place, layerAlone([size], { type: 'dropout', p }), {
         samples,
         x: noise(samples * size, 6),
         keys,
@@ -296,45 +286,58 @@ for (const [p, size] of [
     },
   )
 
-test('activations of huge numbers are finite and right', { skip }, async () => {
-  const x = Float32Array.of(-1e20, -1e4, -90, -20, -1e-20, 0, 1e-20, 20, 90, 1e4, 1e20)
-  for (const type of ['gelu', 'gelu_tanh', 'silu', 'leaky_relu', 'softmax']) {
-    const [ours, wanted] = await both(layerAlone([x.length], { type }), { samples: 1, x })
-    for (const [i, values] of ours.entries()) {
-      assert.ok(values.every(Number.isFinite), `${type} ${i}: ${values.join()}`)
-      expectClose(values, wanted[i] ?? [], 1e-5, `${type} ${i}`)
+for (const place of places) {
+  test(`activations of huge numbers are finite and right on ${place.name}`, { skip: place.skip }, async () => {
+    const x = Float32Array.of(-1e20, -1e4, -90, -20, -1e-20, 0, 1e-20, 20, 90, 1e4, 1e20)
+    for (const type of ['gelu', 'gelu_tanh', 'silu', 'leaky_relu', 'softmax']) {
+      const [ours, wanted] = await both(place, layerAlone([x.length], { type }), { samples: 1, x })
+      for (const [i, values] of ours.entries()) {
+        assert.ok(values.every(Number.isFinite), `${type} ${i}: ${values.join()}`)
+        expectClose(values, wanted[i] ?? [], 1e-5, `${type} ${i}`)
+      }
     }
-  }
-})
+  })
 
-test('gelu_tanh has the constants of GPT-2 to all their digits: small results show them', { skip }, async () => {
-  const x = Float32Array.from({ length: 32 }, (_, i) => -3 + i / 16)
-  const [[y = []], [wanted = []]] = await both(layerAlone([x.length], { type: 'gelu_tanh' }), { samples: 1, x })
-  for (const [i, value] of [...wanted].entries())
-    assert.ok(Math.abs((y[i] ?? NaN) / value - 1) < 1e-5, `gelu_tanh(${x[i]}) is ${value}, got ${y[i]}`)
-})
+  test(
+    `gelu_tanh has the constants of GPT-2 to all their digits: small results show them, on ${place.name}`,
+    { skip: place.skip },
+    async () => {
+      const x = Float32Array.from({ length: 32 }, (_, i) => -3 + i / 16)
+      const [[y = []], [wanted = []]] = await both(place, layerAlone([x.length], { type: 'gelu_tanh' }), {
+        samples: 1,
+        x,
+      })
+      for (const [i, value] of [...wanted].entries())
+        assert.ok(Math.abs((y[i] ?? NaN) / value - 1) < 1e-5, `gelu_tanh(${x[i]}) is ${value}, got ${y[i]}`)
+    },
+  )
 
-test('of equal cells of a window the first wins, and gets the whole gradient', { skip }, async () => {
-  const pool = { type: 'maxpool2d', kernel: 2 }
-  // four windows: all equal, two equal, the last the largest, equal negative ones
-  const x = Float32Array.of(1, 1, 2, 3, 1, 1, 3, 3, 0, 1, -1, -2, 1, 2, -1, -1)
-  const [ours, wanted] = await both(layerAlone([1, 4, 4], pool), { samples: 1, x })
-  assert.deepEqual(ours, wanted)
-  const dy = noise(4, 8)
-  const winners = [0, 3, 13, 10]
-  const gradient = new Float32Array(16)
-  for (const [window, cell] of winners.entries()) gradient[cell] = dy[window] ?? NaN
-  assert.deepEqual(ours, [Float32Array.of(1, 3, 2, -1), gradient])
-})
+  test(
+    `of equal cells of a window the first wins, and gets the whole gradient, on ${place.name}`,
+    { skip: place.skip },
+    async () => {
+      const pool = { type: 'maxpool2d', kernel: 2 }
+      // four windows: all equal, two equal, the last the largest, equal negative ones
+      const x = Float32Array.of(1, 1, 2, 3, 1, 1, 3, 3, 0, 1, -1, -2, 1, 2, -1, -1)
+      const [ours, wanted] = await both(place, layerAlone([1, 4, 4], pool), { samples: 1, x })
+      assert.deepEqual(ours, wanted)
+      const dy = noise(4, 8)
+      const winners = [0, 3, 13, 10]
+      const gradient = new Float32Array(16)
+      for (const [window, cell] of winners.entries()) gradient[cell] = dy[window] ?? NaN
+      assert.deepEqual(ours, [Float32Array.of(1, 3, 2, -1), gradient])
+    },
+  )
 
-test('norms keep their digits far from zero', { skip }, async () => {
-  const x = noise(6 * 90, 7).map((value) => value + 100)
-  for (const [input, layer] of [
-    [[2, 5, 9], { type: 'batchnorm2d', name: 'a' }],
-    [[2, 5, 9], { type: 'groupnorm', name: 'a', groups: 2 }],
-    [[6, 15], { type: 'layernorm', name: 'a' }],
-  ] as const) {
-    const [[y = []], [wanted = []]] = await both(layerAlone([...input], layer), { samples: 6, x })
-    expectClose(y, wanted, 1e-4, layer.type)
-  }
-})
+  test(`norms keep their digits far from zero, on ${place.name}`, { skip: place.skip }, async () => {
+    const x = noise(6 * 90, 7).map((value) => value + 100)
+    for (const [input, layer] of [
+      [[2, 5, 9], { type: 'batchnorm2d', name: 'a' }],
+      [[2, 5, 9], { type: 'groupnorm', name: 'a', groups: 2 }],
+      [[6, 15], { type: 'layernorm', name: 'a' }],
+    ] as const) {
+      const [[y = []], [wanted = []]] = await both(place, layerAlone([...input], layer), { samples: 6, x })
+      expectClose(y, wanted, 1e-4, layer.type)
+    }
+  })
+}

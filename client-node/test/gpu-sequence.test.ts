@@ -1,33 +1,20 @@
-// Embedding, positions, attention and the losses on the GPU against the plain reference, at sizes that meet no tile and
+// Embedding, positions, attention and the losses on the GPU and on WebAssembly against the plain reference, at sizes that meet no tile and
 // no group of four.
 import assert from 'node:assert/strict'
-import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
 import { initialParameters, parameterCount, parseModelSpec, randomWords, type ModelSpec } from '@starling-grid/model'
-import {
-  buildGraph,
-  createGpuExecutor,
-  createGpuRunner,
-  createReferenceExecutor,
-  type Executor,
-  ReferenceRunner,
-} from '@starling-grid/volunteer'
+import { buildGraph, createReferenceExecutor, type Executor, ReferenceRunner } from '@starling-grid/volunteer'
 import { type Batch, expectClose, type Graph, type GraphRunner, noise } from '@starling-grid/volunteer/testing'
-import { openGpu } from '../src/gpu.ts'
-import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
+import { openPlaces, type TestPlace } from './places.ts'
 
-const { description } = await adapterEnvironment()
-const skip = description.startsWith('none') && `no adapter: ${description}`
-const gpu = skip ? undefined : await openGpu()
+const { places, gpu } = await openPlaces()
 after(() => gpu?.close())
 
-const readText = (url: URL) => readFile(url, 'utf8')
 const TOLERANCE = 1e-5
 const SAMPLES = 2
 
-function theGpu() {
-  assert.ok(gpu)
-  return gpu
+function everywhere<T>(cases: readonly T[]): (readonly [T, TestPlace, TestPlace])[] {
+  return places.flatMap((place) => cases.map((one) => [one, place, place] as const))
 }
 
 /** y and ∂/∂x of a graph whose output gradient is given, the same numbers for every runner. */
@@ -52,10 +39,8 @@ async function throughGraph(runner: GraphRunner): Promise<readonly (readonly [st
   ]
 }
 
-async function compareGraph(graph: Graph): Promise<void> {
-  const ours = await throughGraph(
-    await createGpuRunner({ device: theGpu().device, graph, readText, maxMicroBatch: SAMPLES }),
-  )
+async function compareGraph(place: TestPlace, graph: Graph): Promise<void> {
+  const ours = await throughGraph(await place.runner(graph, SAMPLES))
   const wanted = new Map(await throughGraph(new ReferenceRunner(graph, SAMPLES)))
   for (const [name, values] of ours) expectClose(values, wanted.get(name) ?? [], TOLERANCE, name)
 }
@@ -88,16 +73,16 @@ const ATTENTION = [
   { length: 16, heads: 2, size: 8, causal: true },
 ] as const
 
-for (const { length, heads, size, causal } of ATTENTION) {
+for (const [{ length, heads, size, causal }, { name, skip }, place] of everywhere(ATTENTION)) {
   const what = `${causal ? 'causal' : 'bidirectional'}, ${length} tokens, ${heads} heads of ${size}`
   const build = () =>
     buildGraph(parseModelSpec({ input: [length, 3 * heads * size], layers: [{ type: 'attention', heads, causal }] }), {
       outputGradient: 'given',
       inputGradient: true,
     })
-  test(`attention on the GPU agrees with the reference: ${what}`, { skip }, () => compareGraph(build()))
-  test(`attention without kept probabilities agrees with the reference: ${what}`, { skip }, () =>
-    compareGraph(withoutProbabilities(build())),
+  test(`attention on ${name} agrees with the reference: ${what}`, { skip }, () => compareGraph(place, build()))
+  test(`attention on ${name} without kept probabilities agrees with the reference: ${what}`, { skip }, () =>
+    compareGraph(place, withoutProbabilities(build())),
   )
 }
 
@@ -134,12 +119,8 @@ function tokenBatch({ tokens, vocab }: Sizes, samples: number, ignored?: number)
 }
 
 /** All batches with one executor: to compile its kernels takes longer than to run them. */
-async function compareTraining(spec: ModelSpec, batches: readonly Batch[]): Promise<void> {
-  const { device, description: adapter } = theGpu()
-  const [ours, reference] = [
-    await createGpuExecutor({ device, adapter, spec, readText }),
-    createReferenceExecutor(spec),
-  ]
+async function compareTraining(place: TestPlace, spec: ModelSpec, batches: readonly Batch[]): Promise<void> {
+  const [ours, reference] = [await place.executor(spec), createReferenceExecutor(spec)]
   for (const executor of [ours, reference])
     executor.loadParameters(initialParameters(spec, 4).map((value) => 10 * value))
   for (const batch of batches) await compareGradients(spec, [ours, reference], batch)
@@ -175,41 +156,45 @@ const MODELS: readonly Sizes[] = [
   { tokens: 300, channels: 4, vocab: 5003 },
 ]
 
-for (const sizes of MODELS)
-  test(`tokens are embedded, placed and predicted as by the reference: ${JSON.stringify(sizes)}`, { skip }, () =>
+for (const [sizes, { name, skip }, place] of everywhere(MODELS))
+  test(`${name} embeds, places and predicts tokens as the reference: ${JSON.stringify(sizes)}`, { skip }, () =>
     compareTraining(
+      place,
       languageModel(sizes),
       [1, 5].map((samples) => tokenBatch(sizes, samples, sizes.loss?.ignore_index)),
     ),
   )
 
-test('a decoder over a long sequence trains as by the reference', { skip }, () => {
-  const sizes = { tokens: 261, channels: 8, vocab: 19 }
-  const spec = languageModel(sizes, [{ type: 'multihead_attention', name: 'mix', heads: 2, causal: true }])
-  return compareTraining(spec, [tokenBatch(sizes, 2)])
-})
-
-test('binary targets train as by the reference, and count outputs on the right side', { skip }, () => {
-  const spec = parseModelSpec({ input: [7], layers: [{ type: 'linear', name: 'a', out: 5 }], loss: 'bce_with_logits' })
-  const x = noise(63, 1).map((value) => 30 * value)
-  const y = noise(45, 2).map((value) => Number(value > -0.2) / 2 + Number(value > 0) / 2)
-  return compareTraining(spec, [{ samples: 9, x, y }])
-})
-
-for (const vocab of [23, 2051])
-  test(`of ${vocab} equal logits the first counts as the answer`, { skip }, async () => {
-    const sizes = { tokens: 6, channels: 3, vocab }
-    const spec = languageModel(sizes)
-    const { device, description: adapter } = theGpu()
-    const y = Int32Array.from({ length: 12 }, (_, i) => [0, 0, 3, 4, vocab - 1, 512 % vocab][i % 6] ?? 0)
-    const batch: Batch = { samples: 2, x: new Int32Array(12), y }
-    for (const executor of [
-      await createGpuExecutor({ device, adapter, spec, readText }),
-      createReferenceExecutor(spec),
-    ]) {
-      executor.loadParameters(new Float32Array(parameterCount(spec)))
-      const { correct } = await executor.gradient(batch, new Float32Array(parameterCount(spec)))
-      assert.equal(correct, 4)
-      executor.destroy()
-    }
+for (const place of places) {
+  const { name, skip } = place
+  test(`a decoder over a long sequence trains on ${name} as by the reference`, { skip }, () => {
+    const sizes = { tokens: 261, channels: 8, vocab: 19 }
+    const spec = languageModel(sizes, [{ type: 'multihead_attention', name: 'mix', heads: 2, causal: true }])
+    return compareTraining(place, spec, [tokenBatch(sizes, 2)])
   })
+
+  test(`binary targets train on ${name} as by the reference, and count outputs on the right side`, { skip }, () => {
+    const spec = parseModelSpec({
+      input: [7],
+      layers: [{ type: 'linear', name: 'a', out: 5 }],
+      loss: 'bce_with_logits',
+    })
+    const x = noise(63, 1).map((value) => 30 * value)
+    const y = noise(45, 2).map((value) => Number(value > -0.2) / 2 + Number(value > 0) / 2)
+    return compareTraining(place, spec, [{ samples: 9, x, y }])
+  })
+
+  for (const vocab of [23, 2051])
+    test(`of ${vocab} equal logits the first counts as the answer on ${name}`, { skip }, async () => {
+      const sizes = { tokens: 6, channels: 3, vocab }
+      const spec = languageModel(sizes)
+      const y = Int32Array.from({ length: 12 }, (_, i) => [0, 0, 3, 4, vocab - 1, 512 % vocab][i % 6] ?? 0)
+      const batch: Batch = { samples: 2, x: new Int32Array(12), y }
+      for (const executor of [await place.executor(spec), createReferenceExecutor(spec)]) {
+        executor.loadParameters(new Float32Array(parameterCount(spec)))
+        const { correct } = await executor.gradient(batch, new Float32Array(parameterCount(spec)))
+        assert.equal(correct, 4)
+        executor.destroy()
+      }
+    })
+}

@@ -24,6 +24,7 @@ const REAL_CLOCKS: ReadonlyMap<string, string> = new Map([
   ['volunteer/src/gpu/', 'measures a device'],
   ['volunteer/src/cpu/', 'absent in the options of an executor'],
   ['volunteer/src/graph/renewed-executor.ts', 'absent in the options of an executor'],
+  ['volunteer/src/wasm/executor.ts', 'absent in the options of an executor'],
   ['volunteer/src/collectives/communicator.ts', 'absent in the options of a library'],
   ['volunteer/src/link/memory-link.ts', 'absent in the options of a library'],
   ['volunteer/src/link/rtc-link.ts', 'real connections'],

@@ -1,5 +1,5 @@
 // The tab's VolunteerHost: everything that differs from a Node process. Runs in the Worker.
-import { GridError, type JobId, systemClock } from '@starling-grid/protocol'
+import { type ExecutorKind, GridError, isGridError, type JobId, systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
   type DeviceTrouble,
@@ -14,11 +14,13 @@ import {
   SEEN_SUBMIT_MS,
   SUBMIT_MS,
   type PeerNetwork,
+  type ShardCache,
   type SignallingAccess,
   UPLOADS_KEPT_MS,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
-import { openDevice } from './gpu.ts'
+import type { SoftwareOptions } from './executor-choice.ts'
+import { describeAdapter, openDevice, requestAdapter } from './gpu.ts'
 import { keepChanged, readKept } from './kept-values.ts'
 import { openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
@@ -39,11 +41,14 @@ export interface WebHostOptions {
   readonly relaysOnly: boolean
   /** this page's coordinator sends it to another one, or is gone */
   readonly leaveFor: (coordinatorUrl: string, job: JobId | null) => void
+  /** undefined: what is found and measured */
+  readonly executor?: ExecutorKind | undefined
 }
 
 export async function createWebHost(options: WebHostOptions): Promise<VolunteerHost> {
   const { coordinatorUrl, openPeerNetwork, isHidden, limits, diskBytes, relaysOnly, leaveFor } = options
   const shards = await openShardCache(diskBytes)
+  let choice: Promise<ExecutorKind> | undefined
   return {
     client: 'tab',
     clock: systemClock,
@@ -60,27 +65,46 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     declined: keptNotes('declined', LOSSES_KEPT_MS),
     uploaded: keptNotes('uploaded', UPLOADS_KEPT_MS),
     async createExecutor(spec, blockSamples, bounds) {
-      const open = async (trouble: DeviceTrouble): Promise<Executor> => {
-        const { device, adapter, facts } = await openDevice()
-        // Software adapters compile slowly, and their first guess was measured.
-        const tuning = adapter.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: shards, say } }
-        return createGpuExecutor({
-          device,
-          adapter,
-          facts,
-          trouble,
-          submitMs: () => (isHidden() ? SUBMIT_MS : SEEN_SUBMIT_MS),
-          spec,
-          readText,
-          say,
-          ...tuning,
-          ...microBatchFor(spec, blockSamples),
-          ...inBounds(bounds),
-        })
+      choice ??= options.executor ? Promise.resolve(options.executor) : chooseExecutor(shards)
+      // values in f16 need an adapter
+      const executor = bounds?.precision === 'f16' ? 'webgpu' : await choice
+      const size = microBatchFor(spec, blockSamples)
+      if (executor !== 'webgpu') {
+        const { maxBytes } = bounds ?? {}
+        const { openOnProcessor } = await import('./executor-choice.ts')
+        return openOnProcessor(executor, spec, { ...size, ...(maxBytes === undefined ? {} : { maxBytes }) })
       }
+      const submitMs = () => (isHidden() ? SUBMIT_MS : SEEN_SUBMIT_MS)
+      const open = (trouble: DeviceTrouble) =>
+        openOnGpu(shards, { spec, trouble, submitMs, ...size, ...inBounds(bounds) })
       return renewedExecutor(open, { say, onLost: () => bounds?.onDeviceLost() })
     },
   }
+}
+
+/** A GPU, or what is faster without one. A browser without WebGPU computes on the processor, which is said. */
+async function chooseExecutor(shards: ShardCache): Promise<ExecutorKind> {
+  try {
+    const adapter = describeAdapter((await requestAdapter()).info)
+    if (!adapter.software) return 'webgpu'
+    const { fasterHere } = await import('./executor-choice.ts')
+    const openSmall: SoftwareOptions['openOnGpu'] = (spec) => openOnGpu(shards, { spec })
+    return await fasterHere({ adapter: adapter.name, cache: shards, say, openOnGpu: openSmall })
+  } catch (error) {
+    if (!isGridError(error) || error.code !== 'no-adapter') throw error
+    say(`WebAssembly computes on the processor: ${error.message}`)
+    return 'wasm'
+  }
+}
+
+async function openOnGpu(
+  shards: ShardCache,
+  wanted: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'submitMs'>,
+): Promise<Executor> {
+  const { device, adapter, facts } = await openDevice()
+  // Software adapters compile slowly, and their first guess was measured.
+  const tuning = adapter.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: shards, say } }
+  return createGpuExecutor({ device, adapter, facts, readText, say, ...tuning, ...wanted })
 }
 
 interface TabNote {

@@ -11,7 +11,7 @@ addEventListener('message', (event: MessageEvent<ToWorker>) => {
 })
 
 async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void> {
-  const { name, coordinatorUrl, limits, job, sentFor, invite, control } = begin
+  const { name, coordinatorUrl, limits, job, executor, sentFor, invite, control } = begin
   const { memoryBytes, uploadBytesPerHour, diskBytes, relaysOnly } = limits
   const tell = (message: FromWorker, transfer: Transferable[] = []): void => control.postMessage(message, transfer)
   const peers = new WindowPeers(tell)
@@ -24,6 +24,7 @@ async function train(begin: Extract<ToWorker, { type: 'begin' }>): Promise<void>
     diskBytes,
     relaysOnly,
     leaveFor: (url, forJob) => tell({ type: 'elsewhere', url, job: forJob }),
+    executor,
   })
   const volunteer = createVolunteer(host, {
     name,

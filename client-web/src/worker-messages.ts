@@ -1,6 +1,6 @@
 // Messages between window and Worker. The Worker trains; the window shows, and owns the connections to other
 // volunteers.
-import type { JobId, LinkIdentity } from '@starling-grid/protocol'
+import type { ExecutorKind, JobId, LinkIdentity } from '@starling-grid/protocol'
 import type { SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'
 import type { VisitorLimits } from './contribute/visitor-limits.ts'
 
@@ -13,6 +13,8 @@ export interface Lent {
   readonly job: JobId | undefined
   /** that another coordinator sent it for */
   readonly sentFor?: JobId | undefined
+  /** what computes; undefined: what is found and measured */
+  readonly executor?: ExecutorKind | undefined
 }
 
 export type ToWorker =

@@ -159,26 +159,29 @@ test('over http from another machine the page says so, and speaks of no GPU and 
   await page.close()
 })
 
-test('a browser without WebGPU is told what to update', async () => {
+test('a browser without WebGPU is told what to update, and that its processor computes', async () => {
   const { page, complaints } = await openPage(browser)
   await page.addInitScript(() => void Reflect.deleteProperty(Navigator.prototype, 'gpu'))
   await page.goto(server.url)
   await page.getByText('Botanical Garden Halle').waitFor()
   assert.equal(await reason(page), 'no-webgpu')
   assert.match(await page.innerText('.next-step'), /Update Chrome to \d+/)
+  assert.match(await page.innerText('.cause'), /the processor computes/)
+  assert.equal(await page.locator('button[data-primary]').count(), 1)
   assert.deepEqual(complaints, [])
   await page.close()
 })
 
-test('a browser that finds no adapter is told where to look', async () => {
+test('a browser that finds no adapter begins all the same: its processor computes', async () => {
   const { page, complaints } = await openPage(browser)
   await page.addInitScript(() => {
     GPU.prototype.requestAdapter = async () => null
   })
+  await fakeWorker(page, { statuses: [TRAINING] })
   await page.goto(server.url)
   await page.click('button[data-primary]')
-  await page.locator('[data-reason=no-adapter]').waitFor()
-  assert.match(await page.innerText('.next-step'), /chrome:\/\/settings\/system/)
+  await page.getByRole('button', { name: 'Stop' }).waitFor()
+  assert.equal(await page.locator('[data-reason]').count(), 0)
   assert.deepEqual(complaints, [])
   await page.close()
 })

@@ -1,12 +1,17 @@
 // What computes a model in this process.
 import { readFile } from 'node:fs/promises'
-import { openGpu, prepareProcess } from '@starling-grid/client-node'
+import { openGpu, prepareProcess, wasmThreads } from '@starling-grid/client-node'
 import type { ModelSpec } from '@starling-grid/model'
+import type { ExecutorKind } from '@starling-grid/protocol'
 import { createGpuExecutor, createReferenceExecutor, type Executor } from '@starling-grid/volunteer'
+import { createWasmExecutor } from '@starling-grid/volunteer/wasm'
 
 export interface ExecutorChoice {
-  /** 'webgpu' (default): the GPU, or a software adapter; 'reference': plain TypeScript on the CPU */
-  readonly executor?: 'webgpu' | 'reference'
+  /**
+   * 'webgpu' (default): the GPU, or a software adapter; 'wasm': WebAssembly on the processor; 'reference': plain
+   * TypeScript there
+   */
+  readonly executor?: ExecutorKind
   /** part of the wanted adapter's name */
   readonly adapter?: string
 }
@@ -23,11 +28,16 @@ export async function openExecutor(
   { executor = 'webgpu', adapter, maxMicroBatch }: ExecutorChoice & { readonly maxMicroBatch?: number },
 ): Promise<ExecutorHandle> {
   if (executor === 'reference') return { executor: createReferenceExecutor(spec), close: () => undefined }
+  const bound = maxMicroBatch === undefined ? {} : { maxMicroBatch }
+  if (executor === 'wasm')
+    return {
+      executor: await createWasmExecutor(spec, { threads: wasmThreads(undefined), ...bound }),
+      close: () => undefined,
+    }
   await prepareProcess({ adapter })
   const gpu = await openGpu({ adapter })
   const device = { device: gpu.device, adapter: gpu.description }
   const readText = (url: URL): Promise<string> => readFile(url, 'utf8')
-  const bound = maxMicroBatch === undefined ? {} : { maxMicroBatch }
   try {
     return { executor: await createGpuExecutor({ ...device, spec, readText, ...bound }), close: () => gpu.close() }
   } catch (error) {

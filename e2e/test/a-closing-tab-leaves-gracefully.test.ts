@@ -14,7 +14,7 @@ test('a tab that closes leaves gracefully, and the others go on', { timeout: 300
     const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
     grid.addVolunteer({ executor: 'reference' })
     const page = await browser.newPage()
-    await page.goto(grid.url)
+    await page.goto(`${grid.url}/?executor=webgpu`)
     await page.locator('button[data-primary]').click()
     await grid.watch.waitFor(
       'a ring with the tab',

@@ -8,7 +8,7 @@ import { finishesWhole, lightJob, QUICK } from './small-job.ts'
 const STEPS = 30
 
 test(
-  'threat 4: a tab and two Node volunteers end bit-identical, and no address of the tab has a token',
+  'threat 4: a tab on WebAssembly and Node volunteers on WebGPU and the reference end bit-identical; no address has a token',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })
@@ -23,15 +23,20 @@ test(
       page.on('pageerror', (error) => problems.push(error.message))
       const addresses: string[] = []
       page.on('websocket', (socket) => addresses.push(socket.url()))
-      await page.goto(grid.url)
+      await page.goto(`${grid.url}/?executor=wasm`)
+      assert.equal(await page.evaluate(() => crossOriginIsolated), true, 'threads of the tab share memory')
       await page.locator('button[data-primary]').click()
+      await page.getByText(/WebAssembly on the processor, \d+ threads?/).waitFor()
       const ring = await grid.watch.waitFor(
         'a ring of three',
         ({ run }) =>
           run?.phase === 'ring' && run.members.filter((member) => member.rank !== null).length === 3 && run.members,
       )
       assert.deepEqual(new Set(ring.map((member) => member.client)), new Set(['tab', 'node']))
-      assert.deepEqual(new Set(ring.map((member) => member.adapter?.executor)), new Set(['webgpu', 'reference']))
+      assert.deepEqual(
+        new Set(ring.map((member) => member.adapter?.executor)),
+        new Set(['wasm', 'webgpu', 'reference']),
+      )
       const run = await finishesWhole(grid, job, STEPS)
       assert.equal(run.checkpoint?.members, 3)
       assert.deepEqual(problems, [])

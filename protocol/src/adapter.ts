@@ -1,10 +1,13 @@
 // What computes on a volunteer, as people and the dashboard see it.
 
+/** What computes: WebGPU, WebAssembly on the processor, or plain TypeScript there. */
+export type ExecutorKind = 'reference' | 'wasm' | 'webgpu'
+
 export interface AdapterDescription {
   /** what a person would call it, for example "SwiftShader Device (Subzero)" */
   readonly name: string
   readonly vendor: string
   /** true when no GPU stands behind it; said aloud wherever the adapter is shown */
   readonly software: boolean
-  readonly executor: 'reference' | 'webgpu'
+  readonly executor: ExecutorKind
 }

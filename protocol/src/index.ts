@@ -1,5 +1,5 @@
 // Public face of the protocol package.
-export type { AdapterDescription } from './adapter.ts'
+export type { AdapterDescription, ExecutorKind } from './adapter.ts'
 export {
   digest,
   extend,

@@ -100,7 +100,7 @@ export const AdapterSchema = strict({
   name: Type.String({ maxLength: 120 }),
   vendor: Type.String({ maxLength: 80 }),
   software: Type.Boolean(),
-  executor: Type.Union([Type.Literal('reference'), Type.Literal('webgpu')]),
+  executor: Type.Union([Type.Literal('reference'), Type.Literal('wasm'), Type.Literal('webgpu')]),
 })
 
 /** The version that a member claims to hold: a committed version and the records since (checked by R4). */

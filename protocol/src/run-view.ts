@@ -31,7 +31,7 @@ const AdapterSchema = Type.Object({
   name: Text,
   vendor: Text,
   software: Type.Boolean(),
-  executor: Type.Union([Type.Literal('reference'), Type.Literal('webgpu')]),
+  executor: Type.Union([Type.Literal('reference'), Type.Literal('wasm'), Type.Literal('webgpu')]),
 })
 
 /** What a member does now, and its part in each step. */

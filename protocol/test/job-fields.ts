@@ -380,7 +380,7 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     example: 8,
   },
   'requires.realGpu': {
-    about: 'Only machines with a GPU take part: no software adapter, no reference executor.',
+    about: 'Only machines with a GPU take part: no software adapter, nothing that computes on the processor.',
     default: false,
     example: true,
   },

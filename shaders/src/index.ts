@@ -27,7 +27,7 @@ export {
   type OptimizerState,
   slotNames,
 } from './optimizer.ts'
-export { type Binding, filesOf, type Pass } from './recipe.ts'
+export { type Binding, filesOf, type NamedPass, type Pass } from './recipe.ts'
 export { ENCODE_BLOCK, ENCODE_TABLE_WORDS, encodePasses } from './recipes/encode.ts'
 export { runReference } from './reference/index.ts'
 export { clipGlobalNorm, meanGradient, sumOfSquares } from './reference/sum-of-squares.ts'
@@ -43,4 +43,8 @@ export {
   type Shape,
 } from './shapes.ts'
 export { type AdapterTraits, type KernelFamily, PLAIN_TRAITS } from './variants.ts'
+export { hasRelaxedSimd, wasmCode } from './wasm/code.ts'
+export { PAGE_BYTES } from './wasm/module.ts'
+export type { WasmPass } from './wasm/pass.ts'
+export { wasmRecipe } from './wasm/specs.ts'
 export { bindingBytes, boundBindings, passSource, workgroupGrid } from './wgsl.ts'

@@ -2,7 +2,7 @@
 // (variants.ts). 'register' has every kernel; the others leave out those that they do not improve.
 
 import type { KernelCall, KernelName } from './kernels.ts'
-import type { Recipe } from './recipe.ts'
+import type { NamedPass, Pass, Recipe } from './recipe.ts'
 import { attentionBackward, attentionForward } from './recipes/attention.ts'
 import {
   batchnorm2dEvaluate,
@@ -144,14 +144,14 @@ export const KERNEL_SPECS: KernelTable = {
 }
 
 /** A way to run one call: a variant bound to the call's sizes. */
-export interface Candidate {
-  readonly family: KernelFamily
+export interface Candidate<P extends NamedPass = Pass> {
+  readonly family: KernelFamily | 'wasm'
   readonly name: string
   /** worth a try at these sizes */
   readonly suits: boolean
   /** share of the arithmetic that makes results: the rest lies past the edges of tiles */
   readonly useful: number
-  recipe(capacity: number): Recipe
+  recipe(capacity: number): Recipe<P>
 }
 
 const ONLY = 'only'

@@ -69,15 +69,21 @@ export type Binding = MatrixBinding | ArrayBinding | OptionalBinding
 /** A whole number, or a rounded one made by `real`. */
 export type Constant = number | { readonly f32: number }
 
+/** A pass as a plan knows it, whatever runs it. Passes of equal names, constants and bindings do the same. */
+export interface NamedPass {
+  readonly file: string
+  readonly entryPoint: string
+  readonly constants: Readonly<Record<string, Constant>>
+  readonly bindings: readonly Binding[]
+}
+
 /** One dispatch. */
-export interface Pass {
+export interface Pass extends NamedPass {
   readonly file: KernelFile
   /** files whose functions `file` calls */
   readonly uses?: readonly KernelFile[]
-  readonly entryPoint: string
   /** become `const NAME`, whole numbers as u32 */
   readonly constants: Readonly<Record<string, Constant>>
-  readonly bindings: readonly Binding[]
   /** invocations in one workgroup */
   readonly workgroup: number
   /** the shader exchanges values within subgroups: WebGPU's feature of that name */
@@ -86,10 +92,10 @@ export interface Pass {
   threads(samples: number): number
 }
 
-export interface Recipe {
+export interface Recipe<P extends NamedPass = Pass> {
   /** buffers that live only while the kernel runs: name → elements of f32 */
   readonly scratch: Readonly<Record<string, number>>
-  readonly passes: readonly Pass[]
+  readonly passes: readonly P[]
 }
 
 /** Invocations per workgroup of kernels that keep many registers: enough workgroups even for small layers. */

@@ -2,7 +2,16 @@
 // Arrays have a fixed size: their bounds checks then cost little (SwiftShader: 5.0 instead of 3.7 GFLOP/s in a matrix
 // product).
 
-import type { ArrayBinding, Binding, Constant, Epilogue, MatrixBinding, OptionalBinding, Pass } from './recipe.ts'
+import type {
+  ArrayBinding,
+  Binding,
+  Constant,
+  Epilogue,
+  MatrixBinding,
+  NamedPass,
+  OptionalBinding,
+  Pass,
+} from './recipe.ts'
 import { rewriteStorage, type StorageAccess } from './storage-access.ts'
 
 /** WebGPU's limit of workgroups in one dimension; larger dispatches are folded into a second one. */
@@ -30,7 +39,7 @@ function isGrouped(element: ArrayBinding['element']): boolean {
 }
 
 /** Bindings that take a resource, in the order of their numbers; number 0 is the uniform `run`. */
-export function boundBindings({ bindings }: Pass): Binding[] {
+export function boundBindings({ bindings }: NamedPass): Binding[] {
   return bindings.filter((binding) => binding.kind !== 'optional' || binding.present)
 }
 

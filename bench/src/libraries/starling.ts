@@ -11,6 +11,7 @@ import {
 import type { AdapterDescription } from '@starling-grid/protocol'
 import { buildGraph, createGpuExecutor, createGpuRunner, tuneOn, type Executor } from '@starling-grid/volunteer'
 import type { Graph, GraphPart, GraphRunner, RunRequest, Tensor, Values } from '@starling-grid/volunteer/testing'
+import { createWasmExecutor, createWasmRunner, wasmAdapter, type WasmThreads } from '@starling-grid/volunteer/wasm'
 import type { Library, PreparedTask } from '../library.ts'
 import {
   chainInput,
@@ -67,9 +68,9 @@ export interface OpenDevice {
 }
 
 /** On a device, with variants of kernels measured first, as volunteers do; what that costs is in the first run. */
-export function starlingOn({ device, adapter, readText }: OpenDevice): Library {
+export function starlingOn({ device, adapter, readText }: OpenDevice, name = 'starling'): Library {
   return starling({
-    name: 'starling',
+    name,
     adapter: adapter.name,
     async createRunner(graph, capacity) {
       const options = { device, graph, readText, maxMicroBatch: capacity, software: adapter.software }
@@ -78,6 +79,25 @@ export function starlingOn({ device, adapter, readText }: OpenDevice): Library {
     createExecutor: (spec, capacity) =>
       createGpuExecutor({ device, adapter, spec, readText, maxMicroBatch: capacity, tuning: TUNING }),
   })
+}
+
+/** On the processor, by WebAssembly. */
+export function starlingOnWasm(threads: WasmThreads | undefined, name = 'starling'): Library {
+  return starling({
+    name,
+    adapter: wasmAdapter(threads).name,
+    createRunner: (graph, capacity) => createWasmRunner(graph, { threads, maxMicroBatch: capacity }),
+    createExecutor: (spec, capacity) => createWasmExecutor(spec, { threads, maxMicroBatch: capacity }),
+  })
+}
+
+export type OwnExecutor = 'webgpu' | 'wasm'
+
+/** Starling first, on what was asked for, and beside the peers on the other. */
+export function starlingOnBoth(executor: OwnExecutor, device: OpenDevice, threads: WasmThreads | undefined): Library[] {
+  return executor === 'wasm'
+    ? [starlingOnWasm(threads), starlingOn(device, 'starling-webgpu')]
+    : [starlingOn(device), starlingOnWasm(threads, 'starling-wasm')]
 }
 
 /** A linear layer computes x · weightᵀ, so its weight is B transposed. */

@@ -1,8 +1,9 @@
 import { toBase64 } from '@starling-grid/cli/browser'
 // The page in which libraries are measured: it opens them, keeps what they prepared, and passes results on as text.
 import { openDevice } from '@starling-grid/client-web/gpu'
+import { wasmThreads } from '@starling-grid/client-web/wasm-threads'
 import { countGpuCalls, gpuCalls } from '../gpu-calls.ts'
-import { starlingOn } from '../libraries/starling.ts'
+import { type OwnExecutor, starlingOnBoth } from '../libraries/starling.ts'
 import type { Library, Missing, PeerModule, PreparedTask } from '../library.ts'
 import type { OpenedInPage } from '../places/browser.ts'
 import type { BenchTask } from '../task.ts'
@@ -10,10 +11,16 @@ import type { BenchTask } from '../task.ts'
 const libraries = new Map<string, Library>()
 const prepared: PreparedTask[] = []
 
-async function open(peers: readonly string[]): Promise<OpenedInPage> {
+interface OpenOptions {
+  readonly executor: OwnExecutor
+  readonly peers: readonly string[]
+}
+
+async function open({ executor, peers }: OpenOptions): Promise<OpenedInPage> {
   countGpuCalls()
   const { device, adapter } = await openDevice()
-  const opened: Library[] = [starlingOn({ device, adapter, readText: async (url) => (await fetch(url)).text() })]
+  const readText = async (url: URL) => (await fetch(url)).text()
+  const opened: Library[] = starlingOnBoth(executor, { device, adapter, readText }, wasmThreads())
   const missing: Missing[] = []
   for (const peer of peers) {
     const module = (await import(/* @vite-ignore */ `/${peer}.js`)) as PeerModule
@@ -27,7 +34,7 @@ async function open(peers: readonly string[]): Promise<OpenedInPage> {
   }
   for (const library of opened) libraries.set(library.name, library)
   return {
-    adapter: adapter.name,
+    adapter: opened[0]?.adapter ?? adapter.name,
     missing,
     libraries: opened.map(({ name, version, adapter: on }) => ({ name, version, adapter: on })),
   }

@@ -1,6 +1,7 @@
 // Libraries in one page of headless Chromium: one adapter, one set of flags for all. Here they are only spoken to.
 import { fromBase64, type OpenPage, openPage } from '@starling-grid/cli/browser'
 import type { GpuCalls } from '../gpu-calls.ts'
+import type { OwnExecutor } from '../libraries/starling.ts'
 import type { Library, Missing, PreparedTask } from '../library.ts'
 import type { Peers } from '../peers.ts'
 import type { BenchPlace } from './place.ts'
@@ -12,13 +13,13 @@ export interface OpenedInPage {
   readonly missing: readonly Missing[]
 }
 
-export async function openBrowser(peers: Peers): Promise<BenchPlace> {
+export async function openBrowser(executor: OwnExecutor, peers: Peers): Promise<BenchPlace> {
   const page = await openPage({
     modules: { ...peers.modules, page: new URL('../pages/bench.ts', import.meta.url) },
     files: peers.files,
   })
   try {
-    const opened = (await page.call('open', Object.keys(peers.modules))) as OpenedInPage
+    const opened = (await page.call('open', { executor, peers: Object.keys(peers.modules) })) as OpenedInPage
     return {
       name: 'browser',
       adapter: opened.adapter,

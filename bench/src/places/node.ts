@@ -4,28 +4,29 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { bundle } from '@starling-grid/cli/browser'
-import { openGpu, type OpenGpu } from '@starling-grid/client-node'
+import { openGpu, type OpenGpu, wasmThreads } from '@starling-grid/client-node'
 import { countGpuCalls, gpuCalls } from '../gpu-calls.ts'
-import { starlingOn } from '../libraries/starling.ts'
+import { type OwnExecutor, starlingOnBoth } from '../libraries/starling.ts'
 import { openTorch } from '../libraries/torch.ts'
 import type { Library, Missing, PeerModule } from '../library.ts'
 import type { Peers } from '../peers.ts'
 import type { BenchPlace } from './place.ts'
 
-export async function openNode(adapter: string | undefined, peers: Peers): Promise<BenchPlace> {
+export async function openNode(
+  { adapter, executor }: { readonly adapter: string | undefined; readonly executor: OwnExecutor },
+  peers: Peers,
+): Promise<BenchPlace> {
   const gpu = await openGpu({ adapter })
   countGpuCalls()
+  const device = { device: gpu.device, adapter: gpu.description, readText: (url: URL) => readFile(url, 'utf8') }
+  const own = starlingOnBoth(executor, device, wasmThreads(undefined))
   const torch = await openTorch()
   const others = await openPeers(gpu, peers)
   const torchMissing: Missing[] = 'reason' in torch ? [torch] : []
   return {
     name: 'node',
-    adapter: gpu.description.name,
-    libraries: [
-      starlingOn({ device: gpu.device, adapter: gpu.description, readText: (url) => readFile(url, 'utf8') }),
-      ...others.libraries,
-      ...('reason' in torch ? [] : [torch]),
-    ],
+    adapter: own[0]?.adapter ?? gpu.description.name,
+    libraries: [...own, ...others.libraries, ...('reason' in torch ? [] : [torch])],
     missing: [...peers.missing, ...others.missing, ...torchMissing],
     gpuCalls: async () => gpuCalls(),
     async close() {

@@ -1,5 +1,6 @@
 // `demo`: coordinator and volunteers on this machine train LeNet-5 on real digits; any tab that opens the URL joins in.
 import { join, resolve } from 'node:path'
+import { EXECUTOR_CHOICES, EXECUTOR_TEXT, type ExecutorWish } from '@starling-grid/client-node/executor-choice'
 import { ensureWebPage } from '@starling-grid/client-web/build'
 import { DEFAULT_PORT, epochText, type RunView } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
@@ -8,12 +9,22 @@ import { auditSteps, auditText, type StepsAudited } from '../audit-steps.ts'
 import { demoJob } from '../demo-job.ts'
 import type { Grid, GridDoors } from '../grid/grid.ts'
 import type { Watch } from '../grid/watch.ts'
-import { doorsIn, failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
+import {
+  doorsIn,
+  failEarly,
+  keepModel,
+  keepServing,
+  nextSteps,
+  startLocalGrid,
+  stopOnSignal,
+  threadsEach,
+} from '../local-run.ts'
 import { duration, ProgressLine } from '../terminal/progress-line.ts'
 
 interface DemoOptions extends GridDoors {
   readonly once?: boolean
   readonly volunteers: number
+  readonly executor: ExecutorWish
   readonly epochs: number
   readonly mode: 'auto' | 'ring' | 'local' | 'async'
   readonly port?: number
@@ -41,7 +52,8 @@ export async function demo(argv: string[]): Promise<number> {
   try {
     const job = await grid.submit(demoJob({ ...options, stop: { epochs: options.epochs } }))
     await nextSteps(line, grid)
-    for (let i = 0; i < options.volunteers; i++) grid.addVolunteer()
+    const { executor, volunteers } = options
+    for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor, threads: threadsEach(volunteers) })
     const finished = await Promise.race([
       trained(grid, line),
       stopped,
@@ -78,6 +90,7 @@ function parse(argv: string[]): DemoOptions {
     .description('Trains LeNet-5 on real handwritten digits with a coordinator and volunteers on this machine.')
     .option('--once', 'end when the model is trained')
     .option('--volunteers <n>', 'headless volunteers', wholeNumber(0), 2)
+    .addOption(new Option('--executor <kind>', EXECUTOR_TEXT).choices(EXECUTOR_CHOICES).default('auto'))
     .option('--epochs <n>', 'times over the training digits', wholeNumber(1), 8)
     .addOption(
       new Option('--mode <mode>', 'how gradients travel').choices(['auto', 'ring', 'local', 'async']).default('auto'),

@@ -1,9 +1,10 @@
 // `explain MODEL`: how a model would run on this machine's adapter, kernel by kernel. Nothing is trained.
 import { readFile } from 'node:fs/promises'
-import { adapterLabel, openGpu } from '@starling-grid/client-node'
+import { adapterLabel, openGpu, wasmThreads } from '@starling-grid/client-node'
 import { gpt, lenet5, mlp, parseModelSpec, resnet, type ModelSpec } from '@starling-grid/model'
-import { GridError } from '@starling-grid/protocol'
+import { type AdapterDescription, GridError } from '@starling-grid/protocol'
 import { buildGraph, explainPlan, planGraph, traitsOf, tuneOn, type Explanation } from '@starling-grid/volunteer'
+import { planWasm, wasmAdapter } from '@starling-grid/volunteer/wasm'
 import { Command, InvalidArgumentError, Option } from 'commander'
 
 const MODELS: Readonly<Record<string, () => ModelSpec>> = {
@@ -17,6 +18,7 @@ const MEBIBYTE = 2 ** 20
 
 interface ExplainOptions {
   readonly batch: number
+  readonly executor: 'webgpu' | 'wasm'
   readonly adapter?: string
   readonly as?: 'gpu'
   readonly tune?: number
@@ -33,6 +35,7 @@ export async function explain(argv: string[]): Promise<number> {
     )
     .argument('<model>', `${Object.keys(MODELS).join(', ')}, or a JSON file with a model`)
     .option('--batch <n>', 'samples of one step', wholeNumber, DEFAULT_BATCH)
+    .addOption(new Option('--executor <kind>', 'what would compute').choices(['webgpu', 'wasm']).default('webgpu'))
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--as <kind>', 'plan for a software adapter as for a GPU').choices(['gpu']))
     .addOption(
@@ -43,8 +46,34 @@ export async function explain(argv: string[]): Promise<number> {
     .option('--json', 'print one JSON value on the last line of stdout')
     .exitOverride()
     .parse(argv, { from: 'user' })
-  const { batch, adapter, as, tune, precision, recompute, json } = program.opts<ExplainOptions>()
+  const options = program.opts<ExplainOptions>()
   const spec = await modelNamed(program.args[0] ?? '')
+  const { adapter, explanation } = await (options.executor === 'wasm' ? onWasm(spec, options) : onGpu(spec, options))
+  const { batch, json } = options
+  if (json) console.log(JSON.stringify({ model: spec.name, adapter: adapter.name, batch, ...explanation }))
+  else print(spec.name, adapterLabel(adapter), { batch, explanation })
+  return 0
+}
+
+interface Explained {
+  readonly adapter: AdapterDescription
+  readonly explanation: Explanation
+}
+
+async function onWasm(spec: ModelSpec, { batch, recompute, precision, tune }: ExplainOptions): Promise<Explained> {
+  if (precision === 'f16' || tune !== undefined)
+    throw new GridError('usage', 'expected neither --precision f16 nor --tune with --executor wasm; leave them out')
+  const plan = planWasm(buildGraph(spec), { maxMicroBatch: batch, ...(recompute ? { recompute } : {}) })
+  return {
+    adapter: wasmAdapter(wasmThreads(undefined)),
+    explanation: explainPlan(plan, { samples: plan.capacity, traits: { software: true } }),
+  }
+}
+
+async function onGpu(
+  spec: ModelSpec,
+  { batch, adapter, as, tune, precision, recompute }: ExplainOptions,
+): Promise<Explained> {
   const gpu = await openGpu({ adapter })
   try {
     const software = gpu.description.software && as !== 'gpu'
@@ -69,9 +98,7 @@ export async function explain(argv: string[]): Promise<number> {
       ...(choose ? { choose } : {}),
     })
     const explanation = explainPlan(plan, { samples: plan.capacity, traits })
-    if (json) console.log(JSON.stringify({ model: spec.name, adapter: gpu.description.name, batch, ...explanation }))
-    else print(spec.name, adapterLabel(gpu.description), { batch, explanation })
-    return 0
+    return { adapter: gpu.description, explanation }
   } finally {
     gpu.close()
   }

@@ -3,7 +3,7 @@
 // a browser.
 import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
-import { adapterLabel, openGpu } from '@starling-grid/client-node'
+import { adapterLabel, openGpu, wasmThreads } from '@starling-grid/client-node'
 import { describeError, GridError } from '@starling-grid/protocol'
 import { createGpuRunner, REFERENCE_ADAPTER, ReferenceRunner } from '@starling-grid/volunteer'
 import {
@@ -13,6 +13,7 @@ import {
   type GoldenBackend,
   type GoldenResult,
 } from '@starling-grid/volunteer/golden'
+import { createWasmRunner, wasmAdapter } from '@starling-grid/volunteer/wasm'
 import { Command, Option } from 'commander'
 import type { GoldenPlace, GoldenPlaceOptions } from '../golden/place.ts'
 import { colorsFor } from '../terminal/colors.ts'
@@ -36,7 +37,9 @@ export async function golden(argv: readonly string[]): Promise<number> {
       'Runs every *.safetensors case below a folder. Exit code 0 when all pass, 1 when one fails or is not supported.',
     )
     .argument('<dir>', 'folder of golden vectors')
-    .addOption(new Option('--executor <kind>', 'what computes').choices(['reference', 'webgpu']).default('webgpu'))
+    .addOption(
+      new Option('--executor <kind>', 'what computes').choices(['webgpu', 'wasm', 'reference']).default('webgpu'),
+    )
     .option('--adapter <text>', "part of the wanted adapter's name")
     .addOption(new Option('--as <kind>', 'compute on a software adapter what a GPU would be given').choices(['gpu']))
     .addOption(new Option('--in <place>', 'where it computes').choices(['node', 'browser']).default('node'))
@@ -91,13 +94,19 @@ async function openBrowser(options: GoldenPlaceOptions): Promise<GoldenPlace> {
 }
 
 async function openHere({ executor, adapter, as, precision = 'f32' }: GoldenPlaceOptions): Promise<GoldenPlace> {
-  if (executor === 'reference' && precision === 'f16')
-    throw new GridError('usage', 'expected f32 with the reference executor, got f16; use --executor webgpu')
+  if (executor !== 'webgpu' && precision === 'f16')
+    throw new GridError('usage', `expected f32 with --executor ${executor}, got f16; use --executor webgpu`)
   if (executor === 'reference')
     return placeOf(
       { adapter: REFERENCE_ADAPTER, createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity) },
       () => undefined,
     )
+  if (executor === 'wasm') {
+    const threads = wasmThreads(undefined)
+    const createRunner: GoldenBackend['createRunner'] = (graph, capacity) =>
+      createWasmRunner(graph, { threads, maxMicroBatch: capacity })
+    return placeOf({ adapter: wasmAdapter(threads), createRunner }, () => undefined)
+  }
   const gpu = await openGpu({ adapter })
   const readText = (url: URL) => readFile(url, 'utf8')
   return placeOf(

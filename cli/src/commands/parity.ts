@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { lenet5 } from '@starling-grid/model'
-import { float32Values, readSafetensors } from '@starling-grid/protocol'
+import { type ExecutorKind, float32Values, readSafetensors } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
 import { wholeNumber, wholeNumbers } from '../arguments.ts'
 import { demoJob } from '../demo-job.ts'
@@ -15,7 +15,7 @@ interface ParityOptions {
   readonly volunteers: number[]
   readonly steps: number
   readonly model: 'lenet5' | 'gpt'
-  readonly executor: 'webgpu' | 'reference'
+  readonly executor: ExecutorKind
   readonly as?: 'gpu'
   readonly seed: number
   readonly json?: boolean
@@ -42,7 +42,9 @@ export async function parity(argv: string[]): Promise<number> {
     .option('--volunteers <list>', 'numbers of volunteers', wholeNumbers, [1, 2, 4])
     .option('--steps <n>', 'steps to train', wholeNumber(1), 100)
     .addOption(new Option('--model <name>', 'what to train').choices(['lenet5', 'gpt']).default('lenet5'))
-    .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
+    .addOption(
+      new Option('--executor <kind>', 'what computes').choices(['webgpu', 'wasm', 'reference']).default('webgpu'),
+    )
     .addOption(new Option('--as <kind>', 'compute on software adapters what GPUs would be given').choices(['gpu']))
     .option('--seed <n>', 'of initial values and order', wholeNumber(0), 1)
     .option('--json', 'print one JSON value on the last line of stdout')

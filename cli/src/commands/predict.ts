@@ -2,7 +2,7 @@
 import { readFile, stat } from 'node:fs/promises'
 import { extname } from 'node:path'
 import { GridJob, type ModelFile, openPredictor, type Predictor, type PredictorOptions } from '@starling-grid/client'
-import { adapterLabel } from '@starling-grid/client-node'
+import { adapterLabel, EXECUTOR_CHOICES, type ExecutorWish } from '@starling-grid/client-node'
 import { openApi } from '@starling-grid/client/connection'
 import {
   openRow,
@@ -34,7 +34,7 @@ interface PredictFlags extends ConnectionFlags, TextFlags {
   readonly resize?: boolean
   readonly header: boolean
   readonly delimiter?: string
-  readonly executor: 'auto' | 'webgpu' | 'reference'
+  readonly executor: ExecutorWish
   readonly adapter?: string
 }
 
@@ -79,8 +79,8 @@ function parse(argv: string[]): { readonly words: readonly string[]; readonly fl
     .option('--seed <n>', 'of what is drawn while writing', wholeNumber(0), 1337)
     .option('--tokenizer <file>', 'tokenizer.json of a model that does not carry its own')
     .addOption(
-      new Option('--executor <kind>', 'what computes; auto: the reference on the CPU, where no WebGPU is')
-        .choices(['auto', 'webgpu', 'reference'])
+      new Option('--executor <kind>', 'what computes; auto: WebAssembly on the processor, where no WebGPU is')
+        .choices(EXECUTOR_CHOICES)
         .default('auto'),
     )
     .option('--adapter <text>', "part of the wanted adapter's name")
@@ -105,8 +105,8 @@ async function opened(model: string | ModelFile, flags: PredictFlags): Promise<P
     return await openPredictor(model, { ...options, executor: executor === 'auto' ? 'webgpu' : executor })
   } catch (error) {
     if (executor !== 'auto' || adapter !== undefined || !isGridError(error) || error.code !== 'no-adapter') throw error
-    process.stderr.write(`No WebGPU here, so the CPU computes, by the slow reference executor: ${error.message}\n`)
-    return openPredictor(model, { ...options, executor: 'reference' })
+    process.stderr.write(`No WebGPU here, so WebAssembly computes, on the processor: ${error.message}\n`)
+    return openPredictor(model, { ...options, executor: 'wasm' })
   }
 }
 

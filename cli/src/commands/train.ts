@@ -1,6 +1,7 @@
 // `train`: a job file, a coordinator with its pages and volunteers on this machine, a log of every step, and the model
 // at the end. Its data folder stays: the same command again goes on where the last one ended, however it ended.
 import { dirname, resolve } from 'node:path'
+import { EXECUTOR_CHOICES, EXECUTOR_TEXT, type ExecutorWish } from '@starling-grid/client-node/executor-choice'
 import { ensureWebPage } from '@starling-grid/client-web/build'
 import { type JobFile, locatedDataset, locatedJob, readJobFile } from '@starling-grid/client/job-file'
 import { DEFAULT_PORT, MistakesError, type RunView } from '@starling-grid/protocol'
@@ -8,14 +9,23 @@ import { Command, Option } from 'commander'
 import { doorOptions, wholeNumber } from '../arguments.ts'
 import type { Grid, GridDoors } from '../grid/grid.ts'
 import type { Watch } from '../grid/watch.ts'
-import { doorsIn, failEarly, keepModel, keepServing, nextSteps, startLocalGrid, stopOnSignal } from '../local-run.ts'
+import {
+  doorsIn,
+  failEarly,
+  keepModel,
+  keepServing,
+  nextSteps,
+  startLocalGrid,
+  stopOnSignal,
+  threadsEach,
+} from '../local-run.ts'
 import { RunLog } from '../run-log.ts'
 import { duration, ProgressLine } from '../terminal/progress-line.ts'
 import { type TrainFolder, trainFolder, trainRoot } from '../train-folder.ts'
 
 interface TrainCommandOptions extends GridDoors {
   readonly volunteers: number
-  readonly executor: 'webgpu' | 'reference'
+  readonly executor: ExecutorWish
   readonly adapter?: string
   readonly data?: string
   readonly steps?: number
@@ -48,8 +58,9 @@ export async function train(argv: string[]): Promise<number> {
     line.say(about(file, folder, known !== undefined))
     await nextSteps(line, grid)
     const { executor, adapter } = options
+    const threads = threadsEach(options.volunteers)
     for (let i = 0; i < options.volunteers; i++)
-      grid.addVolunteer({ executor, ...(adapter === undefined ? {} : { adapter }) })
+      grid.addVolunteer({ executor, threads, ...(adapter === undefined ? {} : { adapter }) })
     const log =
       options.log === undefined
         ? undefined
@@ -109,7 +120,7 @@ function parse(argv: string[]): { readonly file: string; readonly options: Train
     )
     .argument('<job>', 'YAML or JSON file with a job, such as examples/nanogpt-shakespeare-char.yaml')
     .option('--volunteers <n>', 'headless volunteers', wholeNumber(1), 1)
-    .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
+    .addOption(new Option('--executor <kind>', EXECUTOR_TEXT).choices(EXECUTOR_CHOICES).default('auto'))
     .option('--adapter <text>', "part of the wanted adapter's name")
     .option('--data <path>', 'the text file or MNIST folder, in place of the one that the job names')
     .option('--steps <n>', 'end after this many steps; schedules keep theirs', wholeNumber(1))

@@ -1,6 +1,7 @@
 // `volunteer URL`: lends this machine to a coordinator, job after job, until Ctrl-C is pressed.
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
+import { EXECUTOR_CHOICES, EXECUTOR_TEXT, type ExecutorWish } from '@starling-grid/client-node/executor-choice'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { pinCertificate } from '@starling-grid/client-node/pinned-certificate'
 import { DEFAULT_DISK_BYTES } from '@starling-grid/client-node/shard-cache'
@@ -13,6 +14,7 @@ import {
   type VolunteerStatus,
 } from '@starling-grid/volunteer'
 import { Command, Option } from 'commander'
+import { wholeNumber } from '../arguments.ts'
 import { bytesIn } from '../byte-size.ts'
 import { type LogFlags, logOptions, processLog } from '../process-log.ts'
 import { completeSettings, withSettings } from '../settings.ts'
@@ -36,7 +38,8 @@ interface VolunteerCommandOptions extends LogFlags, LimitFlags {
   readonly url?: string
   readonly name: string
   readonly adapter?: string
-  readonly executor: 'webgpu' | 'reference'
+  readonly executor: ExecutorWish
+  readonly threads?: number
   readonly as?: 'gpu'
   readonly once?: boolean
   readonly job?: string
@@ -50,6 +53,7 @@ interface VolunteerCommandOptions extends LogFlags, LimitFlags {
 const MEMORY_TEXT = 'bytes of one job, on this machine and its GPU together; jobs that need more are not taken'
 const UPLOAD_TEXT = 'bytes sent in an hour; the volunteer rests when they are spent'
 const WORK_TEXT = 'computing of one block, in TFLOP; jobs with larger blocks are not taken'
+const THREADS_TEXT = 'threads that compute on the processor (default: one for each core)'
 const TERA = 1e12
 const HOW_TO_LEAVE = 'Ctrl-C leaves gracefully'
 /** An invite link holds a code. */
@@ -75,7 +79,8 @@ export function volunteerCommand(): Command {
     .option('--url <url>', 'the same, for the environment and --config')
     .option('--name <name>', 'shown to others', `volunteer-${randomBytes(2).toString('hex')}`)
     .option('--adapter <text>', "part of the wanted adapter's name")
-    .addOption(new Option('--executor <kind>', 'what computes').choices(['webgpu', 'reference']).default('webgpu'))
+    .addOption(new Option('--executor <kind>', EXECUTOR_TEXT).choices(EXECUTOR_CHOICES).default('auto'))
+    .addOption(new Option('--threads <n>', THREADS_TEXT).argParser(wholeNumber(1)))
     .addOption(
       new Option('--as <kind>', 'plan for a software adapter as for a GPU: for tests').choices(['gpu']).hideHelp(),
     )
@@ -147,13 +152,14 @@ export async function volunteer(argv: string[]): Promise<number> {
 }
 
 function hostOf(coordinatorUrl: string, options: VolunteerCommandOptions): VolunteerHost {
-  const { adapter, executor, allowIce, relaysOnly = false } = options
+  const { adapter, executor, threads, allowIce, relaysOnly = false } = options
   const { maxMemory: memoryBytes, maxUpload: uploadBytesPerHour, maxDisk, maxWork } = options
   return createNodeHost({
     coordinatorUrl,
     executor,
     asGpu: options.as === 'gpu',
     adapter,
+    threads,
     allowedIce: allowIce,
     limits: { memoryBytes, uploadBytesPerHour, blockFlops: maxWork * TERA },
     maxDiskBytes: maxDisk,

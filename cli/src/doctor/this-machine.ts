@@ -31,10 +31,10 @@ export async function checkAdapter(): Promise<CheckResult> {
       "It works, slowly. If this machine has a GPU, install its maker's driver with Vulkan.",
     )
   } catch (error) {
-    return failure(
+    return warning(
       'adapter',
       describeError(error),
-      'Volunteer from a machine that has one, or compute on the CPU with `--executor reference`.',
+      'WebAssembly computes on the processor instead, slowly. If this machine has a GPU, install its driver with Vulkan.',
     )
   }
 }

@@ -1,5 +1,5 @@
 // Where golden cases run: this process, or a page in a browser.
-import type { AdapterDescription } from '@starling-grid/protocol'
+import type { AdapterDescription, ExecutorKind } from '@starling-grid/protocol'
 import type { GoldenResult } from '@starling-grid/volunteer/golden'
 
 export interface GoldenPlace {
@@ -10,7 +10,7 @@ export interface GoldenPlace {
 }
 
 export interface GoldenPlaceOptions {
-  readonly executor: 'reference' | 'webgpu'
+  readonly executor: ExecutorKind
   /** part of the wanted adapter's name */
   readonly adapter?: string
   /** plan for a software adapter as for a GPU */

@@ -2,6 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { setPriority, tmpdir } from 'node:os'
 import { join, parse } from 'node:path'
+import type { ExecutorWish } from '@starling-grid/client-node/executor-choice'
 import { CoordinatorApi, saveBody } from '@starling-grid/client/coordinator-api'
 import type { JobSpec, RunView, StepRecord } from '@starling-grid/protocol'
 import { ALL_ADDRESSES, type Doors } from '../other-machines.ts'
@@ -55,7 +56,9 @@ export interface GridProxy {
 
 export interface VolunteerProcessOptions {
   readonly name?: string
-  readonly executor?: 'webgpu' | 'reference'
+  readonly executor?: ExecutorWish
+  /** that compute on the processor; absent: one for each core */
+  readonly threads?: number
   readonly adapter?: string
   /** plans for a software adapter as for a GPU */
   readonly as?: 'gpu' | undefined
@@ -148,6 +151,7 @@ export class Grid {
   addVolunteer({
     name = `volunteer-${this.volunteers.length + 1}`,
     executor,
+    threads,
     adapter,
     as,
     once = false,
@@ -159,6 +163,7 @@ export class Grid {
       '--name',
       name,
       ...(executor === undefined ? [] : ['--executor', executor]),
+      ...(threads === undefined ? [] : ['--threads', String(threads)]),
       ...(adapter === undefined ? [] : ['--adapter', adapter]),
       ...(as === undefined ? [] : ['--as', as]),
       ...(once ? ['--once'] : []),

@@ -1,6 +1,7 @@
 import { adapterLabel } from '@starling-grid/client-node'
 // A volunteer on a terminal: a line for every change of phase until the work runs, then one line that rewrites itself.
 // In a pipe it prints one line every ten seconds.
+import type { ExecutorKind } from '@starling-grid/protocol'
 import type { VolunteerStatus } from '@starling-grid/volunteer'
 import { colorsFor, type Colors } from './colors.ts'
 
@@ -9,6 +10,13 @@ const PIPE_INTERVAL_MS = 10_000
 const WORKING = new Set<VolunteerStatus['phase']>(['computing', 'exchanging', 'validating'])
 /** how the reason begins for which a volunteer left a job */
 const LEFT_JOB = 'waits for another job'
+
+/** Said beside the name of what computes. */
+const NO_GPU: Readonly<Record<ExecutorKind, string>> = {
+  webgpu: '',
+  wasm: ', no GPU',
+  reference: ' (plain TypeScript, no GPU)',
+}
 
 export class TerminalStatus {
   readonly #out: NodeJS.WriteStream
@@ -41,11 +49,7 @@ export class TerminalStatus {
 
   #introduce({ job, adapter }: VolunteerStatus): void {
     if (job !== null) this.#once(`job ${job.name}`, `job      ${job.name}, for ${job.owner}: ${job.purpose}`)
-    if (adapter !== null)
-      this.#once(
-        'adapter',
-        `adapter  ${adapterLabel(adapter)}${adapter.executor === 'reference' ? ' (plain TypeScript, no GPU)' : ''}`,
-      )
+    if (adapter !== null) this.#once('adapter', `adapter  ${adapterLabel(adapter)}${NO_GPU[adapter.executor]}`)
   }
 
   #away(detail: string): void {

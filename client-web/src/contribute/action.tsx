@@ -81,7 +81,7 @@ function StartForm(props: StartFormProps) {
   }
   const start = (event: SubmitEvent): void => {
     event.preventDefault()
-    void props.session.start({ name: rememberName(name), limits, job })
+    props.session.start({ name: rememberName(name), limits, job })
   }
   return (
     <form class="start" onSubmit={start}>

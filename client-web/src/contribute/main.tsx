@@ -31,7 +31,7 @@ const run = createLiveRun({
 const app = document.getElementById('app')
 if (app !== null) render(<ContributePage run={run} session={session} here={here} />, app)
 run.start()
-if (luggage !== undefined && refusalAtSight(here) === null) void session.start(luggage)
-if (refusalAtSight(here) === null) addEventListener('load', () => setTimeout(prefetchWorker))
+if (luggage !== undefined && refusalAtSight(here)?.again !== false) void session.start(luggage)
+if (refusalAtSight(here)?.again !== false) addEventListener('load', () => setTimeout(prefetchWorker))
 // Closing or leaving the page: the Worker sends `leave` while it can; otherwise the closing socket ends the session.
 addEventListener('pagehide', () => session.leave())

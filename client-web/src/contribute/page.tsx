@@ -34,7 +34,7 @@ export function ContributePage(props: ContributePageProps) {
         </div>
         <div class="column">
           <RingPicture run={view} self={props.session.self.value} />
-          {refusalAtSight(props.here) === null && <Promises />}
+          {refusalAtSight(props.here)?.again !== false && <Promises />}
         </div>
       </main>
     </div>

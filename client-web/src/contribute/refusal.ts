@@ -39,15 +39,15 @@ export function browserOf(userAgent: string): Browser {
   return /Safari\//.test(userAgent) ? 'safari' : 'other'
 }
 
-/** What is wrong before anybody pressed anything. */
+/** What is wrong, or slower than it could be, before anybody pressed anything. */
 export function refusalAtSight(here: Surroundings): Refusal | null {
   if (!here.secure) return insecure(here.host)
   if (!here.webgpu)
     return {
       reason: 'no-webgpu',
-      cause: 'This browser cannot compute on the graphics processor: it has no WebGPU.',
+      cause: 'This browser has no WebGPU: the processor computes instead of the graphics processor, more slowly.',
       nextStep: GET_WEBGPU[here.browser],
-      again: false,
+      again: true,
     }
   return null
 }

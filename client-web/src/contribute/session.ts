@@ -1,9 +1,8 @@
 // One visitor's contribution: starts the Worker, keeps the peer network for it, leaves gracefully. Independent of the
 // page's appearance.
 import { type ReadonlySignal, signal } from '@preact/signals'
-import { describeError, isGridError, type MemberId, ROUTES } from '@starling-grid/protocol'
+import { describeError, type ExecutorKind, isGridError, type MemberId, ROUTES } from '@starling-grid/protocol'
 import type { PeerNetwork, VolunteerStatus } from '@starling-grid/volunteer'
-import { requestAdapter } from '../gpu.ts'
 import workerUrl from '../train-worker.ts?worker&url'
 import type { Failure, FromWorker, Lent, ToWorker } from '../worker-messages.ts'
 import { goOnAt } from './lend-on.ts'
@@ -62,16 +61,11 @@ export class Session {
     return this.#self
   }
 
-  async start(lent: Lent): Promise<void> {
+  start(lent: Lent): void {
     if (this.#running !== undefined || this.#state.value.type === 'running') return
     this.#lent = lent
     this.#earlier = this.#status()
     this.#state.value = { type: 'running', status: null }
-    try {
-      await requestAdapter() // before anything is fetched: the commonest reason why it cannot work
-    } catch (error) {
-      return this.#end({ type: 'failed', status: null, failure: failureOf(error, 'no-adapter') })
-    }
     const broke = (message: string): void =>
       this.#end({ type: 'failed', status: this.#status(), failure: { code: 'internal', message } })
     this.#running = startWorker(lent, (message) => this.#heard(message), broke)
@@ -171,6 +165,14 @@ export class Session {
   }
 }
 
+const EXECUTORS: readonly ExecutorKind[] = ['webgpu', 'wasm', 'reference']
+
+/** `?executor=webgpu` in the address of the page: tests and measurements say what computes. */
+function askedExecutor(search: string): ExecutorKind | undefined {
+  const asked = new URLSearchParams(search).get('executor')
+  return EXECUTORS.find((kind) => kind === asked)
+}
+
 function startWorker(
   lent: Lent,
   heard: (message: FromWorker) => void,
@@ -183,6 +185,7 @@ function startWorker(
   const begin: ToWorker = {
     type: 'begin',
     ...lent,
+    executor: askedExecutor(location.search),
     coordinatorUrl: location.origin,
     invite: visitorInvite(),
     control: port2,

@@ -461,7 +461,8 @@ class CoordinatorLife implements Coordinator {
       contentSecurityPolicy: { useDefaults: false, directives: CONTENT_SECURITY_POLICY },
       strictTransportSecurity: false, // this server speaks http; a proxy in front of it knows better
       referrerPolicy: { policy: 'no-referrer' },
-      crossOriginEmbedderPolicy: false,
+      // with the opener policy that helmet sets: threads of a tab may share memory (docs/decisions/0028)
+      crossOriginEmbedderPolicy: { policy: 'require-corp' },
     })
     registerGuards(app, { hosts: [host, ...(https === undefined ? [] : [https.host]), ...allowedHosts], publicUrl })
     this.#routes = registerRoutesOnly(app)

@@ -394,6 +394,36 @@ export const ARITHMETIC: readonly Mutant[] = [
 
   ...mutantsOf(
     EXECUTOR,
+    'volunteer/src/wasm/control.ts',
+    ['client-node/test/wasm-executor'],
+    [['a pass begins before the one before ended', 'if (seen === threads) return', 'return']],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/wasm/runner.ts',
+    ['volunteer/test/wasm-executor'],
+    [['what backward adds to is not cleared', 'if (clearGradient)\n', 'if (!clearGradient)\n']],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'shaders/src/wasm/products.ts',
+    ['volunteer/test/wasm-executor'],
+    [
+      [
+        'what lies behind a row joins its sum',
+        'v128.and(v128.load(address, offset), mask)',
+        'v128.load(address, offset)',
+      ],
+      [
+        'rows that fill no tile are left out',
+        'for (let height = most / 2; height >= 1; height /= 2)',
+        'for (let height = 0; height >= 1; height /= 2)',
+      ],
+    ],
+  ),
+
+  ...mutantsOf(
+    EXECUTOR,
     'volunteer/src/gpu/runner.ts',
     ['client-node/test/gpu-executor'],
     [

@@ -1,7 +1,7 @@
 // The first kernel that reaches a large gradient in a run writes it, instead of adding to cleared zeros. On a software
 // adapter clearing and reading zeros takes a tenth of a step whose model is mostly matrices.
 
-import { boundBindings, type Binding } from '@starling-grid/shaders'
+import { boundBindings, type Binding, type NamedPass } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import type { DraftPass } from './drafts.ts'
 import type { FlatViews } from './flat-views.ts'
@@ -11,7 +11,7 @@ import type { Tensor } from './tensor.ts'
 const LEAST_FLOATS = 65_536
 
 /** Later kernels that come to the same gradient, of a weight that two layers share, add to it as always. */
-export function beginGradients(drafts: readonly DraftPass[]): DraftPass[] {
+export function beginGradients<P extends NamedPass>(drafts: readonly DraftPass<P>[]): DraftPass<P>[] {
   const begun = new Set<number>()
   return drafts.map((draft) => {
     const bound = new Map(boundBindings(draft.pass).map((binding, i) => [binding, draft.operands[i]]))

@@ -6,16 +6,18 @@ import {
   type Candidate,
   type KernelCall,
   type KernelFamily,
+  type NamedPass,
+  type Pass,
 } from '@starling-grid/shaders'
 
-export interface Choice {
-  readonly candidate: Candidate
+export interface Choice<P extends NamedPass = Pass> {
+  readonly candidate: Candidate<P>
   /** for people: `first guess for software adapters`, `measured: 0.41 ms, the next 0.52 ms` */
   readonly why: string
 }
 
 /** Asked once per call when a plan is made; the answer holds for the life of the plan. */
-export type VariantSelector = (call: KernelCall<unknown>, capacity: number) => Choice
+export type VariantSelector<P extends NamedPass = Pass> = (call: KernelCall<unknown>, capacity: number) => Choice<P>
 
 /** The first that suits: variants are listed in the order in which they are usually fastest. */
 export function defaultVariant(traits: AdapterTraits): VariantSelector {

@@ -1,6 +1,6 @@
 // The passes of a graph before memory is assigned: each binding still names a tensor or a scratch buffer.
 
-import { boundBindings, type Binding, type KernelCall, type KernelName, type Pass } from '@starling-grid/shaders'
+import { boundBindings, type Binding, type KernelCall, type KernelName, type NamedPass } from '@starling-grid/shaders'
 import type { Graph, GraphPart } from './build.ts'
 import type { Choice, VariantSelector } from './choice.ts'
 import type { Tensor } from './tensor.ts'
@@ -18,10 +18,10 @@ export interface PassOrigin {
   readonly call: string
 }
 
-export interface DraftPass {
+export interface DraftPass<P extends NamedPass = NamedPass> {
   readonly part: GraphPart
   readonly origin: PassOrigin
-  readonly pass: Pass
+  readonly pass: P
   /** in the order of the bound bindings; a scratch buffer is a string */
   readonly operands: readonly (Tensor | string)[]
 }
@@ -31,7 +31,11 @@ export interface DraftPass {
  */
 export const PARTS = ['evaluation', 'forward', 'loss', 'backward'] as const
 
-export function draftPasses(graph: Graph, choose: VariantSelector, capacity: number): DraftPass[] {
+export function draftPasses<P extends NamedPass>(
+  graph: Graph,
+  choose: VariantSelector<P>,
+  capacity: number,
+): DraftPass<P>[] {
   const parts = PARTS.filter((part) => part !== 'evaluation' || graph.evaluation !== graph.forward)
   return parts.flatMap((part) =>
     graph[part].flatMap((call, index) =>
@@ -46,7 +50,11 @@ interface PlacedCall {
   readonly callName: string
 }
 
-function draftsOf({ part, call, callName }: PlacedCall, { candidate, why }: Choice, capacity: number): DraftPass[] {
+function draftsOf<P extends NamedPass>(
+  { part, call, callName }: PlacedCall,
+  { candidate, why }: Choice<P>,
+  capacity: number,
+): DraftPass<P>[] {
   const recipe = candidate.recipe(capacity)
   const { family, name, useful } = candidate
   const origin = { kernel: call.kernel, variant: `${family} ${name}`, why, useful, call: callName }
@@ -64,7 +72,7 @@ function draftsOf({ part, call, callName }: PlacedCall, { candidate, why }: Choi
  * Passes that make the same scratch from the same tensors run once, and the scratch is kept until its last reader. So
  * the backward of a convolution finds its input as forward prepared it. Sound because tensors are written once per run.
  */
-export function shareScratch(drafts: readonly DraftPass[]): DraftPass[] {
+export function shareScratch<P extends NamedPass>(drafts: readonly DraftPass<P>[]): DraftPass<P>[] {
   const firstOf = new Map<string, DraftPass>()
   const sameAs = new Map<string, string>()
   return drafts.flatMap(({ operands, ...rest }) => {
@@ -97,6 +105,6 @@ function writtenScratch({ pass, operands }: DraftPass): string[] {
   return operands.flatMap((operand, i) => (isWritten(pass, i) && typeof operand === 'string' ? [operand] : []))
 }
 
-function isWritten(pass: Pass, binding: number): boolean {
+function isWritten(pass: NamedPass, binding: number): boolean {
   return boundBindings(pass)[binding]?.access !== 'read'
 }

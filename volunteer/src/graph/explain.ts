@@ -1,7 +1,15 @@
 // A plan in words and numbers: what runs, by which variant and why, what it moves and computes, and what memory it
 // takes. Pure. Costs are predictions from rough rates per class of adapter; measurements belong to benchmarks.
 
-import { bindingBytes, boundBindings, workgroupGrid, type AdapterTraits, type KernelCall } from '@starling-grid/shaders'
+import {
+  type AdapterTraits,
+  bindingBytes,
+  boundBindings,
+  type KernelCall,
+  type Pass,
+  type WasmPass,
+  workgroupGrid,
+} from '@starling-grid/shaders'
 import type { GraphPart } from './build.ts'
 import { PARTS } from './drafts.ts'
 import { flopsOf } from './flops.ts'
@@ -16,7 +24,7 @@ export interface ExplainedCall {
   readonly epilogue: readonly string[]
   readonly variant: string
   readonly why: string
-  /** workgroups of each of its dispatches */
+  /** workgroups of each of its dispatches; of WebAssembly, the pieces of each pass */
   readonly workgroups: readonly number[]
   /** of everything that its dispatches bind */
   readonly bytes: number
@@ -61,8 +69,8 @@ const GPU_RATES = { flopsPerMs: 5e9, bytesPerMs: 3e8, dispatchMs: 0.005 }
 
 /** What one training step of `samples` samples does. */
 export function explainPlan(
-  plan: Plan,
-  { samples, traits }: { readonly samples: number; readonly traits: AdapterTraits },
+  plan: Plan<Pass | WasmPass>,
+  { samples, traits }: { readonly samples: number; readonly traits: Pick<AdapterTraits, 'software'> },
 ): Explanation {
   const parts = PARTS.filter((part) => part !== 'evaluation')
   const calls = parts.flatMap((part) =>
@@ -101,8 +109,10 @@ function usefulOf(calls: readonly ExplainedCall[]): number {
   return computed === 0 ? 1 : flops / computed
 }
 
-function byCall(passes: readonly PlannedPass[]): Map<string, PlannedPass[]> {
-  const calls = new Map<string, PlannedPass[]>()
+type ExplainedPass = PlannedPass<Pass | WasmPass>
+
+function byCall(passes: readonly ExplainedPass[]): Map<string, ExplainedPass[]> {
+  const calls = new Map<string, ExplainedPass[]>()
   for (const pass of passes) calls.set(pass.origin.call, [...(calls.get(pass.origin.call) ?? []), pass])
   return calls
 }
@@ -110,10 +120,11 @@ function byCall(passes: readonly PlannedPass[]): Map<string, PlannedPass[]> {
 function explainCall(
   part: GraphPart,
   call: KernelCall<Tensor>,
-  passes: readonly PlannedPass[],
-  { samples, traits }: { readonly samples: number; readonly traits: AdapterTraits },
+  passes: readonly ExplainedPass[],
+  { samples, traits }: { readonly samples: number; readonly traits: Pick<AdapterTraits, 'software'> },
 ): ExplainedCall {
   const workgroups = passes.map(({ pass }) => {
+    if ('pieces' in pass) return pass.pieces(samples)
     const { x, y } = workgroupGrid(pass.threads(samples), pass.workgroup)
     return x * y
   })

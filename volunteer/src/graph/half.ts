@@ -1,7 +1,7 @@
 // Which values a plan with f16 storage keeps in half: what flows between kernels in forward and backward. What is
 // written or read from outside, what kernels keep as statistics, parameters and their gradients stay f32.
 
-import { boundBindings, type Binding, type KernelCall, type Pass } from '@starling-grid/shaders'
+import { boundBindings, type Binding, type KernelCall, type NamedPass } from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
 import type { DraftPass } from './drafts.ts'
 import type { Tensor } from './tensor.ts'
@@ -34,11 +34,14 @@ function tensorsOf({ operands }: KernelCall<Tensor>): [string, Tensor][] {
 }
 
 /** The same passes with those values in half, and the gradient at the loss multiplied by the loss scale. */
-export function inHalf(drafts: readonly DraftPass[], half: ReadonlySet<number>): DraftPass[] {
+export function inHalf<P extends NamedPass>(
+  drafts: readonly DraftPass<P>[],
+  half: ReadonlySet<number>,
+): DraftPass<P>[] {
   return drafts.map((draft) => ({ ...draft, pass: passInHalf(draft, half) }))
 }
 
-function passInHalf({ part, pass, operands }: DraftPass, half: ReadonlySet<number>): Pass {
+function passInHalf<P extends NamedPass>({ part, pass, operands }: DraftPass<P>, half: ReadonlySet<number>): P {
   const operandOf = new Map(boundBindings(pass).map((binding, i) => [binding, operands[i]]))
   return {
     ...pass,

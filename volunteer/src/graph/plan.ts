@@ -2,7 +2,14 @@
 // Pure: it knows the limits of an adapter and touches no device.
 
 import { GridError, type Precision } from '@starling-grid/protocol'
-import { bindingBytes, boundBindings, type AdapterTraits, type Binding, type Pass } from '@starling-grid/shaders'
+import {
+  bindingBytes,
+  boundBindings,
+  type AdapterTraits,
+  type Binding,
+  type NamedPass,
+  type Pass,
+} from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import { overLimit } from '../own-limits.ts'
 import { beginGradients, clearedRanges } from './begin-gradients.ts'
@@ -24,8 +31,8 @@ export type Resource = { readonly byteOffset: number; readonly bytes: number } &
   | { readonly kind: 'parameters' | 'gradient' }
 )
 
-export interface PlannedPass {
-  readonly pass: Pass
+export interface PlannedPass<P extends NamedPass = Pass> {
+  readonly pass: P
   readonly origin: PassOrigin
   /** in the order of the pass's bound bindings */
   readonly resources: readonly Resource[]
@@ -33,14 +40,14 @@ export interface PlannedPass {
   readonly work: number
 }
 
-export interface Plan {
+export interface Plan<P extends NamedPass = Pass> {
   /** the graph whose calls it runs, after fusion */
   readonly graph: Graph
   /** some values are computed again in backward instead of kept */
   readonly recomputed: boolean
   /** samples that one run takes at most */
   readonly capacity: number
-  readonly parts: Readonly<Record<GraphPart, readonly PlannedPass[]>>
+  readonly parts: Readonly<Record<GraphPart, readonly PlannedPass<P>[]>>
   /** bytes of each pooled buffer */
   readonly buffers: readonly number[]
   /** storage of a tensor → where in the pooled buffers it lies */
@@ -54,6 +61,8 @@ export interface Plan {
   readonly cleared: readonly FloatRange[]
 }
 
+type AnyPlan = Plan<NamedPass>
+
 /** The limits of an adapter that a plan can meet. */
 export interface AdapterLimits {
   readonly maxStorageBufferBindingSize: number
@@ -61,14 +70,14 @@ export interface AdapterLimits {
   readonly maxStorageBuffersPerShaderStage: number
 }
 
-export interface PlanOptions {
+export interface PlanOptions<P extends NamedPass = Pass> {
   readonly traits: AdapterTraits
   readonly limits: AdapterLimits
   readonly maxMicroBatch: number
   /** of the device's memory, as its owner allows; absent: what the adapter has */
   readonly maxBytes?: number
   /** absent: the first guess for the adapter */
-  readonly choose?: VariantSelector
+  readonly choose?: VariantSelector<P>
   /** of values between kernels; absent: f32 */
   readonly precision?: Precision
   /**
@@ -110,6 +119,13 @@ export const MAX_WORK = 2 ** 36
  * for too long
  */
 export function planGraph(whole: Graph, options: PlanOptions): Plan {
+  return planPasses(whole, { choose: defaultVariant(options.traits), ...options })
+}
+
+type PassOptions<P extends NamedPass> = PlanOptions<P> & Required<Pick<PlanOptions<P>, 'choose'>>
+
+/** The same of passes that another thing than WebGPU runs: `choose` knows them. */
+export function planPasses<P extends NamedPass>(whole: Graph, options: PassOptions<P>): Plan<P> {
   const { traits, precision = 'f32' } = options
   if (precision === 'f16' && !traits.features.has(HALF_FEATURE))
     throw new GridError(
@@ -133,7 +149,10 @@ interface Attempt {
 }
 
 /** From what computes fastest to what takes the least memory. */
-function attemptsFor(graph: Graph, { maxMicroBatch, recompute = false }: PlanOptions): readonly Attempt[] {
+function attemptsFor(
+  graph: Graph,
+  { maxMicroBatch, recompute = false }: Pick<PlanOptions, 'maxMicroBatch' | 'recompute'>,
+): readonly Attempt[] {
   const capacities = halvings(maxMicroBatch)
   const kept = capacities.map((capacity): Attempt => ({ graph, recomputed: false, capacity }))
   const again = recomputeGraph(graph)
@@ -150,10 +169,10 @@ function halvings(max: number): readonly number[] {
 }
 
 /** What hinders it is returned: another attempt may do better. */
-function planAttempt(
+function planAttempt<P extends NamedPass>(
   { graph, recomputed, capacity }: Attempt,
-  { traits, limits, maxBytes = Number.POSITIVE_INFINITY, choose = defaultVariant(traits), precision }: PlanOptions,
-): Plan | GridError {
+  { traits, limits, maxBytes = Number.POSITIVE_INFINITY, choose, precision }: PassOptions<P>,
+): Plan<P> | GridError {
   const exact = beginGradients(draftPasses(graph, choose, capacity))
   const drafts = precision === 'f16' ? inHalf(exact, halfStorages(graph)) : exact
   // Sharing scratch saves time and costs memory: where that is much, preparing twice does better.
@@ -186,11 +205,11 @@ export function defaultMicroBatch(software: boolean): number {
 }
 
 /** What the owner of the adapter does not give, although the adapter could. */
-function ownObstacle(plan: Plan, maxBytes: number): GridError | undefined {
+function ownObstacle(plan: AnyPlan, maxBytes: number): GridError | undefined {
   const bytes = poolBytes(plan) + 2 * Float32Array.BYTES_PER_ELEMENT * plan.flat.deviceLength
   if (bytes > maxBytes) return overLimit('memory', bytes, maxBytes)
   const passes = PARTS.flatMap((part) => plan.parts[part])
-  const longest = passes.reduce<PlannedPass | undefined>(
+  const longest = passes.reduce<PlannedPass<NamedPass> | undefined>(
     (max, pass) => (pass.work > (max?.work ?? MAX_WORK) ? pass : max),
     undefined,
   )
@@ -202,11 +221,11 @@ function ownObstacle(plan: Plan, maxBytes: number): GridError | undefined {
   )
 }
 
-export function poolBytes({ buffers }: Plan): number {
+export function poolBytes({ buffers }: AnyPlan): number {
   return buffers.reduce((sum, bytes) => sum + bytes, 0)
 }
 
-function firstObstacle({ buffers, flat, parts }: Plan, limits: AdapterLimits): string | undefined {
+function firstObstacle({ buffers, flat, parts }: AnyPlan, limits: AdapterLimits): string | undefined {
   const bound = PARTS.flatMap((part) => parts[part].map(({ resources }) => resources))
   const needs = {
     maxStorageBufferBindingSize: Math.max(0, ...bound.flatMap((resources) => resources.map(({ bytes }) => bytes))),
@@ -220,15 +239,15 @@ function firstObstacle({ buffers, flat, parts }: Plan, limits: AdapterLimits): s
   return undefined
 }
 
-function planCapacity(
+function planCapacity<P extends NamedPass>(
   graph: Graph,
-  drafts: readonly DraftPass[],
+  drafts: readonly DraftPass<P>[],
   {
     recomputed,
     capacity,
     maxBufferBytes,
   }: { readonly recomputed: boolean; readonly capacity: number; readonly maxBufferBytes: number },
-): Plan {
+): Plan<P> {
   const pool = new Pool(graph, capacity)
   for (const [index, draft] of drafts.entries()) pool.use(draft, index)
   const memory = pool.assign(maxBufferBytes)

@@ -1,0 +1,302 @@
+// Operators that look at one element at a time, over everything in pieces, and those that only bring elements elsewhere.
+import type { Activation, KernelName } from '../../kernels.ts'
+import { matrix } from '../../recipe.ts'
+import { dropoutRule } from '../../reference/dropout.ts'
+import { ACTIVATIONS } from '../epilogue.ts'
+import { elementOf, fillRow, forRow, forStream, partOf, piecesOf, STREAM_PIECE } from '../loops.ts'
+import { exp, normalDensity, normalDistribution, sigmoid } from '../mathematics.ts'
+import { FLOAT_BYTES, onePass, type PieceWriter, type WasmRecipe, type WasmKernel } from '../pass.ts'
+import { storeFirst } from '../products.ts'
+import { i32, v128, type V128 } from '../values.ts'
+
+const { constant, add, mul, sub } = v128
+
+/** y = f(inputs), element by element */
+function mapped(
+  name: KernelName,
+  { size, slope = 0 }: { readonly size: number; readonly slope?: number },
+  capacity: number,
+  {
+    inputs,
+    output,
+    f,
+  }: { readonly inputs: readonly string[]; readonly output: string; f(w: PieceWriter, values: readonly V128[]): V128 },
+): WasmRecipe {
+  return onePass(name, {
+    constants: { size, slope: { f32: slope } },
+    bindings: [
+      ...inputs.map((input) => matrix(input, 'read', capacity, size)),
+      matrix(output, 'write', capacity, size),
+    ],
+    pieces: (samples) => piecesOf(samples * size, STREAM_PIECE),
+    write: (w) =>
+      forStream(w, size, (element) => {
+        const values = inputs.map((input) => w.variable(v128.load(w.at(input, element))))
+        w.store(w.at(output, element), f(w, values))
+      }),
+  })
+}
+
+function first(values: readonly V128[]): V128 {
+  return second([...values.slice(0, 1), ...values])
+}
+
+function second([, value]: readonly V128[]): V128 {
+  if (!value) throw new Error('internal: an operator without its operand')
+  return value
+}
+
+type Plain = Exclude<Activation, 'leaky_relu'>
+
+export function activationForward<A extends Plain>(activation: A): WasmKernel<`${Plain}.forward`> {
+  return (dims, capacity) =>
+    mapped(`${activation as Plain}.forward`, dims, capacity, {
+      inputs: ['x'],
+      output: 'y',
+      f: (w, values) => ACTIVATIONS[activation].apply(w, first(values), 0),
+    })
+}
+
+export function activationBackward<A extends Plain>(activation: A): WasmKernel<`${Plain}.backward`> {
+  return (dims, capacity) =>
+    mapped(`${activation as Plain}.backward`, dims, capacity, {
+      inputs: ['y', 'dy'],
+      output: 'dx',
+      f: (w, values) => ACTIVATIONS[activation].derivative(w, first(values), second(values), 0),
+    })
+}
+
+export const leakyReluForward: WasmKernel<'leaky_relu.forward'> = (dims, capacity) =>
+  mapped('leaky_relu.forward', dims, capacity, {
+    inputs: ['x'],
+    output: 'y',
+    f: (w, values) => ACTIVATIONS.leaky_relu.apply(w, first(values), dims.slope),
+  })
+
+export const leakyReluBackward: WasmKernel<'leaky_relu.backward'> = (dims, capacity) =>
+  mapped('leaky_relu.backward', dims, capacity, {
+    inputs: ['y', 'dy'],
+    output: 'dx',
+    f: (w, values) => ACTIVATIONS.leaky_relu.derivative(w, first(values), second(values), dims.slope),
+  })
+
+interface InputActivation {
+  value(w: PieceWriter, x: V128): V128
+  slope(w: PieceWriter, x: V128): V128
+}
+
+const ROOT = Math.sqrt(2 / Math.PI)
+const CUBIC = 0.044715
+const GELU_ENDS = 30
+
+/** (1 + tanh u) / 2 with u = √(2/π) · (x + 0.044715 x³), without the cancellation near −1 */
+function geluShare(w: PieceWriter, x: V128): V128 {
+  const u = mul(mul(x, constant(-2 * ROOT)), add(constant(1), mul(mul(x, x), constant(CUBIC))))
+  return v128.div(constant(1), add(constant(1), exp(w, u)))
+}
+
+/** Activations whose derivative needs their input. */
+const FROM_INPUT: Readonly<Record<'gelu' | 'gelu_tanh' | 'silu', InputActivation>> = {
+  gelu: {
+    value: (w, x) => mul(x, normalDistribution(w, x)),
+    slope: (w, x) => add(normalDistribution(w, x), mul(x, normalDensity(w, x))),
+  },
+  gelu_tanh: {
+    value: (w, x) => mul(x, geluShare(w, x)),
+    slope(w, of) {
+      // beyond these the slope is 0 or 1 to all digits, and squares of what is larger would overflow
+      const x = w.variable(v128.min(v128.max(of, constant(-GELU_ENDS)), constant(GELU_ENDS)))
+      const share = w.variable(geluShare(w, x))
+      const inner = add(constant(1), mul(mul(x, x), constant(3 * CUBIC)))
+      return add(share, mul(mul(mul(mul(x, constant(2 * ROOT)), share), sub(constant(1), share)), inner))
+    },
+  },
+  silu: {
+    value: (w, x) => mul(x, sigmoid(w, x)),
+    slope(w, x) {
+      const share = w.variable(sigmoid(w, x))
+      return mul(share, add(constant(1), mul(x, sub(constant(1), share))))
+    },
+  },
+}
+
+type FromInputName = keyof typeof FROM_INPUT
+
+export function fromInputForward(name: FromInputName): WasmKernel<`${FromInputName}.forward`> {
+  return (dims, capacity) =>
+    mapped(`${name}.forward`, dims, capacity, {
+      inputs: ['x'],
+      output: 'y',
+      f: (w, values) => FROM_INPUT[name].value(w, first(values)),
+    })
+}
+
+export function fromInputBackward(name: FromInputName): WasmKernel<`${FromInputName}.backward`> {
+  return (dims, capacity) =>
+    mapped(`${name}.backward`, dims, capacity, {
+      inputs: ['x', 'dy'],
+      output: 'dx',
+      f: (w, values) => mul(second(values), FROM_INPUT[name].slope(w, first(values))),
+    })
+}
+
+export const addForward: WasmKernel<'add.forward'> = (dims, capacity) =>
+  mapped('add.forward', dims, capacity, {
+    inputs: ['a', 'b'],
+    output: 'y',
+    f: (_, values) => add(first(values), second(values)),
+  })
+
+// x (B, size) ⇄ part of y (B, total)
+export const concatForward: WasmKernel<'concat.forward'> = ({ size, offset, total }, capacity) =>
+  onePass('concat.forward', {
+    constants: { size, offset, total },
+    bindings: [matrix('x', 'read', capacity, size), matrix('y', 'update', capacity, total)],
+    pieces: (samples) => samples,
+    write: (w) =>
+      w.copy(
+        w.at('y', i32.add(i32.mul(w.piece, total), offset)),
+        w.at('x', i32.mul(w.piece, size)),
+        size * FLOAT_BYTES,
+      ),
+  })
+
+export const concatBackward: WasmKernel<'concat.backward'> = ({ size, offset, total }, capacity) =>
+  onePass('concat.backward', {
+    constants: { size, offset, total },
+    bindings: [matrix('dy', 'read', capacity, total), matrix('dx', 'write', capacity, size)],
+    pieces: (samples) => samples,
+    write: (w) =>
+      w.copy(
+        w.at('dx', i32.mul(w.piece, size)),
+        w.at('dy', i32.add(i32.mul(w.piece, total), offset)),
+        size * FLOAT_BYTES,
+      ),
+  })
+
+/** Jarzynski and Olano's pcg3d, as in the plain reference: x is the key, y the node, z the element. */
+const STEP = { factor: 1664525, shift: 1013904223 } as const
+
+function started(word: V128): V128 {
+  return v128.intAdd(v128.intMul(word, v128.intConstant(STEP.factor)), v128.intConstant(STEP.shift))
+}
+
+function stirred(w: PieceWriter, [x, y, z]: readonly [V128, V128, V128]): readonly [V128, V128, V128] {
+  const a = w.variable(v128.intAdd(x, v128.intMul(y, z)))
+  const b = w.variable(v128.intAdd(y, v128.intMul(z, a)))
+  return [a, b, w.variable(v128.intAdd(z, v128.intMul(a, b)))]
+}
+
+export const dropoutForward: WasmKernel<'dropout.forward'> = (dims, capacity) => {
+  const { threshold, scale } = dropoutRule(dims.p)
+  const { size, node } = dims
+  return onePass('dropout.forward', {
+    constants: { size, node, threshold },
+    bindings: [
+      matrix('x', 'read', capacity, size),
+      matrix('keys', 'read', capacity, 1),
+      matrix('y', 'write', capacity, size),
+    ],
+    pieces: (samples) => samples,
+    write(w) {
+      const [x, y] = [w.int(w.at('x', i32.mul(w.piece, size))), w.int(w.at('y', i32.mul(w.piece, size)))]
+      const key = w.variable(started(v128.intSplat(i32.load(w.at('keys', w.piece)))))
+      const folded = (word: V128) => w.variable(v128.xor(word, v128.intShiftRight(word, 16)))
+      fillRow(w, size, y, (element) => {
+        const index = v128.intAdd(v128.intSplat(element), v128.intConstant(0, 1, 2, 3))
+        const [a, b, c] = stirred(w, [key, started(v128.intConstant(node)), w.variable(started(index))])
+        const [hash] = stirred(w, [folded(a), folded(b), folded(c)])
+        const dropped = v128.intLessUnsigned(hash, v128.intConstant(threshold | 0))
+        return v128.andNot(mul(v128.load(elementOf(x, element)), constant(scale)), dropped)
+      })
+    },
+  })
+}
+
+// ids (R,), weight (vocab, channels) → y (R, channels)
+export const embeddingForward: WasmKernel<'embedding.forward'> = ({ tokens, vocab, channels }, capacity) =>
+  onePass('embedding.forward', {
+    constants: { tokens, vocab, channels },
+    bindings: [
+      matrix('ids', 'read', capacity, tokens),
+      matrix('weight', 'read', vocab, channels),
+      matrix('y', 'write', capacity * tokens, channels),
+    ],
+    pieces: (samples) => piecesOf(samples * tokens, ROWS),
+    write(w) {
+      const { start, end } = partOf(w, w.piece, i32.mul(w.samples, tokens), ROWS)
+      w.for(start, end, 1, (row) => {
+        const from = w.int(w.at('weight', i32.mul(i32.load(w.at('ids', row)), channels)))
+        fillRow(w, channels, w.int(w.at('y', i32.mul(row, channels))), (c) => v128.load(elementOf(from, c)))
+      })
+    },
+  })
+
+const ROWS = 64
+/** A cache line of gradients: what one piece adds to, whatever rows come to it. */
+const LINE = 16
+
+// dweight[ids] += dy
+export const embeddingParameterGradient: WasmKernel<'embedding.parameterGradient'> = (
+  { tokens, vocab, channels },
+  capacity,
+) =>
+  onePass('embedding.parameterGradient', {
+    constants: { tokens, vocab, channels },
+    bindings: [
+      matrix('ids', 'read', capacity, tokens),
+      matrix('dy', 'read', capacity * tokens, channels),
+      matrix('dweight', 'update', vocab, channels),
+    ],
+    pieces: () => piecesOf(channels, LINE),
+    write(w) {
+      const { start, end } = partOf(w, w.piece, channels, LINE)
+      const count = channels % LINE === 0 ? LINE : w.int(i32.sub(end, start))
+      w.for(0, i32.mul(w.samples, tokens), 1, (row) => {
+        const from = w.int(w.at('dy', i32.add(i32.mul(row, channels), start)))
+        const to = w.int(w.at('dweight', i32.add(i32.mul(i32.load(w.at('ids', row)), channels), start)))
+        fillRow(w, count, to, (c) => add(v128.load(elementOf(to, c)), v128.load(elementOf(from, c))))
+      })
+    },
+  })
+
+// x (B, size) + weight (size,) → y (B, size)
+export const positionsForward: WasmKernel<'positions.forward'> = ({ size }, capacity) =>
+  onePass('positions.forward', {
+    constants: { size },
+    bindings: [
+      matrix('x', 'read', capacity, size),
+      matrix('weight', 'read', 1, size),
+      matrix('y', 'write', capacity, size),
+    ],
+    pieces: (samples) => samples,
+    write(w) {
+      const from = w.int(i32.mul(w.piece, size))
+      fillRow(w, size, w.int(w.at('y', from)), (element) =>
+        add(v128.load(w.at('x', i32.add(from, element))), v128.load(w.at('weight', element))),
+      )
+    },
+  })
+
+// dweight (size,) += Σ_samples dy
+export const positionsParameterGradient: WasmKernel<'positions.parameterGradient'> = ({ size }, capacity) =>
+  onePass('positions.parameterGradient', {
+    constants: { size },
+    bindings: [matrix('dy', 'read', capacity, size), matrix('dweight', 'update', 1, size)],
+    pieces: () => piecesOf(size, BLOCK),
+    write(w) {
+      const { start, end } = partOf(w, w.piece, size, BLOCK)
+      const count = size % BLOCK === 0 ? BLOCK : w.int(i32.sub(end, start))
+      forRow(w, count, (element, left) => {
+        const sum = w.variable(constant(0))
+        const place = w.int(i32.add(start, element))
+        w.for(0, w.samples, 1, (sample) => {
+          w.set(sum, add(sum, v128.load(w.at('dy', i32.add(i32.mul(sample, size), place)))))
+        })
+        const to = w.int(w.at('dweight', place))
+        storeFirst(w, to, add(v128.load(to), sum), left)
+      })
+    },
+  })
+
+const BLOCK = 256

@@ -1,0 +1,81 @@
+// The Executor on the processor: WebAssembly's SIMD, on threads where the host has them. Said aloud wherever the adapter is
+// shown: no GPU is used.
+import type { ModelSpec } from '@starling-grid/model'
+import { type Clock, systemClock } from '@starling-grid/protocol'
+import { hasRelaxedSimd, type KernelCall, PLAIN_TRAITS, type WasmPass, wasmRecipe } from '@starling-grid/shaders'
+import { buildGraph, type Graph } from '../graph/build.ts'
+import type { Choice } from '../graph/choice.ts'
+import type { AdapterDescription, Executor } from '../graph/executor.ts'
+import { graphExecutor } from '../graph/graph-executor.ts'
+import { planPasses } from '../graph/plan.ts'
+import type { WasmThreads } from './crew.ts'
+import { createWasmProgram, type WasmPlan } from './program.ts'
+import { WasmRunner } from './runner.ts'
+
+/** Samples of one run unless memory asks for fewer: enough pieces for all threads, and values that stay in a cache. */
+const WASM_MICRO_BATCH = 64
+/** Of WebAssembly: addresses of 32 bits, any number of bindings. */
+const LIMITS = {
+  maxStorageBufferBindingSize: 2 ** 32,
+  maxBufferSize: 2 ** 32,
+  maxStorageBuffersPerShaderStage: Infinity,
+}
+
+export interface WasmExecutorOptions {
+  /** absent: the thread that asks computes */
+  readonly threads?: WasmThreads | undefined
+  readonly maxMicroBatch?: number
+  /** of this process's memory, as its owner allows */
+  readonly maxBytes?: number
+  /** keep less and compute it again in backward; absent: where the memory does not suffice otherwise */
+  readonly recompute?: boolean
+  /** a · b + c may be rounded once; absent: where the engine can */
+  readonly relaxed?: boolean
+  readonly clock?: Clock
+}
+
+/** @example const executor = await createWasmExecutor(lenet5()) */
+export async function createWasmExecutor(spec: ModelSpec, options: WasmExecutorOptions = {}): Promise<Executor> {
+  return graphExecutor(await createWasmRunner(buildGraph(spec), options), wasmAdapter(options.threads))
+}
+
+export function wasmAdapter(threads?: Pick<WasmThreads, 'count'>): AdapterDescription {
+  const count = threads?.count ?? 1
+  return {
+    name: `WebAssembly on the processor, ${count} ${count === 1 ? 'thread' : 'threads'}`,
+    vendor: 'starling',
+    software: true,
+    executor: 'wasm',
+  }
+}
+
+/** @throws GridError('adapter-limit') or GridError('own-limit') when the memory does not suffice */
+export async function createWasmRunner(graph: Graph, options: WasmExecutorOptions = {}): Promise<WasmRunner> {
+  const { threads, clock = systemClock, relaxed = hasRelaxedSimd(), maxBytes } = options
+  const program = await createWasmProgram(planWasm(graph, options), {
+    threads: threads?.count ?? 1,
+    shared: threads !== undefined,
+    relaxed,
+    ...(maxBytes === undefined ? {} : { maxBytes }),
+  })
+  return new WasmRunner(graph, program, threads, clock)
+}
+
+export function planWasm(
+  graph: Graph,
+  { maxMicroBatch = WASM_MICRO_BATCH, maxBytes = Infinity, recompute = false }: WasmExecutorOptions = {},
+): WasmPlan {
+  return planPasses<WasmPass>(graph, {
+    traits: PLAIN_TRAITS,
+    limits: LIMITS,
+    choose: onlyWay,
+    maxMicroBatch,
+    maxBytes,
+    recompute,
+  })
+}
+
+function onlyWay(call: KernelCall<unknown>): Choice<WasmPass> {
+  const recipe = (capacity: number) => wasmRecipe(call, capacity)
+  return { candidate: { family: 'wasm', name: 'SIMD', suits: true, useful: 1, recipe }, why: 'the only one' }
+}
