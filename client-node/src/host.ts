@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { GridError, isLoopbackUrl, systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
-  createReferenceExecutor,
+  openReferenceExecutor,
   DEFAULT_LIMITS,
   type Executor,
   type ExecutorBounds,
@@ -77,7 +77,7 @@ export function createNodeHost({
       const size = microBatchFor(spec, blockSamples)
       if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, asGpu, bounds }, adapter)
       requireF32(bounds)
-      return createReferenceExecutor(spec, size)
+      return openReferenceExecutor(spec, { ...size, frozen: bounds?.frozen })
     },
   }
 }
@@ -97,7 +97,7 @@ type WantedExecutor = Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'asGpu
 }
 
 function openGpuExecutor({ bounds, ...size }: WantedExecutor, wanted: string | undefined): Promise<Executor> {
-  const given = bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32' } : {}
+  const given = bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32', frozen: bounds.frozen } : {}
   const options = { ...size, ...given }
   return renewedExecutor((trouble) => openOnDevice({ ...options, trouble }, wanted), {
     say,
@@ -106,7 +106,10 @@ function openGpuExecutor({ bounds, ...size }: WantedExecutor, wanted: string | u
 }
 
 async function openOnDevice(
-  options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu'>,
+  options: Pick<
+    GpuExecutorOptions,
+    'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu' | 'frozen'
+  >,
   wanted: string | undefined,
 ): Promise<Executor> {
   const gpu = await openGpu({ adapter: wanted })

@@ -16,6 +16,7 @@ export {
   writeRowNumbers,
   writeRows,
 } from './gradient-body.ts'
+export { constantValues, rotaryFrequencies } from './angles.ts'
 export { modelHash } from './hash.ts'
 export { initialParameters } from './init.ts'
 export { parseJob } from './job.ts'
@@ -24,6 +25,8 @@ export {
   activationBytesPerSample,
   outputShape,
   parameterCount,
+  type FixedEntry,
+  fixedEntries,
   type ParameterEntry,
   type ParameterLayout,
   parameterLayout,
@@ -31,6 +34,7 @@ export {
 } from './param-layout.ts'
 export { parseModelSpec } from './parse.ts'
 export { type ModelFile, readModelFile } from './model-file.ts'
+export { fromPublished, publishedShape, toPublished } from './published.ts'
 export { randomWords } from './random.ts'
 export { type Start, startFrom } from './start.ts'
 export type { GptLayer, Loss, ModelSpec, OperatorLayer } from './spec.ts'

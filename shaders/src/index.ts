@@ -14,6 +14,7 @@ export type {
   KernelName,
   LinearDims,
   Pool2dDims,
+  RotaryDims,
   RowDims,
   RowNormDims,
 } from './kernels.ts'

@@ -34,6 +34,9 @@ export type ConcatDims = ElementwiseDims & { readonly offset: number; readonly t
 /** x (samples, size); what is below 0 is multiplied by `slope` */
 export type LeakyReluDims = ElementwiseDims & { readonly slope: number }
 
+/** x (samples, size), multiplied by `factor` */
+export type ScaleDims = ElementwiseDims & { readonly factor: number }
+
 /** x (samples·rows, columns), each row by itself */
 export type RowDims = { readonly rows: number; readonly columns: number }
 
@@ -60,6 +63,19 @@ export type AttentionDims = {
   readonly heads: number
   readonly headSize: number
   readonly causal: boolean
+}
+
+/**
+ * x (samples, length, own, headSize) is part `part` (queries, keys, values) of qkv (samples, length, 3, heads,
+ * headSize); each of its `own` heads serves heads/own of attention's. `turns`: by the angles of its position
+ */
+export type RotaryDims = {
+  readonly length: number
+  readonly heads: number
+  readonly own: number
+  readonly headSize: number
+  readonly part: 0 | 1 | 2
+  readonly turns: boolean
 }
 
 /**
@@ -148,6 +164,12 @@ export interface Kernels<F, I> {
   'dropout.forward': { dims: DropoutDims; operands: { x: F; keys: I; y: F } }
   // y = a + b
   'add.forward': { dims: ElementwiseDims; operands: { a: F; b: F; y: F } }
+  // y = factor · x; the gradient is the same kernel applied to dy
+  'scale.forward': { dims: ScaleDims; operands: { x: F; y: F } }
+  // y = silu(a) · b
+  'swiglu.forward': { dims: ElementwiseDims; operands: { a: F; b: F; y: F } }
+  'swiglu.gateGradient': { dims: ElementwiseDims; operands: { a: F; b: F; dy: F; dx: F } }
+  'swiglu.valueGradient': { dims: ElementwiseDims; operands: { a: F; dy: F; dx: F } }
   'relu.forward': Elementwise<F>['forward']
   'relu.backward': Elementwise<F>['backward']
   'tanh.forward': Elementwise<F>['forward']
@@ -170,6 +192,9 @@ export interface Kernels<F, I> {
   // y = x + weight; dx is dy
   'positions.forward': { dims: PositionsDims; operands: { x: F; weight: F; y: F } }
   'positions.parameterGradient': { dims: PositionsDims; operands: { dy: F; dweight: F } }
+  // one call for each part; angles (length, headSize): cosines of each position, then sines
+  'rotary.forward': { dims: RotaryDims; operands: { x: F; angles: F; qkv: F } }
+  'rotary.backward': { dims: RotaryDims; operands: { dqkv: F; angles: F; dx: F } }
   // probabilities (samples, heads, length, length); above the diagonal of causal attention they are 0 or not written
   'attention.forward': { dims: AttentionDims; operands: { qkv: F; probabilities: F; y: F } }
   'attention.backward': { dims: AttentionDims; operands: { qkv: F; probabilities: F; dy: F; dqkv: F } }

@@ -4,6 +4,7 @@ import type { ModelSpec } from '@starling-grid/model'
 import { type Clock, systemClock } from '@starling-grid/protocol'
 import { buildGraph } from '../graph/build.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
+import { type FrozenSource, loadFrozen } from '../graph/fixed.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
 import { ReferenceRunner } from './runner.ts'
 
@@ -20,4 +21,14 @@ export function createReferenceExecutor(
   { maxMicroBatch, clock = systemClock }: { readonly maxMicroBatch?: number; readonly clock?: Clock } = {},
 ): Executor {
   return graphExecutor(new ReferenceRunner(buildGraph(spec), maxMicroBatch, clock), REFERENCE_ADAPTER)
+}
+
+/** The same of a model with frozen parameters. */
+export async function openReferenceExecutor(
+  spec: ModelSpec,
+  { maxMicroBatch, frozen }: { readonly maxMicroBatch?: number; readonly frozen?: FrozenSource | undefined } = {},
+): Promise<Executor> {
+  const runner = new ReferenceRunner(buildGraph(spec), maxMicroBatch)
+  await loadFrozen(runner, frozen)
+  return graphExecutor(runner, REFERENCE_ADAPTER)
 }

@@ -3,6 +3,7 @@
 import type { ModelSpec } from '@starling-grid/model'
 import { buildGraph } from '../graph/build.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
+import { type FrozenSource, loadFrozen } from '../graph/fixed.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
 import type { TuningOptions } from './autotune.ts'
 import { createGpuRunner, type GpuRunnerOptions } from './runner.ts'
@@ -11,6 +12,8 @@ import { tuneOn } from './tune-on.ts'
 export interface GpuExecutorOptions extends Omit<GpuRunnerOptions, 'graph' | 'software'> {
   readonly adapter: AdapterDescription
   readonly spec: ModelSpec
+  /** of models with frozen parameters: where these come from */
+  readonly frozen?: FrozenSource | undefined
   /** plan for a software adapter as for a GPU: what GPUs will run can then be tested where there is none */
   readonly asGpu?: boolean | undefined
   /** measure variants first, unless `choose` says which to use */
@@ -28,9 +31,17 @@ export async function createGpuExecutor({
   choose: chosen,
   tuning,
   asGpu = false,
+  frozen,
   ...options
 }: GpuExecutorOptions): Promise<Executor> {
   const common = { ...options, software: adapter.software && !asGpu, graph: buildGraph(spec) }
   const choose = chosen ?? (tuning && (await tuneOn(tuning, adapter, common)))
-  return graphExecutor(await createGpuRunner({ ...common, ...(choose ? { choose } : {}) }), adapter)
+  const runner = await createGpuRunner({ ...common, ...(choose ? { choose } : {}) })
+  try {
+    await loadFrozen(runner, frozen)
+  } catch (error) {
+    runner.destroy()
+    throw error
+  }
+  return graphExecutor(runner, adapter)
 }
