@@ -102,8 +102,9 @@ function keptNotes(name: string, keptMs: number): KeptNotes {
 }
 
 /** What the executor of a device is told. */
-function inBounds(bounds: ExecutorBounds | undefined): Pick<GpuExecutorOptions, 'maxBytes' | 'precision'> {
-  return bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32' } : {}
+function inBounds(bounds: ExecutorBounds | undefined): Pick<GpuExecutorOptions, 'maxBytes' | 'precision' | 'frozen'> {
+  if (bounds === undefined) return {}
+  return { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32', frozen: bounds.frozen }
 }
 
 function say(text: string): void {

@@ -1,4 +1,6 @@
 // Public face of the model package.
+export { IGNORED, isTuned, parseTuned, partName, rowsOf, type TunedModel, tunedSpec } from './base-model.ts'
+export { floatValues, halves, readRows, type Storage, STORAGES, storeRows } from './base-store.ts'
 export { layerShapes, type PlacedLayer } from './expand.ts'
 export {
   embeddingTables,
@@ -37,7 +39,7 @@ export { type ModelFile, readModelFile } from './model-file.ts'
 export { fromPublished, publishedShape, toPublished } from './published.ts'
 export { randomWords } from './random.ts'
 export { type Start, startFrom } from './start.ts'
-export type { GptLayer, Loss, ModelSpec, OperatorLayer } from './spec.ts'
+export type { CausalLmConfig, CausalLmLayer, GptLayer, Lora, Loss, ModelSpec, OperatorLayer } from './spec.ts'
 export { takesTokens, tokenVocabulary } from './tokens.ts'
 export { meanOfStep, nextVersion, outerOptimizer, type UpdateRule } from './update.ts'
 export {

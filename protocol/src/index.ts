@@ -1,5 +1,6 @@
 // Public face of the protocol package.
 export type { AdapterDescription } from './adapter.ts'
+export { BASE_FORMAT, type BaseManifest, type BaseShard, readBaseManifest } from './base-manifest.ts'
 export {
   digest,
   extend,
@@ -232,9 +233,12 @@ export {
   float32Values,
   floatTensor,
   int32Values,
+  MAX_SAFETENSORS_HEADER_BYTES,
   readSafetensors,
   type Safetensors,
   safetensorsBytes,
+  type SafetensorsForm,
+  safetensorsForms,
   safetensorsParts,
   type StoredTensor,
   type TensorForm,

@@ -20,6 +20,7 @@ interface TrainCommandOptions {
   readonly data?: string
   readonly steps?: number
   readonly dataDir?: string
+  readonly datasetsDir: string
   readonly port?: number
   readonly out: string
   readonly log?: string
@@ -39,7 +40,12 @@ export async function train(argv: string[]): Promise<number> {
   const line = new ProgressLine()
   const folder = await trainFolder(file, job, options.dataDir)
   const webRoot = await ensureWebPage((text) => line.say(text))
-  const grid = await startLocalGrid({ port: options.port, webRoot, dataDir: folder.path })
+  const grid = await startLocalGrid({
+    port: options.port,
+    webRoot,
+    dataDir: folder.path,
+    datasetsDir: resolve(options.datasetsDir),
+  })
   const stopped = stopOnSignal()
   try {
     const [known] = await grid.jobs()
@@ -114,6 +120,7 @@ function parse(argv: string[]): { readonly file: string; readonly options: Train
     .option('--data <path>', 'the text file or MNIST folder, in place of the one that the job names')
     .option('--steps <n>', 'end after this many steps; schedules keep theirs', wholeNumber(1))
     .option('--data-dir <folder>', `where runs are kept, each in a folder of its own (${trainRoot()})`)
+    .option('--datasets-dir <folder>', 'data folder of imported datasets and models', 'starling-data')
     .option(
       '--port <port>',
       `port of the coordinator (${DEFAULT_PORT}, or a free one when it is taken)`,

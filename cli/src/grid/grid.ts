@@ -10,6 +10,8 @@ import { Watch } from './watch.ts'
 export interface LocalGridOptions {
   /** kept after the grid stopped when given; a temporary folder otherwise */
   readonly dataDir?: string
+  /** data folder whose imported datasets and models jobs may name; absent: dataDir */
+  readonly datasetsDir?: string
   /** 0: any free port */
   readonly port?: number
   /** folder of the built pages, for who opens one; none are served, nor built, otherwise */
@@ -249,6 +251,7 @@ async function startCoordinator(
   })
   const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir, '--web-root', webRoot]
   args.push('--data-root', parse(process.cwd()).root) // who starts a grid owns its jobs
+  if (options.datasetsDir !== undefined) args.push('--datasets-dir', options.datasetsDir)
   if (options.takeOver === true) args.push('--take-over')
   if (https !== undefined) args.push('--https', String(https))
   if (timing !== undefined) args.push('--timing', JSON.stringify(timing))

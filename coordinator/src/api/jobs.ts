@@ -1,5 +1,5 @@
 // Jobs as resources: submit, list, look at, take the model home.
-import { parseJob, parseModelSpec } from '@starling-grid/model'
+import { parseJob } from '@starling-grid/model'
 import { isGridError, JOBS_PAGE, MAX_RECORDS, pathTo, type RecordsPage, ROUTES } from '@starling-grid/protocol'
 import { HTTP_API } from '@starling-grid/protocol/http-api'
 import type { FastifyInstance } from 'fastify'
@@ -53,7 +53,7 @@ function registerChanges(app: FastifyInstance, { runs, access }: JobRoutes): voi
       const holder = access.requireOwner(request, 'jobs:write')
       const { dry = false } = queryOf(HTTP_API.submit, request)
       const spec = parseJob(request.body)
-      if (dry) return { model: modelSize(parseModelSpec(spec.model)) }
+      if (dry) return { model: modelSize(await runs.modelOf(spec)) }
       const run = await runs.submit(spec, holder.id, ({ job }) => owns(holder, job.ownedBy))
       return reply
         .code(201)

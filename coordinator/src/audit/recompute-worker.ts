@@ -7,9 +7,10 @@ import { GridError, systemClock, sha256Of } from '@starling-grid/protocol'
 import {
   Batches,
   Compute,
-  createReferenceExecutor,
   followSums,
   type LocalVersion,
+  openBaseModel,
+  openReferenceExecutor,
   Shards,
   StepAudit,
   versionFrom,
@@ -44,11 +45,13 @@ async function audited({ terms, records, sums, shards }: AuditTask, held: LocalV
   const { batchBlocks, encoding = 'f32', precision = 'f32' } = terms
   const cache = { get: async () => undefined, put: async () => undefined }
   const fetched = new Shards(terms.dataset, async (name) => shards.get(name) ?? missing(name), cache)
-  const compute = new Compute(createReferenceExecutor(parseModelSpec(terms.model)), held, systemClock)
+  const spec = parseModelSpec(terms.model)
+  const frozen = await openBaseModel(spec, { fetchBytes: async (name) => shards.get(name) ?? missing(name), cache })
+  const compute = new Compute(await openReferenceExecutor(spec, { frozen }), held, systemClock)
   const audit = new StepAudit({
     held,
     compute,
-    batches: new Batches(terms, fetched, parseModelSpec(terms.model)),
+    batches: new Batches(terms, fetched, spec),
     batchBlocks,
     isLossless: encoding === 'f32' && precision === 'f32',
   })

@@ -29,6 +29,8 @@ export interface TargetForm {
   readonly vocabulary?: string
   /** of another text */
   readonly tokens?: 'bytes' | 'bpe'
+  /** samples of so many tokens with a target each; absent: running text, of which windows are cut */
+  readonly labelled?: number
   /** of pieces: JSON of the tokenizer.json, for those who predict with a model of this text */
   readonly tokenizer?: string
 }
@@ -68,17 +70,17 @@ const OWN_FILE = 0o600
 
 export class Catalog {
   readonly folder: string
-  readonly #dataDir: string
+  readonly dataDir: string
   #blobs: Promise<BlobStore> | undefined
 
   constructor(dataDir: string) {
-    this.#dataDir = dataDir
+    this.dataDir = dataDir
     this.folder = join(dataDir, 'datasets')
   }
 
   /** Where shards lie: the coordinator's own blobs when it uses the same data folder. */
   blobs(): Promise<BlobStore> {
-    this.#blobs ??= openFolderBlobs(join(this.#dataDir, 'blobs'))
+    this.#blobs ??= openFolderBlobs(join(this.dataDir, 'blobs'))
     return this.#blobs
   }
 
