@@ -2,7 +2,18 @@
 import { readFile } from 'node:fs/promises'
 import { openGpu, prepareProcess } from '@starling-grid/client-node'
 import type { ModelSpec } from '@starling-grid/model'
-import { createGpuExecutor, createReferenceExecutor, type Executor } from '@starling-grid/volunteer'
+import {
+  type AdapterDescription,
+  createGpuDecoder,
+  createGpuExecutor,
+  createReferenceExecutor,
+  type Executor,
+  type FrozenSource,
+  type GpuExecutorOptions,
+  openReferenceDecoder,
+  REFERENCE_ADAPTER,
+  type TokenDecoder,
+} from '@starling-grid/volunteer'
 
 export interface ExecutorChoice {
   /** 'webgpu' (default): the GPU, or a software adapter; 'reference': plain TypeScript on the CPU */
@@ -17,19 +28,58 @@ export interface ExecutorHandle {
   close(): void
 }
 
+interface Opened<T> {
+  readonly made: T
+  readonly adapter: AdapterDescription
+  /** Releases the device; what was made on it is destroyed before. */
+  close(): void
+}
+
 /** @throws GridError 'no-adapter' where no device computes WebGPU */
 export async function openExecutor(
   spec: ModelSpec,
-  { executor = 'webgpu', adapter, maxMicroBatch }: ExecutorChoice & { readonly maxMicroBatch?: number },
+  { maxMicroBatch, ...choice }: ExecutorChoice & { readonly maxMicroBatch?: number },
 ): Promise<ExecutorHandle> {
-  if (executor === 'reference') return { executor: createReferenceExecutor(spec), close: () => undefined }
+  const bound = maxMicroBatch === undefined ? {} : { maxMicroBatch }
+  const { made, close } = await opened(choice, {
+    onCpu: async () => createReferenceExecutor(spec),
+    onGpu: (device) => createGpuExecutor({ ...device, spec, ...bound }),
+  })
+  return { executor: made, close }
+}
+
+export interface DecoderOptions {
+  /** places of a text that the model sees */
+  readonly context: number
+  /** of models with frozen parameters */
+  readonly frozen?: FrozenSource | undefined
+}
+
+/** What goes on with a text. @throws GridError 'no-adapter' where no device computes WebGPU */
+export async function openDecoder(
+  spec: ModelSpec,
+  { context, frozen }: DecoderOptions,
+  choice: ExecutorChoice,
+): Promise<Opened<TokenDecoder>> {
+  return opened(choice, {
+    onCpu: () => openReferenceDecoder(spec, { context, frozen }),
+    onGpu: (device) => createGpuDecoder({ ...device, spec, context, frozen }),
+  })
+}
+
+type OnDevice = Pick<GpuExecutorOptions, 'device' | 'adapter' | 'readText'>
+
+async function opened<T>(
+  { executor = 'webgpu', adapter }: ExecutorChoice,
+  make: { readonly onCpu: () => Promise<T>; readonly onGpu: (device: OnDevice) => Promise<T> },
+): Promise<Opened<T>> {
+  if (executor === 'reference') return { made: await make.onCpu(), adapter: REFERENCE_ADAPTER, close: () => undefined }
   await prepareProcess({ adapter })
   const gpu = await openGpu({ adapter })
-  const device = { device: gpu.device, adapter: gpu.description }
   const readText = (url: URL): Promise<string> => readFile(url, 'utf8')
-  const bound = maxMicroBatch === undefined ? {} : { maxMicroBatch }
   try {
-    return { executor: await createGpuExecutor({ ...device, spec, readText, ...bound }), close: () => gpu.close() }
+    const made = await make.onGpu({ device: gpu.device, adapter: gpu.description, readText })
+    return { made, adapter: gpu.description, close: () => gpu.close() }
   } catch (error) {
     gpu.close()
     throw error

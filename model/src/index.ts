@@ -19,6 +19,7 @@ export {
   writeRows,
 } from './gradient-body.ts'
 export { constantValues, rotaryFrequencies } from './angles.ts'
+export { adapterConfig, mergedTensors, publishedConfig, tunedParts } from './adapters.ts'
 export { modelHash } from './hash.ts'
 export { initialParameters } from './init.ts'
 export { parseJob } from './job.ts'

@@ -316,6 +316,8 @@ export interface CausalLmLayer {
   readonly type: 'causal_lm'
   readonly config: CausalLmConfig
   readonly lora?: Lora
+  /** without adapters: nothing of it learns */
+  readonly frozen?: true
 }
 
 export type BlockLayer = ResidualLayer | ParallelLayer | MultiheadAttentionLayer | GptLayer | CausalLmLayer

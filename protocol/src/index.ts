@@ -73,7 +73,14 @@ export {
   versionId,
   type VolunteerId,
 } from './ids.ts'
-export { type ColumnNames, type ModelSignature, ModelSignatureSchema, signatureOf } from './model-signature.ts'
+export {
+  type ChatForm,
+  ChatFormSchema,
+  type ColumnNames,
+  type ModelSignature,
+  ModelSignatureSchema,
+  signatureOf,
+} from './model-signature.ts'
 export { type Exchange, EXCHANGES, exchangesWith } from './exchange.ts'
 export {
   asJobSpec,
@@ -240,6 +247,7 @@ export {
   type SafetensorsForm,
   safetensorsForms,
   safetensorsParts,
+  safetensorsStart,
   type StoredTensor,
   type TensorForm,
   writeSafetensors,

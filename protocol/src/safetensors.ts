@@ -218,6 +218,14 @@ export function safetensorsParts(
   return [layOut(tensors, metadata).start, ...byAlignment(tensors).map(([, { data }]) => data)]
 }
 
+/** Length field and header of a file whose tensors follow in the order of the map; all have elements of one size. */
+export function safetensorsStart(
+  tensors: ReadonlyMap<string, TensorForm>,
+  metadata: Readonly<Record<string, string>> = {},
+): Uint8Array {
+  return layOut(tensors, metadata).start
+}
+
 /** Bytes of the file of such tensors, whatever they hold. */
 export function safetensorsBytes(
   tensors: ReadonlyMap<string, TensorForm>,

@@ -4,6 +4,7 @@ export { KERNEL_URLS, type KernelFile } from './kernel-urls.ts'
 export type {
   Activation,
   AttentionDims,
+  CachedAttentionDims,
   ChannelNormDims,
   ConcatDims,
   Conv2dDims,

@@ -4,6 +4,7 @@
 import type { KernelCall, KernelName } from './kernels.ts'
 import type { Recipe } from './recipe.ts'
 import { attentionBackward, attentionForward } from './recipes/attention.ts'
+import { cachedAttentionForward } from './recipes/cached-attention.ts'
 import {
   batchnorm2dEvaluate,
   batchnorm2dStatistics,
@@ -118,6 +119,7 @@ export const KERNEL_SPECS: KernelTable = {
     'rotary.backward': rotaryBackward,
     'attention.forward': attentionForward,
     'attention.backward': attentionBackward,
+    'cached_attention.forward': cachedAttentionForward,
     'flash_attention.forward': flashAttentionForward,
     'flash_attention.backward': flashAttentionBackward,
     'layernorm.forward': layernormForward,

@@ -33,6 +33,7 @@ export const KERNEL_URLS = {
   positions: new URL('../kernels/positions.wgsl', import.meta.url),
   rotary: new URL('../kernels/rotary.wgsl', import.meta.url),
   attention: new URL('../kernels/attention.wgsl', import.meta.url),
+  'cached-attention': new URL('../kernels/cached-attention.wgsl', import.meta.url),
   'flash-attention': new URL('../kernels/flash-attention.wgsl', import.meta.url),
   'row-norm': new URL('../kernels/row-norm.wgsl', import.meta.url),
   'channel-norm': new URL('../kernels/channel-norm.wgsl', import.meta.url),

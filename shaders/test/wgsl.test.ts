@@ -46,6 +46,7 @@ const all = {
   qkv: 1,
   dqkv: 1,
   angles: 1,
+  cache: 1,
 }
 
 const CALLS: readonly KernelCall<unknown>[] = [
@@ -74,7 +75,13 @@ const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'swiglu.gateGradient', dims: vector, operands: all },
   { kernel: 'swiglu.valueGradient', dims: vector, operands: all },
   { kernel: 'rotary.forward', dims: rotary, operands: all },
+  { kernel: 'rotary.forward', dims: { ...rotary, length: 1, context: 9 }, operands: { ...all, places: 1 } },
   { kernel: 'rotary.backward', dims: rotary, operands: all },
+  {
+    kernel: 'cached_attention.forward',
+    dims: { context: 5, heads: 2, headSize: 3 },
+    operands: { ...all, places: 1 },
+  },
   { kernel: 'relu.forward', dims: vector, operands: all },
   { kernel: 'relu.backward', dims: vector, operands: all },
   { kernel: 'leaky_relu.forward', dims: { ...vector, slope: 0.01 }, operands: all },

@@ -6,18 +6,26 @@ export { networkMesh } from './collectives/mesh.ts'
 export { Compute } from './compute.ts'
 export type { SendRequest } from './coordinator-http.ts'
 export { openBaseModel } from './data/base-model.ts'
-export { createReferenceExecutor, openReferenceExecutor, REFERENCE_ADAPTER } from './cpu/executor.ts'
+export {
+  createReferenceExecutor,
+  openReferenceDecoder,
+  openReferenceExecutor,
+  REFERENCE_ADAPTER,
+} from './cpu/executor.ts'
 export { ReferenceRunner } from './cpu/runner.ts'
 export { SamplePreparation } from './data/augment.ts'
 export { Batches } from './data/batch.ts'
 export { Shards } from './data/shards.ts'
 export { LOSSES_KEPT_MS } from './declined-jobs.ts'
 export type { KeptNotes } from './kept-notes.ts'
-export { createGpuExecutor, type GpuExecutorOptions } from './gpu/executor.ts'
+export { createGpuDecoder, createGpuExecutor, type GpuExecutorOptions } from './gpu/executor.ts'
 export { createGpuRunner, traitsOf } from './gpu/runner.ts'
 export { tuneOn } from './gpu/tune-on.ts'
 export { microBatchFor } from './graph/batches.ts'
 export { buildGraph } from './graph/build.ts'
+export { decodes } from './graph/decoder-graph.ts'
+export type { FrozenSource } from './graph/fixed.ts'
+export type { TokenDecoder } from './graph/token-decoder.ts'
 export type { AdapterDescription, Batch, Executor, ExecutorBounds } from './graph/executor.ts'
 export { explainPlan, type Explanation } from './graph/explain.ts'
 export { trainingFlops } from './graph/flops.ts'

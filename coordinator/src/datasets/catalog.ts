@@ -2,7 +2,7 @@
 // shards. A file appears when its import is complete; while it runs, its state lies beside it (import-state.ts).
 import { open, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { describeError, GridError, type Sha256, type ShardRef } from '@starling-grid/protocol'
+import { type ChatForm, describeError, GridError, type Sha256, type ShardRef } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { openFolderBlobs } from '../blobs/folder.ts'
 import type { TargetKind } from './fit.ts'
@@ -33,6 +33,8 @@ export interface TargetForm {
   readonly labelled?: number
   /** of pieces: JSON of the tokenizer.json, for those who predict with a model of this text */
   readonly tokenizer?: string
+  /** of examples in the tokens of a model: how that is talked to */
+  readonly chat?: ChatForm
 }
 
 /** A file or folder that was read. */

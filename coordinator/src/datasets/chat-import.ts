@@ -63,7 +63,9 @@ function bytesOf(marks: readonly SourceMark[]): number {
 function targetsOf(tokens: ChatTokens, { words, context }: ChatImport): TargetForm {
   const carried = Buffer.byteLength(JSON.stringify(words.tokenizer)) <= MAX_CARRIED_BYTES
   const tokenizer = carried ? { tokenizer: words.tokenizer } : {}
-  return { kind: 'tokens', size: tokens.size, tokens: 'bpe', labelled: context, ...tokenizer }
+  const { chatTemplate: template, special, ends } = words
+  const chat = { ...(template === undefined ? {} : { template }), special: { ...special }, ends: [...ends] }
+  return { kind: 'tokens', size: tokens.size, tokens: 'bpe', labelled: context, chat, ...tokenizer }
 }
 
 async function examplesOf(marks: readonly SourceMark[], tokens: ChatTokens): Promise<MarkedTokens[]> {

@@ -20,7 +20,7 @@ export interface MarkedTokens {
   readonly learned: boolean[]
 }
 
-interface ChatMessage {
+export interface ChatMessage {
   readonly role: string
   readonly content: string
 }

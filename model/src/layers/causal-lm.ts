@@ -40,7 +40,12 @@ export function readCausalLm(fields: Fields): CausalLmLayer {
   const config = fields.object('config')
   if (config === undefined) throw fields.refuse('config', "an object, a published model's config.json", undefined)
   const lora = fields.object('lora')
-  return { type: 'causal_lm', config: readConfig(config), ...(lora === undefined ? {} : { lora: readLora(lora) }) }
+  return {
+    type: 'causal_lm',
+    config: readConfig(config),
+    ...(lora === undefined ? {} : { lora: readLora(lora) }),
+    ...(fields.boolean('frozen', false) ? { frozen: true as const } : {}),
+  }
 }
 
 /** A configuration has much that says nothing of the model's form: what is not read here is let go. */
@@ -206,14 +211,16 @@ class Decoder {
   readonly #to: ExpandedOperators
   readonly #config: CausalLmConfig
   readonly #lora: Lora | undefined
+  readonly #isFrozen: boolean
   readonly #place: string
   /** full names of linear layers */
   readonly #linear: string[] = []
 
-  constructor(to: ExpandedOperators, { config, lora }: CausalLmLayer, place: string) {
+  constructor(to: ExpandedOperators, { config, lora, frozen }: CausalLmLayer, place: string) {
     this.#to = to
     this.#config = config
     this.#lora = lora
+    this.#isFrozen = frozen === true
     this.#place = place
   }
 
@@ -244,7 +251,7 @@ class Decoder {
   }
 
   get #frozen(): { readonly frozen?: true } {
-    return this.#lora === undefined ? {} : { frozen: true }
+    return this.#lora === undefined && !this.#isFrozen ? {} : { frozen: true }
   }
 
   #add(layer: OperatorLayer, inputs: readonly [Value, ...Value[]]): Value {

@@ -5,6 +5,7 @@ import { addForward } from './add.ts'
 import { attentionBackward, attentionForward, flashAttentionBackward, flashAttentionForward } from './attention.ts'
 import { avgpool2dBackward, avgpool2dForward } from './avgpool2d.ts'
 import { bceWithLogitsLoss } from './bce-with-logits.ts'
+import { cachedAttentionForward } from './cached-attention.ts'
 import {
   batchnorm2dBackward,
   batchnorm2dEvaluate,
@@ -87,6 +88,7 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'rotary.backward': rotaryBackward,
   'attention.forward': attentionForward,
   'attention.backward': attentionBackward,
+  'cached_attention.forward': cachedAttentionForward,
   'flash_attention.forward': flashAttentionForward,
   'flash_attention.backward': flashAttentionBackward,
   'layernorm.forward': layernormForward,

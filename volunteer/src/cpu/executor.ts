@@ -3,9 +3,11 @@
 import type { ModelSpec } from '@starling-grid/model'
 import { type Clock, systemClock } from '@starling-grid/protocol'
 import { buildGraph } from '../graph/build.ts'
+import { buildDecoder } from '../graph/decoder-graph.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { type FrozenSource, loadFrozen } from '../graph/fixed.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
+import { PROMPT_TOKENS, TokenDecoder } from '../graph/token-decoder.ts'
 import { ReferenceRunner } from './runner.ts'
 
 export const REFERENCE_ADAPTER: AdapterDescription = {
@@ -31,4 +33,15 @@ export async function openReferenceExecutor(
   const runner = new ReferenceRunner(buildGraph(spec), maxMicroBatch)
   await loadFrozen(runner, frozen)
   return graphExecutor(runner, REFERENCE_ADAPTER)
+}
+
+/** What goes on with a text, token by token. */
+export async function openReferenceDecoder(
+  spec: ModelSpec,
+  { context, frozen }: { readonly context: number; readonly frozen?: FrozenSource | undefined },
+): Promise<TokenDecoder> {
+  const graph = buildDecoder(spec, context)
+  const runner = new ReferenceRunner(graph, PROMPT_TOKENS)
+  await loadFrozen(runner, frozen)
+  return new TokenDecoder(graph, runner)
 }

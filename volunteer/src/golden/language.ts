@@ -4,9 +4,11 @@
 import { fixedEntries, parseModelSpec, type ModelSpec } from '@starling-grid/model'
 import { GridError, int32Values } from '@starling-grid/protocol'
 import { buildGraph } from '../graph/build.ts'
+import { buildDecoder } from '../graph/decoder-graph.ts'
 import type { Executor } from '../graph/executor.ts'
 import { type FrozenSource, loadFrozen } from '../graph/fixed.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
+import { PROMPT_TOKENS, TokenDecoder } from '../graph/token-decoder.ts'
 import {
   floatsOf,
   judge,
@@ -34,8 +36,7 @@ export async function runLanguageCase(golden: GoldenCase, backend: GoldenBackend
       await loadFrozen(runner, frozenOf(golden, spec))
       const logits = await compareLogits(trajectory, executor, backend)
       const trained = await train(trajectory, executor)
-      executor.loadParameters(trained.final)
-      const greedy = await compareGreedy(trajectory, executor)
+      const greedy = await compareGreedy(trajectory, trained.final, backend)
       return judge([logits, ...compareTraining(trajectory, trained, backend), greedy])
     } finally {
       executor.destroy()
@@ -98,21 +99,29 @@ async function compareLogits(
   }
 }
 
-/** The share of tokens that differ; none may. */
-async function compareGreedy({ golden, spec }: Trajectory, executor: Executor): Promise<Comparison> {
+/** The share of tokens that differ; none may. The continuation is written with kept keys and values. */
+async function compareGreedy(
+  { golden, spec }: Trajectory,
+  final: Float32Array,
+  backend: GoldenBackend,
+): Promise<Comparison> {
   const wanted = int32Values(tensorOf(golden, 'greedy.tokens'))
   const tokens = [...int32Values(tensorOf(golden, 'greedy.prompt'))]
   const prompt = tokens.length
-  for (const _ of wanted) tokens.push(await nextToken(spec, executor, tokens))
+  const graph = buildDecoder(spec, prompt + wanted.length)
+  const runner = await backend.createRunner(graph, PROMPT_TOKENS)
+  const decoder = new TokenDecoder(graph, runner)
+  try {
+    await loadFrozen(runner, frozenOf(golden, spec))
+    decoder.loadParameters(final)
+    for (const _ of wanted) tokens.push(largest(await decoder.logitsAfter(tokens)))
+  } finally {
+    decoder.destroy()
+  }
   const wrong = wanted.reduce((sum, token, i) => sum + (token === tokens[prompt + i] ? 0 : 1), 0)
   return { what: 'greedy', error: wrong / wanted.length, tolerance: 0 }
 }
 
-async function nextToken({ input: [context = 0] }: ModelSpec, executor: Executor, tokens: readonly number[]) {
-  const ids = new Int32Array(context)
-  ids.set(tokens)
-  const logits = await executor.predict(ids, 1)
-  const vocab = logits.length / context
-  const row = logits.subarray((tokens.length - 1) * vocab, tokens.length * vocab)
-  return row.indexOf(row.reduce((most, value) => Math.max(most, value), -Infinity))
+function largest(logits: Float32Array): number {
+  return logits.indexOf(logits.reduce((most, value) => Math.max(most, value), -Infinity))
 }

@@ -2,9 +2,11 @@
 
 import type { ModelSpec } from '@starling-grid/model'
 import { buildGraph } from '../graph/build.ts'
+import { buildDecoder } from '../graph/decoder-graph.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { type FrozenSource, loadFrozen } from '../graph/fixed.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
+import { PROMPT_TOKENS, TokenDecoder } from '../graph/token-decoder.ts'
 import type { TuningOptions } from './autotune.ts'
 import { createGpuRunner, type GpuRunnerOptions } from './runner.ts'
 import { tuneOn } from './tune-on.ts'
@@ -44,4 +46,34 @@ export async function createGpuExecutor({
     throw error
   }
   return graphExecutor(runner, adapter)
+}
+
+export interface GpuDecoderOptions extends Pick<
+  GpuExecutorOptions,
+  'device' | 'adapter' | 'spec' | 'readText' | 'frozen'
+> {
+  /** places of a text that the model sees */
+  readonly context: number
+}
+
+/**
+ * What goes on with a text, token by token.
+ * @throws GridError('adapter-limit') when the adapter cannot hold the model
+ */
+export async function createGpuDecoder({
+  adapter,
+  spec,
+  context,
+  frozen,
+  ...options
+}: GpuDecoderOptions): Promise<TokenDecoder> {
+  const graph = buildDecoder(spec, context)
+  const runner = await createGpuRunner({ ...options, software: adapter.software, graph, maxMicroBatch: PROMPT_TOKENS })
+  try {
+    await loadFrozen(runner, frozen)
+  } catch (error) {
+    runner.destroy()
+    throw error
+  }
+  return new TokenDecoder(graph, runner)
 }

@@ -1,6 +1,13 @@
 // Operators over sequences of tokens.
 
-import { type AttentionDims, elementCount, type EmbeddingDims, lastSize, type RotaryDims } from '@starling-grid/shaders'
+import {
+  type AttentionDims,
+  elementCount,
+  type EmbeddingDims,
+  type KernelCall,
+  lastSize,
+  type RotaryDims,
+} from '@starling-grid/shaders'
 import type { Tensor } from '../tensor.ts'
 import { type Node, type NodeGradients, type Op, parameter, savedBy } from './op.ts'
 
@@ -43,12 +50,7 @@ export const positions: Op<'positions'> = {
 
 // q (T, heads · D), k and v (T, kv_heads · D), angles (T, D) → y (T, 3 · heads · D)
 export const rotary: Op<'rotary'> = {
-  forward: (node) =>
-    PARTS.map((part) => ({
-      kernel: 'rotary.forward',
-      dims: rotaryDims(node, part),
-      operands: { x: partOf(node, part), angles: parameter(node, 'angles'), qkv: node.y },
-    })),
+  forward: (node) => rotaryCalls(node),
   backward: (node, { dy, dinputs }) =>
     PARTS.flatMap((part) => {
       const dx = dinputs[part]
@@ -57,6 +59,19 @@ export const rotary: Op<'rotary'> = {
         ? [{ kernel: 'rotary.backward', dims: rotaryDims(node, part), operands: { ...operands, dx } } as const]
         : []
     }),
+}
+
+/** `placed`: each sample is one token at its place, of so many. */
+export function rotaryCalls(
+  node: Node<'rotary'>,
+  placed?: { readonly places: Tensor; readonly context: number },
+): KernelCall<Tensor>[] {
+  const [context, places] = placed ? [{ context: placed.context }, { places: placed.places }] : [{}, {}]
+  return PARTS.map((part) => ({
+    kernel: 'rotary.forward',
+    dims: { ...rotaryDims(node, part), ...context },
+    operands: { x: partOf(node, part), angles: parameter(node, 'angles'), ...places, qkv: node.y },
+  }))
 }
 
 /** queries, keys, values */
