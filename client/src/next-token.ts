@@ -41,9 +41,14 @@ export function nextToken(
 function nucleus(weights: readonly number[], share: number): readonly number[] {
   if (share >= 1) return weights
   const enough = share * weights.reduce((sum, weight) => sum + weight, 0)
+  const kept: number[] = []
   let sum = 0
-  const last = weights.findIndex((weight) => (sum += weight) >= enough)
-  return last < 0 ? weights : weights.slice(0, last + 1)
+  for (const weight of weights) {
+    kept.push(weight)
+    sum += weight
+    if (sum >= enough) break
+  }
+  return kept
 }
 
 /**

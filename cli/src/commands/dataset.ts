@@ -105,7 +105,7 @@ function importCommand(program: Command): void {
     .option('--tokens <what>', 'of a text: characters, bytes, or the path of a tokenizer.json', 'characters')
     .option(
       '--model <name>',
-      'of an imported model: JSON lines of examples, and texts, in its tokens (docs/FINETUNE.md)',
+      'of an imported model: JSON lines of examples, or running text, in its tokens (docs/FINETUNE.md)',
     )
     .option('--context <n>', 'with --model: tokens of a sample', wholeNumber(2), CONTEXT)
     .option('--no-packing', 'with --model: each example has a sample of its own')
@@ -276,7 +276,8 @@ function summary(found: NamedDataset): object {
 
 function described({ format, inputs, targets, train, validation, dropped }: NamedDataset): string {
   const [training, validating] = [samplesIn(train), samplesIn(validation)]
-  const what = targets.kind === 'tokens' ? 'tokens' : `samples of ${inputs.shape.join(' × ')}`
+  const isRunning = targets.kind === 'tokens' && targets.labelled === undefined
+  const what = isRunning ? 'tokens' : `samples of ${inputs.shape.join(' × ')}`
   const left = dropped === 0 ? '' : `, ${dropped} rows left out`
   const kinds = targets.kind === 'tokens' ? `${targets.size} different tokens` : `${targets.size} ${targets.kind}`
   return `${format}, ${training} ${what} to train on and ${validating} to validate with, ${kinds}${left}`

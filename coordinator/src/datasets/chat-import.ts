@@ -1,9 +1,8 @@
-// JSON lines of conversations, prompts with completions, or texts, and plain text files (each a text), as samples of
-// tokens with their targets, in the tokens of an imported model.
+// JSON lines of conversations, prompts with completions, or texts, as samples of tokens with their targets, in the
+// tokens of an imported model.
 import { readFile } from 'node:fs/promises'
-import { extname } from 'node:path'
 import { randomWords } from '@starling-grid/model'
-import { describeError, GridError, type ShardRef, writeSafetensors } from '@starling-grid/protocol'
+import { type ChatForm, describeError, GridError, type ShardRef, writeSafetensors } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import type { TargetForm } from './catalog.ts'
 import { ChatTokens, type ChatWords, type MarkedTokens } from './chat-tokens.ts'
@@ -63,17 +62,27 @@ function bytesOf(marks: readonly SourceMark[]): number {
 function targetsOf(tokens: ChatTokens, { words, context }: ChatImport): TargetForm {
   const carried = Buffer.byteLength(JSON.stringify(words.tokenizer)) <= MAX_CARRIED_BYTES
   const tokenizer = carried ? { tokenizer: words.tokenizer } : {}
+  return {
+    kind: 'tokens',
+    size: tokens.size,
+    tokens: 'bpe',
+    labelled: context,
+    chat: chatForm({ words }),
+    ...tokenizer,
+  }
+}
+
+/** How the model is talked to, for those who use what is trained. */
+export function chatForm({ words }: Pick<ChatImport, 'words'>): ChatForm {
   const { chatTemplate: template, special, ends } = words
-  const chat = { ...(template === undefined ? {} : { template }), special: { ...special }, ends: [...ends] }
-  return { kind: 'tokens', size: tokens.size, tokens: 'bpe', labelled: context, chat, ...tokenizer }
+  return { ...(template === undefined ? {} : { template }), special: { ...special }, ends: [...ends] }
 }
 
 async function examplesOf(marks: readonly SourceMark[], tokens: ChatTokens): Promise<MarkedTokens[]> {
   const found: MarkedTokens[] = []
   for (const { path } of marks.flatMap(({ files }) => files)) {
     const text = decoded(await readFile(path), path)
-    if (['.jsonl', '.ndjson', '.json'].includes(extname(path).toLowerCase())) found.push(...rowsIn(text, path, tokens))
-    else found.push(located(() => tokens.row({ text }), path))
+    found.push(...rowsIn(text, path, tokens))
   }
   return found
 }

@@ -49,7 +49,8 @@ export async function importNamed(request: ImportRequest, catalog: Catalog, watc
 function importedBy(tools: ImportTools, state: ImportState): Promise<Imported> {
   const { request, marks } = tools
   const { chat } = request.options
-  if (chat !== undefined) return importChatFiles({ ...tools, chat })
+  const isRunning = chat !== undefined && formatOf(request.paths, request.options, marks.train) === 'text'
+  if (chat !== undefined && !isRunning) return importChatFiles({ ...tools, chat })
   const format = formatOf(request.paths, request.options, marks.train)
   return format === 'text' ? importTextFiles({ ...tools, state }) : new Import(tools, state).run()
 }
