@@ -36,6 +36,8 @@ export interface PublishedOptions {
   /** files of tensors; with more than one there is an index */
   readonly files?: number
   readonly seed?: number
+  /** tensors are called as in files of the model without its head */
+  readonly bare?: boolean
 }
 
 /** File name → its content. */
@@ -44,6 +46,7 @@ export function publishedModel({
   dtype = 'F32',
   files = 1,
   seed = 1,
+  bare = false,
 }: PublishedOptions = {}): Map<string, Uint8Array | string> {
   const made = new Map<string, Uint8Array | string>([
     ['config.json', JSON.stringify(config)],
@@ -51,7 +54,8 @@ export function publishedModel({
     ['tokenizer_config.json', JSON.stringify({ eos_token: '<|im_end|>', chat_template: CHAT_TEMPLATE })],
     ['generation_config.json', JSON.stringify({ eos_token_id: [257] })],
   ])
-  const tensors = [...publishedTensors(config, seed)]
+  const called = (name: string): string => (bare ? name.replace(/^(model|transformer)\./, '') : name)
+  const tensors = [...publishedTensors(config, seed)].map(([name, tensor]) => [called(name), tensor] as const)
   const map: Record<string, string> = {}
   for (let i = 0; i < files; i++) {
     const name = files === 1 ? 'model.safetensors' : `model-${number(i + 1)}-of-${number(files)}.safetensors`
