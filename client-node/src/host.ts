@@ -3,7 +3,6 @@ import { readFile } from 'node:fs/promises'
 import { GridError, isLoopbackUrl, systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
-  openReferenceExecutor,
   DEFAULT_LIMITS,
   type Executor,
   type ExecutorBounds,
@@ -15,6 +14,7 @@ import {
   UPLOADS_KEPT_MS,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
+import { openReferenceExecutor } from '@starling-grid/volunteer/language'
 import { openGpu } from './gpu.ts'
 import { sendRequest } from './http.ts'
 import { openNotes } from './kept-notes.ts'

@@ -4,16 +4,18 @@ import { openGpu, prepareProcess } from '@starling-grid/client-node'
 import type { ModelSpec } from '@starling-grid/model'
 import {
   type AdapterDescription,
-  createGpuDecoder,
   createGpuExecutor,
   createReferenceExecutor,
   type Executor,
-  type FrozenSource,
   type GpuExecutorOptions,
-  openReferenceDecoder,
   REFERENCE_ADAPTER,
-  type TokenDecoder,
 } from '@starling-grid/volunteer'
+import {
+  createGpuDecoder,
+  type FrozenSource,
+  openReferenceDecoder,
+  type TokenDecoder,
+} from '@starling-grid/volunteer/language'
 
 export interface ExecutorChoice {
   /** 'webgpu' (default): the GPU, or a software adapter; 'reference': plain TypeScript on the CPU */

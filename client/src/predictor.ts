@@ -10,13 +10,8 @@ import {
   takesTokens,
 } from '@starling-grid/model'
 import { describeError, elementsOf, GridError, type ModelSignature, storedElementsOf } from '@starling-grid/protocol'
-import {
-  type AdapterDescription,
-  decodes,
-  type Executor,
-  type FrozenSource,
-  SamplePreparation,
-} from '@starling-grid/volunteer'
+import { type AdapterDescription, type Executor, SamplePreparation } from '@starling-grid/volunteer'
+import { decodes, type FrozenSource } from '@starling-grid/volunteer/language'
 import { type DecoderOptions, type ExecutorChoice, openDecoder, openExecutor } from './executor.ts'
 import { contextOf, draws, nextToken } from './next-token.ts'
 import { type TextTokens, textTokens } from './text-tokens.ts'

@@ -40,7 +40,7 @@ export { type ModelFile, readModelFile } from './model-file.ts'
 export { fromPublished, publishedShape, toPublished } from './published.ts'
 export { randomWords } from './random.ts'
 export { type Start, startFrom } from './start.ts'
-export type { CausalLmConfig, CausalLmLayer, GptLayer, Lora, Loss, ModelSpec, OperatorLayer } from './spec.ts'
+export type { CausalLmConfig, GptLayer, Loss, ModelSpec, OperatorLayer } from './spec.ts'
 export { takesTokens, tokenVocabulary } from './tokens.ts'
 export { meanOfStep, nextVersion, outerOptimizer, type UpdateRule } from './update.ts'
 export {

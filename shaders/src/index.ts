@@ -4,7 +4,6 @@ export { KERNEL_URLS, type KernelFile } from './kernel-urls.ts'
 export type {
   Activation,
   AttentionDims,
-  CachedAttentionDims,
   ChannelNormDims,
   ConcatDims,
   Conv2dDims,

@@ -10,7 +10,7 @@ import { duration, ProgressLine } from '../terminal/progress-line.ts'
 const DATA_DIR = 'starling-data'
 const MILLION = 1e6
 
-interface CommonOptions {
+interface ModelFolderOptions {
   readonly dataDir: string
   readonly json?: boolean
 }
@@ -48,7 +48,7 @@ function withFolder(command: Command): Command {
 async function importInto(
   name: string,
   folder: string,
-  { dataDir, json, store }: CommonOptions & { readonly store: Storage },
+  { dataDir, json, store }: ModelFolderOptions & { readonly store: Storage },
 ): Promise<void> {
   const line = new ProgressLine()
   const began = performance.now()
@@ -60,7 +60,7 @@ async function importInto(
   if (json === true) print(summary(imported))
 }
 
-async function list({ dataDir, json }: CommonOptions): Promise<void> {
+async function list({ dataDir, json }: ModelFolderOptions): Promise<void> {
   const catalog = new ModelCatalog(dataDir)
   const models = await Promise.all((await catalog.names()).map((name) => catalog.get(name)))
   if (json === true) return print(models.map(summary))
@@ -69,7 +69,7 @@ async function list({ dataDir, json }: CommonOptions): Promise<void> {
   for (const found of models) console.log(`${found.name.padEnd(width)}  ${described(found)}`)
 }
 
-async function show(name: string, { dataDir, json }: CommonOptions): Promise<void> {
+async function show(name: string, { dataDir, json }: ModelFolderOptions): Promise<void> {
   const found = await new ModelCatalog(dataDir).get(name)
   if (json === true) return print(summary(found))
   console.log(`${name}: ${described(found)}`)
@@ -77,7 +77,7 @@ async function show(name: string, { dataDir, json }: CommonOptions): Promise<voi
   for (const [key, value] of Object.entries(found.config)) console.log(`  ${key}: ${plainText(JSON.stringify(value))}`)
 }
 
-async function remove(name: string, { dataDir, json }: CommonOptions): Promise<void> {
+async function remove(name: string, { dataDir, json }: ModelFolderOptions): Promise<void> {
   const catalog = new ModelCatalog(dataDir)
   const { unfinished, shards } = await jobsThatUse(blobsOfModel(await catalog.get(name)), dataDir)
   if (unfinished.length > 0)

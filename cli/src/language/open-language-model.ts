@@ -17,7 +17,7 @@ import {
   tunedParts,
 } from '@starling-grid/model'
 import { describeError, GridError, type ModelSignature, readSafetensors } from '@starling-grid/protocol'
-import { type FrozenSource, openBaseModel } from '@starling-grid/volunteer'
+import { type FrozenSource, openBaseModel } from '@starling-grid/volunteer/language'
 
 export interface LanguageModel {
   readonly model: ModelFile

@@ -12,7 +12,7 @@ import {
   type StoredTensor,
   writeSafetensors,
 } from '@starling-grid/protocol'
-import type { FrozenSource } from '@starling-grid/volunteer'
+import type { FrozenSource } from '@starling-grid/volunteer/language'
 
 const OWN_FILE = 0o600
 

@@ -101,7 +101,7 @@ function attributeOf(name: string, value: Attribute): object {
   return { name, type: ATTRIBUTE.ints, ints: value }
 }
 
-type RotaryLayer = Extract<OperatorLayer, { readonly type: 'rotary' }>
+type OnnxRotary = Extract<OperatorLayer, { readonly type: 'rotary' }>
 
 interface RowParts<L> {
   readonly graph: OnnxGraph
@@ -203,7 +203,7 @@ function inRuns(shape: readonly number[], size: number): number[] {
 }
 
 /** Queries, keys and values (N, T, own · D), the first two turned by position → (N, T, 3 · heads · D) */
-function rotary({ graph, layer, x, p, placed }: RowParts<RotaryLayer>): string {
+function rotary({ graph, layer, x, p, placed }: RowParts<OnnxRotary>): string {
   const [length = 1, channels = 1] = placed.x
   const size = channels / layer.heads
   const parts = x.map((part, i) => {

@@ -9,12 +9,11 @@ import {
   Compute,
   followSums,
   type LocalVersion,
-  openBaseModel,
-  openReferenceExecutor,
   Shards,
   StepAudit,
   versionFrom,
 } from '@starling-grid/volunteer'
+import { openBaseModel, openReferenceExecutor } from '@starling-grid/volunteer/language'
 import type { AuditTask, RecomputeAnswer, Recomputed, RecomputeTask } from './recompute.ts'
 
 if (parentPort === null) throw new Error('internal: a recomputation runs in a thread of the coordinator')

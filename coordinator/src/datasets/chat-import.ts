@@ -2,22 +2,15 @@
 // tokens of an imported model.
 import { readFile } from 'node:fs/promises'
 import { randomWords } from '@starling-grid/model'
-import { type ChatForm, describeError, GridError, type ShardRef, writeSafetensors } from '@starling-grid/protocol'
+import { describeError, GridError, type ShardRef, writeSafetensors } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import type { TargetForm } from './catalog.ts'
-import { ChatTokens, type ChatWords, type MarkedTokens } from './chat-tokens.ts'
+import { ChatTokens, type MarkedTokens } from './chat-tokens.ts'
+import { chatForm, type ChatImport } from './chat-words.ts'
 import type { Imported, ImportTools } from './import-request.ts'
 import { packed, type PackedSamples } from './packed-samples.ts'
 import { datasetUnreadable } from './samples.ts'
 import type { SourceMark } from './sources.ts'
-
-/** Of an import in the tokens of a model. */
-export interface ChatImport {
-  readonly words: ChatWords
-  /** tokens of a sample */
-  readonly context: number
-  readonly pack: boolean
-}
 
 /** Bytes of all files: their tokens are held in memory while they are packed. */
 const MAX_BYTES = 512 * 2 ** 20
@@ -70,12 +63,6 @@ function targetsOf(tokens: ChatTokens, { words, context }: ChatImport): TargetFo
     chat: chatForm({ words }),
     ...tokenizer,
   }
-}
-
-/** How the model is talked to, for those who use what is trained. */
-export function chatForm({ words }: Pick<ChatImport, 'words'>): ChatForm {
-  const { chatTemplate: template, special, ends } = words
-  return { ...(template === undefined ? {} : { template }), special: { ...special }, ends: [...ends] }
 }
 
 async function examplesOf(marks: readonly SourceMark[], tokens: ChatTokens): Promise<MarkedTokens[]> {

@@ -3,16 +3,7 @@
 import { Template } from '@huggingface/jinja'
 import { Tokenizer } from '@huggingface/tokenizers'
 import { describeError, GridError } from '@starling-grid/protocol'
-
-/** What of an imported model makes text to tokens. */
-export interface ChatWords {
-  /** JSON of tokenizer.json */
-  readonly tokenizer: string
-  readonly chatTemplate?: string | undefined
-  readonly special: Readonly<Record<string, string>>
-  /** tokens that end an answer */
-  readonly ends: readonly number[]
-}
+import type { ChatWords } from './chat-words.ts'
 
 export interface MarkedTokens {
   readonly tokens: number[]

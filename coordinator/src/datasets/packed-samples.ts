@@ -18,7 +18,7 @@ export interface PackedSamples {
 /** Samples that are not full yet: with more, few places are left empty anyway. */
 const OPEN = 64
 
-interface Pair {
+interface TargetPairs {
   readonly x: number[]
   readonly y: number[]
 }
@@ -28,8 +28,8 @@ export function packed(
   examples: readonly MarkedTokens[],
   { context, pack }: { readonly context: number; readonly pack: boolean },
 ): PackedSamples {
-  const full: Pair[] = []
-  const open: Pair[] = []
+  const full: TargetPairs[] = []
+  const open: TargetPairs[] = []
   let [cut, dropped] = [0, 0]
   for (const example of examples) {
     const pair = pairOf(example, context)
@@ -47,7 +47,7 @@ export function packed(
   return { ...laidOut([...full, ...open], context), cut, dropped }
 }
 
-function pairOf({ tokens, learned }: MarkedTokens, context: number): Pair {
+function pairOf({ tokens, learned }: MarkedTokens, context: number): TargetPairs {
   const length = Math.min(context, tokens.length - 1)
   const places = Array.from({ length: Math.max(0, length) }, (_, i) => i)
   return {
@@ -57,7 +57,7 @@ function pairOf({ tokens, learned }: MarkedTokens, context: number): Pair {
 }
 
 /** What is empty has token 0 behind all else, where a causal model does not look. */
-function laidOut(pairs: readonly Pair[], context: number): Pick<PackedSamples, 'count' | 'x' | 'y'> {
+function laidOut(pairs: readonly TargetPairs[], context: number): Pick<PackedSamples, 'count' | 'x' | 'y'> {
   const x = new Int32Array(pairs.length * context)
   const y = new Int32Array(pairs.length * context).fill(IGNORED)
   for (const [i, pair] of pairs.entries()) {

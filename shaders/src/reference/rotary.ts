@@ -31,7 +31,7 @@ export function rotaryBackward(
   })
 }
 
-interface Pair {
+interface RotaryPair {
   /** where its first element lies in x and in qkv */
   readonly own: number
   readonly packed: number
@@ -43,7 +43,7 @@ function forEachPair(
   { length, heads, own, headSize, part, turns }: RotaryDims,
   samples: number,
   { angles, places }: { readonly angles: Float32Array; readonly places?: Int32Array | undefined },
-  visit: (pair: Pair) => void,
+  visit: (pair: RotaryPair) => void,
 ): void {
   const half = headSize / 2
   for (let row = 0; row < samples * length; row++)

@@ -11,7 +11,7 @@ import {
   sha256Name,
   type StoredTensor,
 } from '@starling-grid/protocol'
-import type { FrozenSource } from '../graph/fixed.ts'
+import type { FrozenSource } from '../graph/frozen-source.ts'
 import { fetchedBlob, type BlobPlaces } from './shards.ts'
 
 interface PlacedPart {

@@ -2,7 +2,7 @@
 // Implemented on WebGPU (gpu/) and in plain TypeScript (cpu/); both run volunteer/testing/executor-suite.ts.
 import type { AdapterDescription, GradientEncoding, Precision, Tally } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
-import type { FrozenSource } from './fixed.ts'
+import type { FrozenSource } from './frozen-source.ts'
 
 export type { AdapterDescription }
 

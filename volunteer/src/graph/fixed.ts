@@ -2,13 +2,8 @@
 // model.
 
 import { constantValues } from '@starling-grid/model'
+import type { FrozenSource } from './frozen-source.ts'
 import type { GraphRunner } from './runner.ts'
-
-/** The frozen parameters of a model, one at a time: together they may be larger than what a tab can spare. */
-export interface FrozenSource {
-  /** (…shape) of the tensor of this name, as f32. @throws GridError 'dataset-unreadable' where there is none */
-  read(name: string): Promise<Float32Array>
-}
 
 export function loadConstants(runner: Pick<GraphRunner, 'graph' | 'loadFixed'>): void {
   for (const [index, entry] of runner.graph.fixed.entries())

@@ -1,7 +1,7 @@
 // Which reader a source gets: by --format, by the ending of its files, or because it is a folder of images.
 import { extname } from 'node:path'
 import { GridError } from '@starling-grid/protocol'
-import type { ChatImport } from '../chat-import.ts'
+import type { ChatImport } from '../chat-words.ts'
 import type { SourceMark } from '../sources.ts'
 import { ArraysSource } from './arrays.ts'
 import { CsvSource } from './csv.ts'
