@@ -1,5 +1,5 @@
 // Public face of the model package.
-export { IGNORED, isTuned, parseTuned, partName, rowsOf, type TunedModel, tunedSpec } from './base-model.ts'
+export { IGNORED, isTuned, parseTuned, partName, rowsOf, tunedSpec } from './base-model.ts'
 export { floatValues, halves, readRows, type Storage, STORAGES, storeRows } from './base-store.ts'
 export { layerShapes, type PlacedLayer } from './expand.ts'
 export {

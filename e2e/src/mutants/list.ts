@@ -3,6 +3,7 @@
 import { ARITHMETIC } from './arithmetic.ts'
 import { DECISIONS } from './decisions.ts'
 import { FORMATS_IN } from './formats.ts'
+import { LANGUAGE } from './language.ts'
 import type { Mutant } from './mutant.ts'
 import { PAGES_SHOWN } from './pages.ts'
 import { REPAIRS } from './repairs.ts'
@@ -19,4 +20,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...FORMATS_IN,
   ...PAGES_SHOWN,
   ...REPAIRS,
+  ...LANGUAGE,
 ]
