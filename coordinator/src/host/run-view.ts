@@ -165,7 +165,7 @@ function bestView({ evaluations, config }: RunState): RunView['best'] {
   return best === undefined ? null : { ...best.version, metric, loss: best.loss, accuracy: best.accuracy }
 }
 
-function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'] {
+function describeJob({ id, spec, form, manifest, training, frozen }: Job): RunView['job'] {
   const { name, owner, purpose, stop, evaluate = {}, blockSamples, batchBlocks, priority = 0, volunteers } = spec
   return {
     priority,
@@ -184,7 +184,7 @@ function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'
     dataset: manifest.name,
     trainSamples: samplesIn(manifest.train),
     validationSamples: samplesIn(manifest.validation),
-    downloadBytes: [...manifest.train, ...manifest.validation].reduce((sum, { bytes }) => sum + bytes, 0),
+    downloadBytes: [...manifest.train, ...manifest.validation, ...frozen].reduce((sum, { bytes }) => sum + bytes, 0),
     blocksPerEpoch: training.length,
   }
 }
