@@ -19,6 +19,7 @@ const COMMANDS = {
   convert: forUsers('write a model file as ONNX or as a PyTorch program: convert MODEL --format onnx'),
   invite: forUsers('let volunteers in by links: invite create, list, revoke'),
   token: forUsers('who else may use a coordinator: token create, list, revoke'),
+  model: forUsers('import, list, show and delete published language models: model import NAME FOLDER'),
   dataset: forUsers('import, list, show and delete datasets: dataset import NAME PATH…'),
   doctor: forUsers('check what this machine offers, with a remedy for what it lacks'),
   volunteer: forUsers('give this machine to a coordinator: volunteer URL'),

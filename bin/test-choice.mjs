@@ -72,6 +72,9 @@ export const LATER = {
   'keep-command': 'keep.test.ts has which checkpoints stay, keeps-checkpoints.test.ts their bytes and exports',
   'two-jobs-share-three-volunteers':
     'schedule.test.ts has which job gets volunteers, goes-on-to-the-next-job.test.ts moves a real one between two',
+  'an-example-tunes-a-chat':
+    'members-tune-a-model-together.test.ts trains adapters in processes and a tab, and ' +
+    'published-models.test.ts has the examples',
   'golden-in-browser': 'browser-meets-node.test.ts computes in a browser what a process computes',
 }
 
@@ -92,6 +95,7 @@ export const LONGEST_FIRST = [
   'goes-on-to-the-next-job',
   'gpu-executor',
   'refuses-hostile-frames',
+  'members-tune-a-model-together',
   'browser-meets-node',
   'peer-links',
   'collectives',

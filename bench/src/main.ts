@@ -25,6 +25,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   kernels: async () => (await import('./kernels.ts')).kernelSuite,
   step: async () => (await import('./step.ts')).stepSuite,
   dispatch: async () => (await import('./dispatch.ts')).dispatchSuite,
+  language: async () => (await import('./language.ts')).languageSuite,
 }
 const ADAPTERS: readonly (readonly string[])[] = [
   ['--adapter', 'llvmpipe'],

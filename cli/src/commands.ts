@@ -11,6 +11,7 @@ export const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
   convert: async () => (await import('./commands/convert.ts')).convert,
   invite: async () => (await import('./commands/invite.ts')).invite,
   token: async () => (await import('./commands/token.ts')).token,
+  model: async () => (await import('./commands/model.ts')).model,
   dataset: async () => (await import('./commands/dataset.ts')).dataset,
   volunteer: async () => (await import('./commands/volunteer.ts')).volunteer,
   launch: async () => (await import('./commands/launch.ts')).launch,

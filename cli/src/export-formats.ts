@@ -8,6 +8,9 @@ import { Option } from 'commander'
 
 /** Format → ending of its file. */
 const ENDINGS = { safetensors: '.safetensors', 'pytorch-script': '.py', onnx: '.onnx' } as const
+/** Folders of language models. */
+export const FOLDER_FORMATS = ['peft', 'merged'] as const
+export type FolderFormat = (typeof FOLDER_FORMATS)[number]
 export type ExportFormat = keyof typeof ENDINGS
 /** Those of other programs. */
 export type ForeignFormat = Exclude<ExportFormat, 'safetensors'>
@@ -30,10 +33,12 @@ export interface WrittenModel {
   readonly weights?: string
 }
 
-const ABOUT = 'pytorch-script: a program, with its parameters beside it; onnx: of opset 20'
+const ABOUT =
+  'pytorch-script: a program, with its parameters beside it; onnx: of opset 20; of tuned language models a folder: ' +
+  'peft, the adapters alone; merged, the whole model'
 
 /** With the format that is meant where none is named. */
-export function formatOption(formats: readonly [ExportFormat, ...ExportFormat[]]): Option {
+export function formatOption(formats: readonly [ExportFormat, ...(ExportFormat | FolderFormat)[]]): Option {
   return new Option('--format <format>', ABOUT).choices(formats).default(formats[0])
 }
 

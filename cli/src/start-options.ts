@@ -91,6 +91,10 @@ export function startCommand(): Command {
     )
     .option('--port <port>', '0 for any free one', readPort, DEFAULT_PORT)
     .option('--data-dir <folder>', 'journal and versions', 'starling-data')
+    .option(
+      '--datasets-dir <folder>',
+      'data folder whose imported datasets and models jobs may name; absent: --data-dir',
+    )
     .addOption(stateOption())
     .addOption(blobsOption())
     .option('--data-root <folder>', 'jobs may read datasets inside this folder, links followed, and no others', '.')

@@ -1,9 +1,10 @@
 // The headless process's VolunteerHost: everything that differs from a tab.
 import { readFile } from 'node:fs/promises'
+import type { ModelSpec } from '@starling-grid/model'
 import { type ExecutorKind, GridError, isLoopbackUrl, systemClock } from '@starling-grid/protocol'
 import {
+  buildGraph,
   createGpuExecutor,
-  createReferenceExecutor,
   DEFAULT_LIMITS,
   type Executor,
   type ExecutorBounds,
@@ -15,7 +16,8 @@ import {
   UPLOADS_KEPT_MS,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
-import { createWasmExecutor } from '@starling-grid/volunteer/wasm'
+import { openReferenceExecutor } from '@starling-grid/volunteer/language'
+import { createWasmExecutor, wasmLacks } from '@starling-grid/volunteer/wasm'
 import { chooseExecutor, requireNoAdapter, type ExecutorWish } from './executor-choice.ts'
 import { openGpu } from './gpu.ts'
 import { sendRequest } from './http.ts'
@@ -71,6 +73,13 @@ export function createNodeHost({
     choice ??= chooseExecutor({ threads, say, openOnGpu: (spec) => openOnDevice({ spec }, undefined) })
     return choice
   }
+  /** Language models need what only WebGPU has: a choice that was left to this host is WebGPU then, and it says so. */
+  const computing = (spec: ModelSpec, chosen: ExecutorKind): ExecutorKind => {
+    const lacks = chosen === 'wasm' && wanted === 'auto' ? wasmLacks(buildGraph(spec)) : undefined
+    if (lacks === undefined) return chosen
+    say(`WebGPU computes this model: WebAssembly does not have ${lacks}.`)
+    return 'webgpu'
+  }
   return {
     client: 'node',
     clock: systemClock,
@@ -89,10 +98,10 @@ export function createNodeHost({
     at: doorOf,
     async createExecutor(spec, blockSamples, bounds) {
       const size = microBatchFor(spec, blockSamples)
-      const executor = await chosenFor(bounds)
+      const executor = await computing(spec, await chosenFor(bounds))
       if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, asGpu, bounds }, adapter)
       requireF32(bounds, executor)
-      if (executor === 'reference') return createReferenceExecutor(spec, size)
+      if (executor === 'reference') return openReferenceExecutor(spec, { ...size, frozen: bounds?.frozen })
       const { maxBytes } = bounds ?? {}
       return createWasmExecutor(spec, {
         ...size,
@@ -127,7 +136,7 @@ type WantedExecutor = Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'asGpu
 }
 
 function openGpuExecutor({ bounds, ...size }: WantedExecutor, wanted: string | undefined): Promise<Executor> {
-  const given = bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32' } : {}
+  const given = bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32', frozen: bounds.frozen } : {}
   const options = { ...size, ...given }
   return renewedExecutor((trouble) => openOnDevice({ ...options, trouble }, wanted), {
     say,
@@ -136,7 +145,10 @@ function openGpuExecutor({ bounds, ...size }: WantedExecutor, wanted: string | u
 }
 
 async function openOnDevice(
-  options: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu'>,
+  options: Pick<
+    GpuExecutorOptions,
+    'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu' | 'frozen'
+  >,
   wanted: string | undefined,
 ): Promise<Executor> {
   const gpu = await openGpu({ adapter: wanted })

@@ -145,6 +145,18 @@ const MODELS: readonly (readonly [string, ModelSpec])[] = [
     ),
   ],
   [
+    'gated branches, scaled',
+    model(
+      [3, 7],
+      [
+        plain('parallel', { combine: 'swiglu', branches: [[linear(10)], [linear(10)]] }),
+        learned('rmsnorm', { size: 5 }),
+        plain('scale', { factor: 1.5 }),
+        plain('parallel', { combine: 'swiglu', branches: [[], [plain('tanh')]] }),
+      ],
+    ),
+  ],
+  [
     'dropout twice',
     model(
       [3, 5],

@@ -1,8 +1,14 @@
 // What computes in this tab where nothing was asked for: a GPU; without one, what is faster on the processor. Loaded
 // only where the processor may compute; its counterpart in Node has the same name.
 import { type ExecutorKind, systemClock } from '@starling-grid/protocol'
-import { createReferenceExecutor, type Executor, type ShardCache } from '@starling-grid/volunteer'
-import { createWasmExecutor, knownMeasure, measuredText, measureExecutors } from '@starling-grid/volunteer/wasm'
+import { buildGraph, createReferenceExecutor, type Executor, type ShardCache } from '@starling-grid/volunteer'
+import {
+  createWasmExecutor,
+  knownMeasure,
+  measuredText,
+  measureExecutors,
+  wasmLacks,
+} from '@starling-grid/volunteer/wasm'
 import { wasmThreads } from './wasm-threads.ts'
 
 type ModelOfExecutor = Parameters<typeof createWasmExecutor>[0]
@@ -28,6 +34,11 @@ export async function fasterHere({ adapter, cache, say, openOnGpu }: SoftwareOpt
     }))
   say(measuredText(adapter, measured))
   return measured.wasm <= measured.webgpu ? 'wasm' : 'webgpu'
+}
+
+/** What a model needs that only WebGPU has; undefined: WebAssembly computes it. */
+export function lacksHere(spec: ModelOfExecutor): string | undefined {
+  return wasmLacks(buildGraph(spec))
 }
 
 export async function openOnProcessor(

@@ -67,7 +67,8 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     async createExecutor(spec, blockSamples, bounds) {
       choice ??= options.executor ? Promise.resolve(options.executor) : chooseExecutor(shards)
       // values in f16 need an adapter
-      const executor = bounds?.precision === 'f16' ? 'webgpu' : await choice
+      const chosen = bounds?.precision === 'f16' ? 'webgpu' : await choice
+      const executor = options.executor === undefined ? await computing(spec, chosen) : chosen
       const size = microBatchFor(spec, blockSamples)
       if (executor !== 'webgpu') {
         const { maxBytes } = bounds ?? {}
@@ -80,6 +81,16 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
       return renewedExecutor(open, { say, onLost: () => bounds?.onDeviceLost() })
     },
   }
+}
+
+/** Language models need what only WebGPU has: a choice that was left to this tab is WebGPU then, and it says so. */
+async function computing(spec: GpuExecutorOptions['spec'], chosen: ExecutorKind): Promise<ExecutorKind> {
+  if (chosen !== 'wasm') return chosen
+  const { lacksHere } = await import('./executor-choice.ts')
+  const lacks = lacksHere(spec)
+  if (lacks === undefined) return chosen
+  say(`WebGPU computes this model: WebAssembly does not have ${lacks}.`)
+  return 'webgpu'
 }
 
 /** A GPU, or what is faster without one. A browser without WebGPU computes on the processor, which is said. */
@@ -129,8 +140,9 @@ function keptNotes(name: string, keptMs: number): KeptNotes {
 }
 
 /** What the executor of a device is told. */
-function inBounds(bounds: ExecutorBounds | undefined): Pick<GpuExecutorOptions, 'maxBytes' | 'precision'> {
-  return bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32' } : {}
+function inBounds(bounds: ExecutorBounds | undefined): Pick<GpuExecutorOptions, 'maxBytes' | 'precision' | 'frozen'> {
+  if (bounds === undefined) return {}
+  return { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32', frozen: bounds.frozen }
 }
 
 function say(text: string): void {

@@ -15,6 +15,7 @@ import {
   isSameAuthority,
   type JobList,
   type JobSpec,
+  MAX_SHARD_BYTES,
   type MemberId,
   parse,
   pathTo,
@@ -23,6 +24,7 @@ import {
   ROUTES,
   type RunEvent,
   type RunView,
+  type Sha256,
   type StepRecord,
   type TokenView,
 } from '@starling-grid/protocol'
@@ -208,6 +210,12 @@ export class CoordinatorApi {
   export(id: string, version?: number): Promise<Response> {
     const query = version === undefined ? '' : `?version=${version}`
     return this.#send('GET', pathTo<string>(ROUTES.export, { id }) + query, { limitMs: DOWNLOAD_MS })
+  }
+
+  /** What a hash names of the data and base models of jobs that the token may read. */
+  async shard(name: Sha256): Promise<Uint8Array> {
+    const path = pathTo<string>(ROUTES.shard, { sha256: name })
+    return bytesOf(await this.#send('GET', path, { limitMs: DOWNLOAD_MS }), { most: MAX_SHARD_BYTES, what: path })
   }
 
   /** A new token; only this answer has it. */

@@ -13,6 +13,7 @@ export { connect, GridClient } from './grid-client.ts'
 export { GridJob } from './grid-job.ts'
 export { type LoopModel, type ModelOptions, openModel, type Optimizer } from './model.ts'
 export {
+  type BaseOfAdapters,
   type NamedNumber,
   openPredictor,
   type Prediction,

@@ -1,10 +1,18 @@
 // A trained model that answers: samples as its dataset had them, prepared as in training, and answers under the
 // dataset's names.
 import { readFile } from 'node:fs/promises'
-import { type ModelFile, type ModelSpec, outputShape, readModelFile, takesTokens } from '@starling-grid/model'
+import {
+  fixedEntries,
+  type ModelFile,
+  type ModelSpec,
+  outputShape,
+  readModelFile,
+  takesTokens,
+} from '@starling-grid/model'
 import { describeError, elementsOf, GridError, type ModelSignature, storedElementsOf } from '@starling-grid/protocol'
 import { type AdapterDescription, type Executor, SamplePreparation } from '@starling-grid/volunteer'
-import { type ExecutorChoice, openExecutor } from './executor.ts'
+import { decodes, type FrozenSource } from '@starling-grid/volunteer/language'
+import { type DecoderOptions, type ExecutorChoice, openDecoder, openExecutor } from './executor.ts'
 import { contextOf, draws, nextToken } from './next-token.ts'
 import { type TextTokens, textTokens } from './text-tokens.ts'
 
@@ -23,10 +31,12 @@ export interface Prediction {
 export interface WritingOptions {
   /** tokens to write (default 500) */
   readonly tokens?: number
-  /** below 1 prefers what is likely, above 1 evens it out (default 0.8) */
+  /** below 1 prefers what is likely, above 1 evens it out; 0: always the most likely (default 0.8) */
   readonly temperature?: number
   /** only the most likely so many tokens; absent: all */
   readonly topK?: number
+  /** only the most likely tokens that make this part of the probability together; absent: all */
+  readonly topP?: number
   /** of the draws (default 1337): the same text for the same seed */
   readonly seed?: number
 }
@@ -34,6 +44,17 @@ export interface WritingOptions {
 export interface PredictorOptions extends ExecutorChoice {
   /** JSON of a tokenizer.json, in place of the one that the model carries */
   readonly tokenizer?: string
+  /** of adapters: the model that they were trained beside */
+  readonly base?: BaseOfAdapters
+  /** places of a text that the model sees; absent: as in training */
+  readonly context?: number
+}
+
+/** The frozen part of a model, and what its folder says of answers. */
+export interface BaseOfAdapters {
+  readonly frozen: FrozenSource
+  /** tokens that end an answer */
+  readonly ends?: readonly number[]
 }
 
 /** Samples that are computed at once; a GPU splits them as its memory asks. */
@@ -61,16 +82,74 @@ async function modelIn(file: string): Promise<ModelFile> {
 }
 
 async function predictorOf(model: ModelFile, options: PredictorOptions): Promise<Predictor> {
-  const { tokenizer, ...choice } = options
+  const { tokenizer, base, context, ...choice } = options
   const whole = tokenizer === undefined ? model : { ...model, tokenizer }
+  requireBase(model.spec, base)
   const tokens = takesTokens(model.spec) ? textTokens(whole) : undefined
-  if (tokens !== undefined) requireNextToken(model.spec)
-  const { executor, close } = await openExecutor(
-    model.spec,
-    tokens === undefined ? choice : { ...choice, maxMicroBatch: 1 },
-  )
+  if (tokens === undefined) return samplePredictor(whole, choice)
+  requireNextToken(model.spec)
+  const window = context ?? contextOfModel(model.spec)
+  const computing = decodes(model.spec)
+    ? await tokenWriter(whole, { context: window, frozen: base?.frozen }, choice)
+    : await windowWriter(whole, choice)
+  return new Predictor({ model: whole, ...computing, tokens, ends: base?.ends ?? [] })
+}
+
+async function samplePredictor(model: ModelFile, choice: ExecutorChoice): Promise<Predictor> {
+  const { executor, close } = await openExecutor(model.spec, choice)
   executor.loadParameters(model.parameters)
-  return new Predictor({ model: whole, executor, close, tokens })
+  const release = (): void => {
+    executor.destroy()
+    close()
+  }
+  return new Predictor({ model, executor, adapter: executor.adapter, close: release, tokens: undefined, ends: [] })
+}
+
+/** Keeps the keys and values of what it saw. */
+async function tokenWriter(model: ModelFile, form: DecoderOptions, choice: ExecutorChoice): Promise<Writing> {
+  const { made, adapter, close } = await openDecoder(model.spec, form, choice)
+  made.loadParameters(model.parameters)
+  const release = (): void => {
+    made.destroy()
+    close()
+  }
+  return { adapter, logitsAfter: (written) => made.logitsAfter(written), close: release }
+}
+
+/** Computes the whole context for each token: for models whose layers see more than one token at a time. */
+async function windowWriter(model: ModelFile, choice: ExecutorChoice): Promise<Writing> {
+  const { executor, close } = await openExecutor(model.spec, { ...choice, maxMicroBatch: 1 })
+  executor.loadParameters(model.parameters)
+  const [context = 1, vocab = 1] = outputShape(model.spec)
+  return {
+    adapter: executor.adapter,
+    async logitsAfter(written) {
+      const { window, last } = contextOf(written, context)
+      return (await executor.predict(window, 1)).subarray(last * vocab, (last + 1) * vocab)
+    },
+    close() {
+      executor.destroy()
+      close()
+    },
+  }
+}
+
+/** A published model knows more places than it was tuned with; beyond this its keys and values crowd the memory. */
+const MOST_CONTEXT = 1024
+
+function contextOfModel({ input: [trained = 1], layers: [layer] }: ModelSpec): number {
+  return layer?.type === 'causal_lm'
+    ? Math.max(trained, Math.min(MOST_CONTEXT, layer.config.max_position_embeddings))
+    : trained
+}
+
+/** @throws GridError 'usage' of adapters alone */
+function requireBase(spec: ModelSpec, base: BaseOfAdapters | undefined): void {
+  if (base !== undefined || !fixedEntries(spec).some(({ kind }) => kind === 'frozen')) return
+  throw new GridError(
+    'usage',
+    `expected the model that the adapters of ${spec.name} belong to, got the adapters alone; name its folder with --base`,
+  )
 }
 
 function requireNextToken(spec: ModelSpec): void {
@@ -81,11 +160,23 @@ function requireNextToken(spec: ModelSpec): void {
   )
 }
 
+interface Writing {
+  readonly adapter: AdapterDescription
+  /** Logits (vocab,) of the token after a text that is not empty. */
+  readonly logitsAfter: (written: readonly number[]) => Promise<Float32Array>
+  readonly close: () => void
+}
+
 interface PredictorParts {
   readonly model: ModelFile
-  readonly executor: Executor
+  /** of models that answer samples */
+  readonly executor?: Executor
+  readonly adapter: AdapterDescription
+  /** of models that write */
+  readonly logitsAfter?: Writing['logitsAfter']
   readonly close: () => void
   readonly tokens: TextTokens | undefined
+  readonly ends: readonly number[]
 }
 
 export class Predictor {
@@ -105,9 +196,19 @@ export class Predictor {
     return this.#parts.model.signature
   }
 
+  /** of a tuned model: how it is talked to */
+  get chat(): ModelFile['chat'] {
+    return this.#parts.model.chat
+  }
+
+  /** JSON of its tokenizer.json, where it has one */
+  get tokenizer(): string | undefined {
+    return this.#parts.model.tokenizer
+  }
+
   /** the device that computes */
   get adapter(): AdapterDescription {
-    return this.#parts.executor.adapter
+    return this.#parts.adapter
   }
 
   /** Whether it goes on with a text; otherwise it answers samples. */
@@ -121,7 +222,7 @@ export class Predictor {
    */
   async predict(stored: Uint8Array | Float32Array | Int32Array): Promise<Prediction[]> {
     const { model, executor } = this.#parts
-    if (this.writes)
+    if (executor === undefined)
       throw new GridError('unsupported', `expected a model of samples, got ${model.spec.name}, which writes text`)
     const samples = stored.length / storedElementsOf(model.signature)
     if (!Number.isInteger(samples))
@@ -138,27 +239,25 @@ export class Predictor {
 
   /** Goes on with `prompt`, piece by piece; the prompt itself is not repeated. @throws GridError 'usage' */
   async *write(prompt: string, options: WritingOptions = {}): AsyncGenerator<string> {
-    const { model, executor, tokens } = this.#parts
-    const { tokens: count = 500, temperature = 0.8, topK, seed = 1337 } = options
-    if (tokens === undefined)
+    const { model, logitsAfter, tokens, ends } = this.#parts
+    const { tokens: count = 500, temperature = 0.8, topK, topP, seed = 1337 } = options
+    if (tokens === undefined || logitsAfter === undefined)
       throw new GridError('unsupported', `expected a model of text, got ${model.spec.name}, which answers samples`)
     const written = tokens.encode(prompt)
     if (written.length === 0) throw new GridError('usage', 'expected a prompt, got an empty one; write a line of it')
-    const [context = 1, vocab = 1] = outputShape(model.spec)
     const [draw, decode] = [draws(seed), tokens.decoder()]
-    const choice = { temperature, ...(topK === undefined ? {} : { topK }) }
+    const choice = { temperature, ...(topK === undefined ? {} : { topK }), ...(topP === undefined ? {} : { topP }) }
     for (let i = 0; i < count; i++) {
-      const { window, last } = contextOf(written, context)
-      const logits = await executor.predict(window, 1)
+      const logits = await logitsAfter(written)
       // a model may have more tokens than the text had
-      const token = nextToken(logits.subarray(last * vocab, last * vocab + tokens.size), choice, draw())
+      const token = nextToken(logits.subarray(0, tokens.size), choice, draw())
+      if (ends.includes(token)) return
       written.push(token)
       yield decode(token)
     }
   }
 
   close(): void {
-    this.#parts.executor.destroy()
     this.#parts.close()
   }
 

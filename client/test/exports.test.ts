@@ -82,6 +82,9 @@ const OPERATORS: Readonly<Record<OperatorLayer['type'], true>> = {
   groupnorm: true,
   embedding: true,
   positions: true,
+  rotary: true,
+  swiglu: true,
+  scale: true,
   attention: true,
   add: true,
   concat: true,
@@ -96,6 +99,26 @@ const OPERATORS: Readonly<Record<OperatorLayer['type'], true>> = {
 }
 const decoder = (norm: 'layernorm' | 'rmsnorm', tied: boolean) =>
   gpt({ blocks: 2, heads: 2, channels: 8, context: 6, vocab: 11, norm, tied_head: tied } as Parameters<typeof gpt>[0])
+const language = (family: string, more: object) =>
+  parseModelSpec({
+    input: [6],
+    layers: [
+      {
+        type: 'causal_lm',
+        config: {
+          model_type: family,
+          vocab_size: 11,
+          hidden_size: 12,
+          num_hidden_layers: 2,
+          num_attention_heads: 4,
+          num_key_value_heads: 2,
+          head_dim: 6,
+          intermediate_size: 10,
+          ...more,
+        },
+      },
+    ],
+  })
 const MODELS: Readonly<Record<string, ModelSpec>> = {
   'an mlp': mlp({ input: [1, 6, 6], hidden: [8], classes: 4 }),
   lenet: lenet5(),
@@ -103,6 +126,22 @@ const MODELS: Readonly<Record<string, ModelSpec>> = {
   pictures,
   'a decoder with a tied head': decoder('layernorm', true),
   'a decoder without': decoder('rmsnorm', false),
+  'a published language model with norms of queries and keys': language('qwen3', { tie_word_embeddings: true }),
+  'a published language model with biases and a head of its own': language('qwen2', {
+    num_key_value_heads: 1,
+    rope_scaling: { rope_type: 'linear', factor: 4 },
+  }),
+  'a gated branch, scaled': parseModelSpec({
+    input: [6],
+    layers: [
+      {
+        type: 'parallel',
+        combine: 'swiglu',
+        branches: [[{ type: 'linear', name: 'gate', out: 5 }], [{ type: 'linear', name: 'up', out: 5 }]],
+      },
+      { type: 'scale', factor: 0.25 },
+    ],
+  }),
 }
 
 /** No value is one that hides a mistake: scales of 1 and means of 0 get other values. */

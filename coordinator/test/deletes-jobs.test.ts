@@ -1,10 +1,11 @@
 // A deleted job takes with it what it alone has, wherever that lies, also when the coordinator dies meanwhile.
 import assert from 'node:assert/strict'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { pathTo, ROUTES, type JobList, type Sha256 } from '@starling-grid/protocol'
+import { publishedModel } from '@starling-grid/volunteer/testing'
 import type { BlobStore } from '../src/blobs/blob-store.ts'
 import { openFolderBlobs } from '../src/blobs/folder.ts'
 import { memoryBlobs } from '../src/blobs/memory.ts'
@@ -13,6 +14,8 @@ import { memoryState } from '../src/journal/memory.ts'
 import type { PortableState } from '../src/journal/portable.ts'
 import { openPostgresState } from '../src/journal/postgres.ts'
 import { openSqliteState } from '../src/journal/sqlite.ts'
+import { importModel } from '../src/models/import-model.ts'
+import { ModelCatalog } from '../src/models/model-catalog.ts'
 import { OWNER, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 import { startPostgres } from './postgres.ts'
 import { startS3 } from './s3.ts'
@@ -162,6 +165,33 @@ test('a job that waits for its first volunteer is deleted, and the next voluntee
   const member = volunteer(url)
   await member.heard('finished')
   assert.equal(member.terms?.id, next)
+})
+
+test('the base model of a deleted job stays while another job tunes beside it, and goes with the last', async () => {
+  const dataDir = join(folder, 'tuned')
+  const published = join(folder, 'published')
+  await mkdir(published)
+  for (const [name, content] of publishedModel()) await writeFile(join(published, name), content)
+  const text = join(folder, 'text.txt')
+  await writeFile(text, 'a few words to train on. '.repeat(40))
+  const models = new ModelCatalog(dataDir)
+  const now = { now: () => '2026-01-01T00:00:00Z' }
+  const base = await importModel({ name: 'small', folder: published, storage: 'int8' }, models, now)
+  const { url } = await startCoordinator({ dataDir, dataRoot: folder })
+  const job = {
+    ...smallJob(JOB),
+    model: { base: 'small', context: 16, lora: { rank: 2 } },
+    dataset: { source: 'text', path: text, tokens: 'characters' },
+  } as const
+  const [first, second] = [await submit(url, job), await submit(url, job)]
+  await models.delete('small', () => true)
+  const blobs = await models.blobs()
+  const shard = base.shards[0]?.sha256
+  assert.ok(shard)
+  assert.equal((await remove(url, first.id)).status, 200)
+  assert.ok((await blobs.has(shard)) && (await blobs.has(base.manifest.sha256)))
+  assert.equal((await remove(url, second.id)).status, 200)
+  assert.deepEqual([await blobs.has(shard), await blobs.has(base.manifest.sha256)], [false, false])
 })
 
 test('a caller without the owner token deletes nothing', async () => {

@@ -15,7 +15,7 @@ import {
   samplesIn,
 } from '@starling-grid/protocol'
 import { memoryBlobs } from '../src/blobs/memory.ts'
-import { Catalog, type NamedDataset } from '../src/datasets/catalog.ts'
+import { Catalog, type NamedDataset, shardsOf } from '../src/datasets/catalog.ts'
 import { importNamed } from '../src/datasets/import-named.ts'
 import type { ImportRequest } from '../src/datasets/import-request.ts'
 import { importDataset } from '../src/datasets/import.ts'
@@ -272,18 +272,18 @@ test('shards are removed with their dataset, but those that others have', async 
 test('a dataset that a job trains on is known as used until the job ends', async () => {
   const dataDir = join(folder, crypto.randomUUID())
   const dataset = await importTable('x,y\n1,a\n2,b\n', { target: classes('y') }, new Catalog(dataDir))
-  assert.deepEqual((await jobsThatUse(dataset, dataDir)).unfinished, [])
+  assert.deepEqual((await jobsThatUse(shardsOf(dataset), dataDir)).unfinished, [])
   const store = openSqliteState(join(dataDir, 'state.db'))
   const id = jobId('one-1')
   const { train, validation } = dataset
   await store.createJob({ id, description: JSON.stringify({ spec: { name: 'One' }, manifest: { train, validation } }) })
-  const { unfinished, shards } = await jobsThatUse(dataset, dataDir)
+  const { unfinished, shards } = await jobsThatUse(shardsOf(dataset), dataDir)
   assert.deepEqual(unfinished, ['One (one-1)'])
   assert.ok(train.every(({ sha256 }) => shards.has(sha256)))
   await store.takeOver(id, 0, () => undefined)
   await store.append(id, 1, [{ entry: { type: 'finished', reason: 'trained' }, at: 0 }])
   await store.close()
-  assert.deepEqual((await jobsThatUse(dataset, dataDir)).unfinished, [])
+  assert.deepEqual((await jobsThatUse(shardsOf(dataset), dataDir)).unfinished, [])
 })
 
 const mlp = (loss: string, out: number, input = [2]) =>

@@ -3,11 +3,12 @@
 
 import { elementCount, type Shape } from '@starling-grid/shaders'
 import { invalid } from './fields.ts'
+import { expandCausalLm } from './layers/causal-lm.ts'
 import type { ParameterSpec } from './layers/rule.ts'
 import { ruleOf } from './layers/table.ts'
 import { type ExpandedOperators, expandGpt, expandMultiheadAttention, type Value } from './layers/transformer.ts'
-import { MAX_LAYERS, MAX_SAMPLE_ELEMENTS } from './limits.ts'
-import type { LayerSpec, ModelSpec, OperatorLayer } from './spec.ts'
+import { MAX_OPERATORS, MAX_SAMPLE_ELEMENTS } from './limits.ts'
+import type { LayerSpec, ModelSpec, OperatorLayer, ParallelLayer } from './spec.ts'
 
 /** One operator with everything that follows from the operators before it. */
 export interface PlacedLayer {
@@ -53,7 +54,8 @@ export class Expansion implements ExpandedOperators {
   }
 
   operator(layer: OperatorLayer, inputs: readonly [Value, ...Value[]], place: string): Value {
-    if (this.placed.length >= MAX_LAYERS) throw invalid(place, `a model of at most ${MAX_LAYERS} operators`, 'more')
+    if (this.placed.length >= MAX_OPERATORS)
+      throw invalid(place, `a model of at most ${MAX_OPERATORS} operators`, 'more')
     const rule = ruleOf(layer)
     const [first, ...others] = inputs
     const x = this.shapeOf(first)
@@ -92,12 +94,14 @@ export class Expansion implements ExpandedOperators {
         return expandMultiheadAttention(this, layer, x, place)
       case 'gpt':
         return expandGpt(this, layer, x, place)
+      case 'causal_lm':
+        return expandCausalLm(this, layer, x, place)
       default:
         return this.operator(layer, [x], place)
     }
   }
 
-  #parallel([first = 0, ...others]: readonly Value[], type: 'add' | 'concat', place: string): Value {
+  #parallel([first = 0, ...others]: readonly Value[], type: ParallelLayer['combine'], place: string): Value {
     return this.operator({ type }, [first, ...others], place)
   }
 }

@@ -1,4 +1,6 @@
 // Public face of the model package.
+export { IGNORED, isTuned, parseTuned, partName, rowsOf, tunedSpec } from './base-model.ts'
+export { floatValues, halves, readRows, type Storage, STORAGES, storeRows } from './base-store.ts'
 export { layerShapes, type PlacedLayer } from './expand.ts'
 export {
   embeddingTables,
@@ -16,6 +18,8 @@ export {
   writeRowNumbers,
   writeRows,
 } from './gradient-body.ts'
+export { constantValues, rotaryFrequencies } from './angles.ts'
+export { adapterConfig, mergedTensors, publishedConfig, tunedParts } from './adapters.ts'
 export { modelHash } from './hash.ts'
 export { initialParameters } from './init.ts'
 export { parseJob } from './job.ts'
@@ -24,6 +28,8 @@ export {
   activationBytesPerSample,
   outputShape,
   parameterCount,
+  type FixedEntry,
+  fixedEntries,
   type ParameterEntry,
   type ParameterLayout,
   parameterLayout,
@@ -31,9 +37,10 @@ export {
 } from './param-layout.ts'
 export { parseModelSpec } from './parse.ts'
 export { type ModelFile, readModelFile } from './model-file.ts'
+export { fromPublished, publishedShape, toPublished } from './published.ts'
 export { randomWords } from './random.ts'
 export { type Start, startFrom } from './start.ts'
-export type { GptLayer, Loss, ModelSpec, OperatorLayer } from './spec.ts'
+export type { CausalLmConfig, GptLayer, Loss, ModelSpec, OperatorLayer } from './spec.ts'
 export { takesTokens, tokenVocabulary } from './tokens.ts'
 export { meanOfStep, nextVersion, outerOptimizer, type UpdateRule } from './update.ts'
 export {

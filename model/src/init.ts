@@ -31,6 +31,8 @@ function valueOf(initial: InitialValues, word: RandomWord): (i: number) => numbe
   switch (initial.type) {
     case 'constant':
       return () => initial.value
+    case 'angles':
+      throw new Error('internal: angles are no initial values')
     case 'normal':
       return (i) => Math.fround(normal(i, word) * initial.deviation)
     case 'uniform': {

@@ -9,6 +9,7 @@ import {
   MOST_BATCH_BLOCKS,
   type Path,
 } from '@starling-grid/protocol'
+import { isTuned, parseTuned } from './base-model.ts'
 import { parseOptimizerSpec } from './optimizer.ts'
 import { parseModelSpec } from './parse.ts'
 import { type Loss } from './spec.ts'
@@ -26,7 +27,8 @@ export function parseJob(value: unknown): JobSpec {
     typeof value === 'object' && value !== null ? value : {}
   ) as Partial<JobSpec>
   const isWrong = (key: string): boolean => fields.some(({ path }) => path.length === 0 || path[0] === key)
-  const inModel = isWrong('model') ? [] : mistakesIn('model', () => parseModelSpec(model, findHint))
+  const read = isTuned(model) ? parseTuned : parseModelSpec
+  const inModel = isWrong('model') ? [] : mistakesIn('model', () => read(model, findHint))
   // The schema finds what is wrong with single attributes of an optimizer; this finds what contradicts another.
   const inOptimizer = isWrong('optimizer') ? [] : mistakesIn('optimizer', () => parseOptimizerSpec(optimizer, findHint))
   const isAbsent = stop === undefined || optimizer === undefined // also where it has another name
@@ -60,6 +62,7 @@ function accumulated(spec: JobSpec): JobSpec {
 }
 
 function lossOf(model: unknown): Loss | undefined {
+  if (isTuned(model)) return 'cross_entropy'
   return (model as { readonly loss?: Loss } | undefined)?.loss
 }
 

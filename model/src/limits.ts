@@ -3,6 +3,10 @@
 
 /** The deepest networks in use have about a thousand layers; a spec with more is a mistake. */
 export const MAX_LAYERS = 1024
+/** Operators of a model with its blocks unfolded: a hundred blocks with adapters on all linear layers. */
+export const MAX_OPERATORS = 8192
+/** Parameters that stay as they are: 16 GiB of f32. What a machine can hold is its own affair. */
+export const MAX_FROZEN_PARAMETERS = 2 ** 32
 /** Elements of one sample at any layer: 256 MiB of f32. */
 export const MAX_SAMPLE_ELEMENTS = 2 ** 26
 /** Bytes of all values that forward makes for one sample: 1 GiB; backward needs them all, and a tab has little more. */

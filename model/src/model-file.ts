@@ -1,6 +1,8 @@
 // An exported model as programs that predict read it. It is a safetensors file, and its metadata say what the model is,
 // what it takes and what its answers are called.
 import {
+  type ChatForm,
+  ChatFormSchema,
   describeError,
   GridError,
   type ModelSignature,
@@ -23,6 +25,8 @@ export interface ModelFile {
   readonly vocabulary?: string
   /** of a text of pieces: JSON of its tokenizer.json */
   readonly tokenizer?: string
+  /** of a tuned model: how it is talked to */
+  readonly chat?: ChatForm
   /** (parameterCount,) in the order of the layout */
   readonly parameters: Float32Array
 }
@@ -33,7 +37,7 @@ export interface ModelFile {
  * @example const { spec, signature, parameters } = readModelFile(await readFile('digits-v40.safetensors'))
  */
 export function readModelFile(bytes: Uint8Array, file = 'the file'): ModelFile {
-  const { spec: json, signature, vocabulary, tokenizer } = metadataOf(bytes, file)
+  const { spec: json, signature, vocabulary, tokenizer, chat } = metadataOf(bytes, file)
   if (json === undefined)
     throw new GridError(
       'model-invalid',
@@ -46,6 +50,9 @@ export function readModelFile(bytes: Uint8Array, file = 'the file'): ModelFile {
     signature: signature === undefined ? plainSignature(spec) : signatureIn(signature, spec, file),
     ...(vocabulary === undefined ? {} : { vocabulary }),
     ...(tokenizer === undefined ? {} : { tokenizer }),
+    ...(chat === undefined
+      ? {}
+      : { chat: parse(ChatFormSchema, jsonOf(chat, `the chat of ${file}`), `the chat of ${file}`, 'model-invalid') }),
     parameters: readParameters(bytes, parameterLayout(spec)),
   }
 }

@@ -2,7 +2,7 @@
 
 import { elementCount, lastSize, type Shape } from '@starling-grid/shaders'
 import { layerShapes } from './expand.ts'
-import type { InitialValues, ParameterKind } from './layers/rule.ts'
+import type { FixedKind, InitialValues, ParameterKind } from './layers/rule.ts'
 import type { ModelSpec } from './spec.ts'
 
 export interface ParameterEntry {
@@ -16,6 +16,18 @@ export interface ParameterEntry {
   readonly initial: InitialValues
   /** statistics: share of each step's measurement */
   readonly momentum?: number
+  /** published files hold the matrix with rows and columns exchanged */
+  readonly transposed?: true
+}
+
+/** A tensor that stays as it is: it does not travel with versions, and no optimizer sees it. */
+export interface FixedEntry {
+  readonly name: string
+  readonly shape: Shape
+  readonly length: number
+  readonly kind: FixedKind
+  readonly initial: InitialValues
+  readonly transposed?: true
 }
 
 /** Entries without gaps: those that the optimizer trains in layer order, weight before bias, then statistics. */
@@ -26,14 +38,29 @@ export interface ParameterLayout {
   readonly entries: readonly ParameterEntry[]
 }
 
+/** Tensors that stay as they are, in layer order. */
+export function fixedEntries(spec: ModelSpec): FixedEntry[] {
+  return layerShapes(spec)
+    .flatMap((layer) => layer.parameters)
+    .flatMap(({ name, shape, kind, initial, tied, transposed }) =>
+      tied !== true && isFixed(kind)
+        ? [{ name, shape, length: elementCount(shape), kind, initial, ...(transposed ? { transposed } : {}) }]
+        : [],
+    )
+}
+
+function isFixed(kind: ParameterKind | FixedKind): kind is FixedKind {
+  return kind === 'frozen' || kind === 'constant'
+}
+
 export function parameterLayout(spec: ModelSpec): ParameterLayout {
   const parameters = layerShapes(spec)
     .flatMap((layer) => layer.parameters)
-    .filter(({ tied }) => tied !== true)
+    .flatMap(({ kind, tied, ...rest }) => (tied === true || isFixed(kind) ? [] : [{ kind, ...rest }]))
   const isStatistic = ({ kind }: { kind: ParameterKind }) => kind === 'statistic'
   let total = 0
   const entries = [...parameters.filter((parameter) => !isStatistic(parameter)), ...parameters.filter(isStatistic)].map(
-    ({ name, shape, kind, initial, momentum }): ParameterEntry => {
+    ({ name, shape, kind, initial, momentum, transposed }): ParameterEntry => {
       const entry = {
         name,
         shape,
@@ -42,6 +69,7 @@ export function parameterLayout(spec: ModelSpec): ParameterLayout {
         kind,
         initial,
         ...(momentum === undefined ? {} : { momentum }),
+        ...(transposed ? { transposed } : {}),
       }
       total += entry.length
       return entry

@@ -12,10 +12,18 @@ import {
   readResidual,
   type ReadLayers,
 } from './layers/blocks.ts'
+import { readCausalLm } from './layers/causal-lm.ts'
 import type { ParameterSpec } from './layers/rule.ts'
 import { LAYERS, type OperatorType } from './layers/table.ts'
-import { MAX_ACTIVATION_BYTES, MAX_DIMENSIONS, MAX_LAYERS, MAX_SAMPLE_ELEMENTS, MAX_SIZE } from './limits.ts'
-import { activationBytesPerSample, parameterCount } from './param-layout.ts'
+import {
+  MAX_ACTIVATION_BYTES,
+  MAX_DIMENSIONS,
+  MAX_FROZEN_PARAMETERS,
+  MAX_LAYERS,
+  MAX_SAMPLE_ELEMENTS,
+  MAX_SIZE,
+} from './limits.ts'
+import { activationBytesPerSample, fixedEntries, parameterCount } from './param-layout.ts'
 import type { BlockLayer, LayerSpec, ModelSpec } from './spec.ts'
 import { requireTokensWhereTaken } from './tokens.ts'
 
@@ -24,9 +32,10 @@ const BLOCKS: { readonly [T in BlockLayer['type']]: (fields: Fields, read: ReadL
   parallel: readParallel,
   multihead_attention: readMultiheadAttention,
   gpt: readGpt,
+  causal_lm: readCausalLm,
 }
 /** Operators with several inputs come out of blocks; in a list, where each layer has one input, they mean nothing. */
-const INSIDE_BLOCKS_ONLY: readonly string[] = ['add', 'concat']
+const INSIDE_BLOCKS_ONLY: readonly string[] = ['add', 'concat', 'swiglu', 'rotary']
 const LAYER_TYPES = [
   ...Object.keys(LAYERS).filter((type) => !INSIDE_BLOCKS_ONLY.includes(type)),
   ...Object.keys(BLOCKS),
@@ -60,6 +69,7 @@ function readModel(json: unknown, places: LayerPlaces): ModelSpec {
       .map((layer, index) => readLayer(layer, { at: [index], path: ['layers', index], places })),
     ...misread.attempt(['loss'], () => readLoss(fields), { loss: 'mse' }),
     inputScale: fields.positive('inputScale', 1),
+    ...fields.present('base', readBase(fields)),
   }
   fields.requireAllRead()
   return spec
@@ -81,6 +91,9 @@ function requireTrainable(spec: ModelSpec, { paths }: LayerPlaces): void {
 
 /** Both numbers, since a change of one often changes the other. */
 function requireBounded(spec: ModelSpec): void {
+  const fixed = fixedEntries(spec).reduce((sum, { length }) => sum + length, 0)
+  if (fixed > MAX_FROZEN_PARAMETERS)
+    throw invalid('the model', `at most ${MAX_FROZEN_PARAMETERS} frozen parameters`, String(fixed))
   const [parameters, activations] = [parameterCount(spec), activationBytesPerSample(spec)]
   if (parameters <= MAX_PARAMETERS && activations <= MAX_ACTIVATION_BYTES) return
   throw invalid(
@@ -108,6 +121,12 @@ function readLoss(fields: Fields): Pick<ModelSpec, 'loss' | 'label_smoothing' | 
     ...fields.present('label_smoothing', fields.fraction('label_smoothing')),
     ...fields.present('ignore_index', ignored === undefined ? undefined : Number(ignored)),
   }
+}
+
+function readBase(fields: Fields): string | undefined {
+  const base = fields.take('base')
+  if (base === undefined || (typeof base === 'string' && /^[0-9a-f]{64}$/.test(base))) return base
+  throw fields.refuse('base', 'the SHA-256 of an imported model', base)
 }
 
 function readInput(fields: Fields): Shape {

@@ -13,8 +13,12 @@ export interface LinearLayer {
   readonly in?: number
   /** full name of the parameter that is this layer's weight too; set by blocks that tie */
   readonly tied?: string
-  /** standard deviation of the initial weight; set by blocks that start from a normal distribution */
+  /** standard deviation of the initial weight; set by blocks that start from a normal distribution, or from zeros */
   readonly deviation?: number
+  /** its parameters are given and stay as they are; set by blocks that are tuned with adapters */
+  readonly frozen?: true
+  /** published files hold the weight as (in, out) */
+  readonly transposed?: true
 }
 
 /** x (C, H, W) → (out, H', W') */
@@ -53,6 +57,12 @@ export interface ActivationLayer<T extends ActivationType = ActivationType> {
   readonly type: T
 }
 
+/** x times a number */
+export interface ScaleLayer {
+  readonly type: 'scale'
+  readonly factor: number
+}
+
 export interface LeakyReluLayer {
   readonly type: 'leaky_relu'
   readonly negative_slope: number
@@ -78,13 +88,16 @@ export interface LayerNormLayer {
   readonly name: string
   readonly eps: number
   readonly bias: boolean
+  readonly frozen?: true
 }
 
-/** over the last dimension, without mean and shift */
+/** over the last dimension, or over each run of `size` in it, without mean and shift */
 export interface RmsNormLayer {
   readonly type: 'rmsnorm'
   readonly name: string
   readonly eps: number
+  readonly size?: number
+  readonly frozen?: true
 }
 
 /** x (C, H, W); over each group of channels with its whole image */
@@ -108,6 +121,7 @@ export interface EmbeddingLayer {
   readonly channels: number
   /** full name of its parameter, where it is not `<name>.weight` */
   readonly parameter?: string
+  readonly frozen?: true
 }
 
 /** x (T, channels) plus one learned vector for each position */
@@ -116,6 +130,7 @@ export interface PositionsLayer {
   readonly name: string
   readonly context: number
   readonly parameter?: string
+  readonly frozen?: true
 }
 
 /** x (T, 3 · channels): queries, keys and values side by side, each split into heads → (T, channels) */
@@ -123,6 +138,40 @@ export interface AttentionLayer {
   readonly type: 'attention'
   readonly heads: number
   readonly causal: boolean
+}
+
+/** How fast rotary positions turn, as `rope_scaling` of a published model says. */
+export type RopeScaling =
+  | { readonly rope_type: 'linear'; readonly factor: number }
+  | {
+      readonly rope_type: 'llama3'
+      readonly factor: number
+      readonly low_freq_factor: number
+      readonly high_freq_factor: number
+      readonly original_max_position_embeddings: number
+    }
+
+export interface Rope {
+  readonly theta: number
+  readonly scaling?: RopeScaling
+}
+
+/**
+ * Queries (T, heads · head_size), keys and values (T, kv_heads · head_size) → what attention takes, (T, 3 · heads ·
+ * head_size). Queries and keys are turned by their positions; each head of keys and values serves several of queries.
+ */
+export interface RotaryLayer {
+  readonly type: 'rotary'
+  readonly heads: number
+  readonly kv_heads: number
+  readonly rope: Rope
+  /** an earlier layer of the model has the same angles */
+  readonly tied?: true
+}
+
+/** silu of the first branch times the second */
+export interface SwigluLayer {
+  readonly type: 'swiglu'
 }
 
 /** sum of all branches */
@@ -149,7 +198,10 @@ export type OperatorLayer =
   | GroupNormLayer
   | EmbeddingLayer
   | PositionsLayer
+  | RotaryLayer
   | AttentionLayer
+  | SwigluLayer
+  | ScaleLayer
   | AddLayer
   | ConcatLayer
   | PoolLayer<'maxpool2d'>
@@ -169,11 +221,14 @@ export interface ResidualLayer {
   readonly shortcut?: readonly LayerSpec[]
 }
 
-/** Branches that all see x; their outputs are added or joined along the first dimension. */
+/**
+ * Branches that all see x; their outputs are added or joined along the first dimension, or the second is gated by silu
+ * of the first.
+ */
 export interface ParallelLayer {
   readonly type: 'parallel'
   readonly branches: readonly (readonly LayerSpec[])[]
-  readonly combine: 'add' | 'concat'
+  readonly combine: 'add' | 'concat' | 'swiglu'
 }
 
 /** Self-attention with its projections: `<name>.qkv` and `<name>.proj`. x (T, channels) → (T, channels) */
@@ -218,7 +273,54 @@ export interface GptLayer extends GptSizes {
   readonly names: GptNames
 }
 
-export type BlockLayer = ResidualLayer | ParallelLayer | MultiheadAttentionLayer | GptLayer
+export const FAMILIES = ['llama', 'qwen2', 'qwen3', 'gpt2'] as const
+/** `model_type` of published language models that this program computes. */
+export type Family = (typeof FAMILIES)[number]
+
+/** What a published model's `config.json` says of its form, under its names of the llama family. */
+export interface CausalLmConfig {
+  readonly model_type: Family
+  readonly vocab_size: number
+  readonly hidden_size: number
+  readonly num_hidden_layers: number
+  readonly num_attention_heads: number
+  readonly num_key_value_heads: number
+  readonly head_dim: number
+  readonly intermediate_size: number
+  readonly hidden_act: 'silu' | 'gelu' | 'gelu_tanh' | 'relu'
+  /** of the norms */
+  readonly eps: number
+  readonly max_position_embeddings: number
+  /** absent in gpt2, whose positions are learned */
+  readonly rope_theta?: number
+  readonly rope_scaling?: RopeScaling
+  /** of queries, keys and values */
+  readonly attention_bias: boolean
+  /** of what attention and the hidden layer end in */
+  readonly output_bias: boolean
+  readonly mlp_bias: boolean
+  readonly tie_word_embeddings: boolean
+}
+
+/** Low-rank adapters beside linear layers (Hu et al., 2021): y = W·x + alpha/rank · B·A·dropout(x). W stays. */
+export interface Lora {
+  readonly rank: number
+  readonly alpha: number
+  readonly dropout: number
+  /** ends of names, such as `q_proj`; `all-linear`: all but the head */
+  readonly targets: readonly string[] | 'all-linear'
+}
+
+/** A published language model. ids (T,) → logits (T, vocab_size); with `lora` only the adapters learn */
+export interface CausalLmLayer {
+  readonly type: 'causal_lm'
+  readonly config: CausalLmConfig
+  readonly lora?: Lora
+  /** without adapters: nothing of it learns */
+  readonly frozen?: true
+}
+
+export type BlockLayer = ResidualLayer | ParallelLayer | MultiheadAttentionLayer | GptLayer | CausalLmLayer
 
 /** What an author writes: operators and blocks of them. */
 export type LayerSpec = OperatorLayer | BlockLayer
@@ -241,4 +343,6 @@ export interface ModelSpec {
   readonly ignore_index?: number
   /** what stored integer inputs are multiplied by before they enter the model: 1/255 for pixels */
   readonly inputScale: number
+  /** with frozen parameters: SHA-256 of the manifest of the imported model that holds them */
+  readonly base?: string
 }

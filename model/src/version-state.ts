@@ -177,6 +177,8 @@ export interface ExportHeader extends Omit<VersionForm, 'optimizer'> {
   readonly signature?: ModelSignature
   /** of a text of pieces: JSON of its tokenizer.json */
   readonly tokenizer?: string
+  /** of a tuned model: JSON of how it is talked to (ChatForm) */
+  readonly chat?: string
 }
 
 export interface ExportedModel extends ExportHeader {
@@ -197,13 +199,14 @@ export function exportBytes(header: ExportHeader): number {
 }
 
 function exportMetadata(header: ExportHeader) {
-  const { spec, version, accuracy, accuracyConfirmed = true, vocabulary, signature, tokenizer } = header
+  const { spec, version, accuracy, accuracyConfirmed = true, vocabulary, signature, tokenizer, chat } = header
   const metadata: Record<string, string> = {
     ...(accuracy === undefined ? {} : { accuracy: String(accuracy) }),
     ...(accuracy === undefined || accuracyConfirmed ? {} : { accuracy_confirmed: 'false' }),
     ...(vocabulary === undefined ? {} : { vocabulary }),
     ...(signature === undefined ? {} : { signature: JSON.stringify(signature) }),
     ...(tokenizer === undefined ? {} : { tokenizer }),
+    ...(chat === undefined ? {} : { chat }),
   }
   return { format: 'pt', name: spec.name, spec: JSON.stringify(spec), ...identity(spec, version), ...metadata }
 }

@@ -95,6 +95,11 @@ export const DatasetManifestSchema = strict({
   vocabulary: Type.Optional(Type.String({ minLength: 1, maxLength: MAX_VOCABULARY_LENGTH })),
   /** a text without characters of its own: what a token is */
   tokens: Type.Optional(Type.Union([Type.Literal('bytes'), Type.Literal('bpe')])),
+  /**
+   * samples of tokens with a target each, in place of running text: `x` and `y` I32 (samples, …inputShape). Negative
+   * targets count for nothing, as the model's `ignore_index` says
+   */
+  labelled: Type.Optional(Type.Literal(true)),
   /** multiplies stored values */
   inputScale: Type.Number({ minimum: 0, maximum: 1 }),
   /** scaled values become (value − mean) / deviation, channel by channel, or number by number of a flat sample */
@@ -197,8 +202,14 @@ export function requirePossible(manifest: DatasetManifest, blockSamples: number)
   const blocks =
     new BlockRanges(manifest.train, blockSamples).length + new BlockRanges(manifest.validation, blockSamples).length
   if (blocks > 2 * MAX_BLOCKS) throw impossible(`at most ${MAX_BLOCKS} blocks of a split, got ${blocks} in all`)
-  if (isText(manifest)) return // windows overlap: their number is no matter of bytes
+  // windows overlap: their number is no matter of bytes
+  if (isText(manifest) && manifest.labelled !== true) return
+  if (manifest.labelled === true) return requirePossibleSamples(manifest)
   requirePossibleImages(manifest)
+  requirePossibleSamples(manifest)
+}
+
+function requirePossibleSamples(manifest: DatasetManifest): void {
   const elements = storedElementsOf(manifest)
   for (const { samples, bytes } of [...manifest.train, ...manifest.validation])
     if (samples * elements > bytes)

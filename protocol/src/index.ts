@@ -1,5 +1,6 @@
 // Public face of the protocol package.
 export type { AdapterDescription, ExecutorKind } from './adapter.ts'
+export { BASE_FORMAT, type BaseManifest, type BaseShard, readBaseManifest } from './base-manifest.ts'
 export {
   digest,
   extend,
@@ -72,7 +73,14 @@ export {
   versionId,
   type VolunteerId,
 } from './ids.ts'
-export { type ColumnNames, type ModelSignature, ModelSignatureSchema, signatureOf } from './model-signature.ts'
+export {
+  type ChatForm,
+  ChatFormSchema,
+  type ColumnNames,
+  type ModelSignature,
+  ModelSignatureSchema,
+  signatureOf,
+} from './model-signature.ts'
 export { type Exchange, EXCHANGES, exchangesWith } from './exchange.ts'
 export {
   asJobSpec,
@@ -235,10 +243,14 @@ export {
   float32Values,
   floatTensor,
   int32Values,
+  MAX_SAFETENSORS_HEADER_BYTES,
   readSafetensors,
   type Safetensors,
   safetensorsBytes,
+  type SafetensorsForm,
+  safetensorsForms,
   safetensorsParts,
+  safetensorsStart,
   type StoredTensor,
   type TensorForm,
   writeSafetensors,

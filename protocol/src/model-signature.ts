@@ -30,6 +30,17 @@ export const ModelSignatureSchema = strict({
 })
 export type ModelSignature = Static<typeof ModelSignatureSchema>
 
+/** How a tuned language model is talked to. */
+export const ChatFormSchema = strict({
+  /** of Jinja: how a conversation becomes text */
+  template: Type.Optional(Type.String({ maxLength: 1_000_000 })),
+  /** special tokens by their role, for the template */
+  special: Type.Record(Type.String({ maxLength: 100 }), Type.String({ maxLength: 1000 })),
+  /** tokens that end an answer */
+  ends: Type.Array(Type.Integer({ minimum: 0, maximum: 2 ** 31 }), { maxItems: 64 }),
+})
+export type ChatForm = Static<typeof ChatFormSchema>
+
 /** Names of columns, which volunteers need not have. */
 export type ColumnNames = Pick<ModelSignature, 'inputNames' | 'targetNames'>
 

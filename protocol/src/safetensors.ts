@@ -72,6 +72,33 @@ export function readSafetensors(bytes: Uint8Array): Safetensors {
   return { tensors, metadata }
 }
 
+/** A tensor of a file that is not read whole: its bytes in the file. */
+export interface SafetensorsForm extends TensorForm {
+  readonly begin: number
+  readonly end: number
+}
+
+/**
+ * What a file of `fileBytes` holds, by its beginning: length field and header.
+ * @throws GridError('message-malformed') naming what is wrong
+ */
+export function safetensorsForms(beginning: Uint8Array, fileBytes: number): Map<string, SafetensorsForm> {
+  const header = readHeader(beginning)
+  const dataBytes = fileBytes - header.end
+  const entries = Object.entries(header.entries).filter(([name]) => name !== '__metadata__')
+  const forms = entries.map(([name, value]) => [name, parseEntry(name, value, dataBytes)] as const)
+  requireCovered(
+    forms.map(([name, { begin, end }]) => ({ name, begin, end })),
+    dataBytes,
+  )
+  return new Map(
+    forms.map(([name, { begin, end, ...form }]) => [
+      name,
+      { ...form, begin: header.end + begin, end: header.end + end },
+    ]),
+  )
+}
+
 interface Span {
   readonly name: string
   readonly begin: number
@@ -189,6 +216,14 @@ export function safetensorsParts(
           `[${tensor.shape.join(', ')}]`,
       )
   return [layOut(tensors, metadata).start, ...byAlignment(tensors).map(([, { data }]) => data)]
+}
+
+/** Length field and header of a file whose tensors follow in the order of the map; all have elements of one size. */
+export function safetensorsStart(
+  tensors: ReadonlyMap<string, TensorForm>,
+  metadata: Readonly<Record<string, string>> = {},
+): Uint8Array {
+  return layOut(tensors, metadata).start
 }
 
 /** Bytes of the file of such tensors, whatever they hold. */

@@ -14,6 +14,7 @@ export type {
   KernelName,
   LinearDims,
   Pool2dDims,
+  RotaryDims,
   RowDims,
   RowNormDims,
 } from './kernels.ts'
@@ -46,5 +47,5 @@ export { type AdapterTraits, type KernelFamily, PLAIN_TRAITS } from './variants.
 export { hasRelaxedSimd, wasmCode } from './wasm/code.ts'
 export { PAGE_BYTES } from './wasm/module.ts'
 export type { WasmPass } from './wasm/pass.ts'
-export { wasmRecipe } from './wasm/specs.ts'
+export { isInWasm, wasmRecipe } from './wasm/specs.ts'
 export { bindingBytes, boundBindings, passSource, workgroupGrid } from './wgsl.ts'

@@ -4,6 +4,7 @@
 import type { KernelCall, KernelName } from './kernels.ts'
 import type { NamedPass, Pass, Recipe } from './recipe.ts'
 import { attentionBackward, attentionForward } from './recipes/attention.ts'
+import { cachedAttentionForward } from './recipes/cached-attention.ts'
 import {
   batchnorm2dEvaluate,
   batchnorm2dStatistics,
@@ -35,6 +36,10 @@ import {
   elementwiseSum,
   leakyReluBackward,
   leakyReluForward,
+  scaleForward,
+  swigluForward,
+  swigluGateGradient,
+  swigluValueGradient,
 } from './recipes/elementwise.ts'
 import { flashAttentionBackward, flashAttentionForward } from './recipes/flash-attention.ts'
 import { globalavgpoolBackward, globalavgpoolForward } from './recipes/globalavgpool.ts'
@@ -51,6 +56,7 @@ import {
 import { LINEAR_FORWARD, LINEAR_INPUT_GRADIENT, LINEAR_PARAMETER_GRADIENT } from './recipes/linear.ts'
 import { bceWithLogitsLoss, crossEntropyLoss, mseLoss } from './recipes/losses.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
+import { rotaryBackward, rotaryForward } from './recipes/rotary.ts'
 import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './recipes/row-norm.ts'
 import {
   embeddingForward,
@@ -85,6 +91,10 @@ export const KERNEL_SPECS: KernelTable = {
     'concat.backward': concatBackward,
     'dropout.forward': dropoutForward,
     'add.forward': elementwiseSum,
+    'scale.forward': scaleForward,
+    'swiglu.forward': swigluForward,
+    'swiglu.gateGradient': swigluGateGradient,
+    'swiglu.valueGradient': swigluValueGradient,
     'relu.forward': elementwiseForward('relu'),
     'relu.backward': elementwiseBackward('relu'),
     'tanh.forward': elementwiseForward('tanh'),
@@ -105,8 +115,11 @@ export const KERNEL_SPECS: KernelTable = {
     'embedding.parameterGradient': embeddingParameterGradient,
     'positions.forward': positionsForward,
     'positions.parameterGradient': positionsParameterGradient,
+    'rotary.forward': rotaryForward,
+    'rotary.backward': rotaryBackward,
     'attention.forward': attentionForward,
     'attention.backward': attentionBackward,
+    'cached_attention.forward': cachedAttentionForward,
     'flash_attention.forward': flashAttentionForward,
     'flash_attention.backward': flashAttentionBackward,
     'layernorm.forward': layernormForward,

@@ -34,6 +34,9 @@ export type ConcatDims = ElementwiseDims & { readonly offset: number; readonly t
 /** x (samples, size); what is below 0 is multiplied by `slope` */
 export type LeakyReluDims = ElementwiseDims & { readonly slope: number }
 
+/** x (samples, size), multiplied by `factor` */
+export type ScaleDims = ElementwiseDims & { readonly factor: number }
+
 /** x (samples·rows, columns), each row by itself */
 export type RowDims = { readonly rows: number; readonly columns: number }
 
@@ -61,6 +64,27 @@ export type AttentionDims = {
   readonly headSize: number
   readonly causal: boolean
 }
+
+/**
+ * x (samples, length, own, headSize) is part `part` (queries, keys, values) of qkv (samples, length, 3, heads,
+ * headSize); each of its `own` heads serves heads/own of attention's. `turns`: by the angles of its position
+ */
+export type RotaryDims = {
+  readonly length: number
+  readonly heads: number
+  readonly own: number
+  readonly headSize: number
+  readonly part: 0 | 1 | 2
+  readonly turns: boolean
+  /** rows of the table of angles, where samples have places; absent: length */
+  readonly context?: number
+}
+
+/**
+ * qkv (samples, 3, heads, headSize): each sample a token at its place in a text; cache (context, 2, heads, headSize) has
+ * the keys and values of all places before it
+ */
+export type CachedAttentionDims = { readonly context: number; readonly heads: number; readonly headSize: number }
 
 /**
  * Activations that a product can apply to its results before it stores them: their derivative can be read off their
@@ -148,6 +172,12 @@ export interface Kernels<F, I> {
   'dropout.forward': { dims: DropoutDims; operands: { x: F; keys: I; y: F } }
   // y = a + b
   'add.forward': { dims: ElementwiseDims; operands: { a: F; b: F; y: F } }
+  // y = factor · x; the gradient is the same kernel applied to dy
+  'scale.forward': { dims: ScaleDims; operands: { x: F; y: F } }
+  // y = silu(a) · b
+  'swiglu.forward': { dims: ElementwiseDims; operands: { a: F; b: F; y: F } }
+  'swiglu.gateGradient': { dims: ElementwiseDims; operands: { a: F; b: F; dy: F; dx: F } }
+  'swiglu.valueGradient': { dims: ElementwiseDims; operands: { a: F; dy: F; dx: F } }
   'relu.forward': Elementwise<F>['forward']
   'relu.backward': Elementwise<F>['backward']
   'tanh.forward': Elementwise<F>['forward']
@@ -170,10 +200,16 @@ export interface Kernels<F, I> {
   // y = x + weight; dx is dy
   'positions.forward': { dims: PositionsDims; operands: { x: F; weight: F; y: F } }
   'positions.parameterGradient': { dims: PositionsDims; operands: { dy: F; dweight: F } }
+  // one call for each part; angles (length, headSize): cosines of each position, then sines. places (samples,): each
+  // sample is one token at that position, of a table of that many more rows
+  'rotary.forward': { dims: RotaryDims; operands: { x: F; angles: F; places?: I; qkv: F } }
+  'rotary.backward': { dims: RotaryDims; operands: { dqkv: F; angles: F; dx: F } }
   // probabilities (samples, heads, length, length); above the diagonal of causal attention they are 0 or not written
   'attention.forward': { dims: AttentionDims; operands: { qkv: F; probabilities: F; y: F } }
   'attention.backward': { dims: AttentionDims; operands: { qkv: F; probabilities: F; dy: F; dqkv: F } }
-  // the same without probabilities, for long sequences; logSums (samples, heads, length) = ln Σ exp(scores)
+  // places (samples,): where each token stands, below context; its keys and values are written to the cache first
+  'cached_attention.forward': { dims: CachedAttentionDims; operands: { qkv: F; places: I; cache: F; y: F } }
+  // attention without probabilities, for long sequences; logSums (samples, heads, length) = ln Σ exp(scores)
   'flash_attention.forward': { dims: AttentionDims; operands: { qkv: F; logSums: F; y: F } }
   'flash_attention.backward': { dims: AttentionDims; operands: { qkv: F; y: F; logSums: F; dy: F; dqkv: F } }
   // weight, bias (columns,); mean and inverse = 1/√(variance + eps) of each row are kept for backward

@@ -22,6 +22,7 @@ const vector = { size: 7 }
 const rows = { rows: 3, columns: 5 }
 const rowNorm = { ...rows, eps: 1e-5 }
 const channelNorm = { channels: 6, plane: 63, groupChannels: 2, eps: 1e-5 }
+const rotary = { length: 3, heads: 4, own: 2, headSize: 6, part: 1, turns: true } as const
 const all = {
   x: 1,
   y: 1,
@@ -40,6 +41,12 @@ const all = {
   dmean: 1,
   dvariance: 1,
   keys: 1,
+  a: 1,
+  b: 1,
+  qkv: 1,
+  dqkv: 1,
+  angles: 1,
+  cache: 1,
 }
 
 const CALLS: readonly KernelCall<unknown>[] = [
@@ -63,6 +70,18 @@ const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'concat.forward', dims: { size: 7, offset: 2, total: 11 }, operands: all },
   { kernel: 'concat.backward', dims: { size: 7, offset: 2, total: 11 }, operands: all },
   { kernel: 'dropout.forward', dims: { size: 7, node: 3, p: 0.2 }, operands: all },
+  { kernel: 'scale.forward', dims: { ...vector, factor: 0.5 }, operands: all },
+  { kernel: 'swiglu.forward', dims: vector, operands: all },
+  { kernel: 'swiglu.gateGradient', dims: vector, operands: all },
+  { kernel: 'swiglu.valueGradient', dims: vector, operands: all },
+  { kernel: 'rotary.forward', dims: rotary, operands: all },
+  { kernel: 'rotary.forward', dims: { ...rotary, length: 1, context: 9 }, operands: { ...all, places: 1 } },
+  { kernel: 'rotary.backward', dims: rotary, operands: all },
+  {
+    kernel: 'cached_attention.forward',
+    dims: { context: 5, heads: 2, headSize: 3 },
+    operands: { ...all, places: 1 },
+  },
   { kernel: 'relu.forward', dims: vector, operands: all },
   { kernel: 'relu.backward', dims: vector, operands: all },
   { kernel: 'leaky_relu.forward', dims: { ...vector, slope: 0.01 }, operands: all },

@@ -23,6 +23,7 @@ import {
   type MessageFrom,
   type MessageTo,
   requirePossible,
+  type Sha256,
   type ToCoordinator,
   type ToVolunteer,
   type VersionRef,
@@ -32,6 +33,7 @@ import { pullRows } from './async/pull-rows.ts'
 import { validateLeases } from './async/validation.ts'
 import { Compute, type NamedParameters } from './compute.ts'
 import type { CoordinatorHttp } from './coordinator-http.ts'
+import { openBaseModel } from './data/base-model.ts'
 import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
@@ -191,7 +193,10 @@ export class JobSession {
     // pages load it when there is such a job
     const library = terms.local && (await loaded(localRounds()))
     const { blockSamples, precision = 'f32' } = terms
-    const bounds = { precision, maxBytes, onDeviceLost: () => parts.onDeviceLost() }
+    const places = { fetchBytes: (name: Sha256) => parts.http.shard(name), cache: parts.host.shards }
+    const frozen = await openBaseModel(spec, places)
+    requireWanted(signal)
+    const bounds = { precision, maxBytes, frozen, onDeviceLost: () => parts.onDeviceLost() }
     const executor = await parts.host.createExecutor(spec, blockSamples, bounds)
     const session = new JobSession({ terms, spec, parts, executor, openRounds: library?.openLocalRounds })
     try {

@@ -1,6 +1,6 @@
 // What the owner of this machine allows, whatever a coordinator asks for. Each refusal says what was needed and what to
 // raise. Pure.
-import { activationBytesPerSample, type ModelSpec, parameterLayout } from '@starling-grid/model'
+import { activationBytesPerSample, fixedEntries, type ModelSpec, parameterLayout } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
 import { trainingFlops } from './graph/flops.ts'
 
@@ -32,11 +32,16 @@ const SENT_VECTORS = 2
  */
 export function executorBytes(spec: ModelSpec, { memoryBytes, uploadBytesPerHour }: OwnLimits): number {
   const vectorBytes = Float32Array.BYTES_PER_ELEMENT * parameterLayout(spec).total
-  const min = HELD_VECTORS * vectorBytes + activationBytesPerSample(spec)
+  const min = HELD_VECTORS * vectorBytes + activationBytesPerSample(spec) + fixedBytes(spec)
   if (min > memoryBytes) throw overLimit('memory', min, memoryBytes)
   if (SENT_VECTORS * vectorBytes > uploadBytesPerHour)
     throw overLimit('upload', SENT_VECTORS * vectorBytes, uploadBytesPerHour)
   return memoryBytes - HELD_VECTORS * vectorBytes
+}
+
+/** Of frozen parameters, which executors hold as f32. */
+function fixedBytes(spec: ModelSpec): number {
+  return fixedEntries(spec).reduce((sum, { length }) => sum + Float32Array.BYTES_PER_ELEMENT * length, 0)
 }
 
 /**

@@ -7,18 +7,20 @@ import { REFERENCE_ADAPTER } from '../src/cpu/executor.ts'
 import { ReferenceRunner } from '../src/cpu/runner.ts'
 import { readGoldenCase, runGoldenCase, type GoldenBackend } from '../src/golden/index.ts'
 
-const FOLDER = fileURLToPath(new URL('../../../shared/golden/', import.meta.url))
+const FOLDER = fileURLToPath(new URL('../../../shared/', import.meta.url))
 const BACKEND: GoldenBackend = {
   adapter: REFERENCE_ADAPTER,
   createRunner: async (graph, capacity) => new ReferenceRunner(graph, capacity),
 }
 
 const files = existsSync(FOLDER)
-  ? ['ops', 'trajectories'].flatMap((folder) => readdirSync(FOLDER + folder).map((name) => `${folder}/${name}`))
+  ? ['golden/ops', 'golden/trajectories', 'golden-language'].flatMap((folder) =>
+      readdirSync(FOLDER + folder).map((name) => `${folder}/${name}`),
+    )
   : []
 
 test('golden vectors are at hand', { skip: files.length === 0 && `no golden vectors in ${FOLDER}` }, () => {
-  assert.ok(files.length >= 39)
+  assert.ok(files.length >= 43)
 })
 
 for (const name of files)

@@ -63,6 +63,7 @@ function overflowing(limit: number, gradient: number, lossSum = 3) {
     capacity: 64,
     precision: 'f16',
     loadParameters: () => undefined,
+    loadFixed: () => undefined,
     destroy: () => undefined,
     async run({ lossScale = NaN, gradientInto }) {
       scales.push(lossScale)

@@ -32,6 +32,7 @@ export function kernelGraph(
     lossTensors: undefined,
     parameters: [],
     parameterCount: 0,
+    fixed: [],
     forward: [call(operand)],
     evaluation: [],
     loss: [],

@@ -9,13 +9,17 @@ import {
   jobsThatUse,
   type NamedDataset,
   previewOf,
+  shardsOf,
 } from '@starling-grid/coordinator/datasets'
+import { ModelCatalog } from '@starling-grid/coordinator/models'
 import { GridError, plainText, samplesIn } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
 import { duration, ProgressLine } from '../terminal/progress-line.ts'
 
 const DATA_DIR = 'starling-data'
+/** tokens of a sample of examples */
+const CONTEXT = 512
 /** part of the samples that validates */
 const SPLIT = 0.1
 const MB = 1e6
@@ -50,6 +54,9 @@ interface ImageFlags {
 interface ImportCommandOptions extends CommonOptions, RowFlags, ImageFlags {
   readonly format?: DatasetFormat
   readonly tokens: string
+  readonly model?: string
+  readonly context: number
+  readonly packing: boolean
   readonly validation?: readonly string[]
   readonly split: number
   readonly seed: number
@@ -96,6 +103,12 @@ function importCommand(program: Command): void {
       new Option('--channels <place>', 'of images in arrays, when sizes do not tell').choices(['first', 'last']),
     )
     .option('--tokens <what>', 'of a text: characters, bytes, or the path of a tokenizer.json', 'characters')
+    .option(
+      '--model <name>',
+      'of an imported model: JSON lines of examples, or running text, in its tokens (docs/FINETUNE.md)',
+    )
+    .option('--context <n>', 'with --model: tokens of a sample', wholeNumber(2), CONTEXT)
+    .option('--no-packing', 'with --model: each example has a sample of its own')
     .option('--validation <path...>', 'files that validate; a part of the others otherwise')
     .option('--split <part>', 'part of the samples that validates', part, SPLIT)
     .option('--seed <n>', 'of the order of samples and of the split', wholeNumber(0), 0)
@@ -106,7 +119,8 @@ async function importInto(name: string, paths: readonly string[], options: Impor
   const catalog = new Catalog(options.dataDir)
   const line = new ProgressLine()
   const began = performance.now()
-  const dataset = await importNamed(requestOf(name, paths, options), catalog, {
+  const chat = options.model === undefined ? undefined : await chatImport(options.model, options)
+  const dataset = await importNamed(requestOf(name, paths, options, chat), catalog, {
     now: () => new Date().toISOString(),
     onProgress: (done, total, samples) =>
       line.show(progress({ done, total, samples }, (performance.now() - began) / 1000)),
@@ -116,7 +130,24 @@ async function importInto(name: string, paths: readonly string[], options: Impor
   if (options.json === true) print(summary(dataset))
 }
 
-function requestOf(name: string, paths: readonly string[], options: ImportCommandOptions): ImportRequest {
+/** @throws GridError 'model-invalid' for another name, or a model without a tokenizer */
+async function chatImport(name: string, { dataDir, context, packing }: ImportCommandOptions) {
+  const { tokenizer, chatTemplate, special, ends } = await new ModelCatalog(dataDir).get(name)
+  if (tokenizer === undefined)
+    throw new GridError(
+      'model-invalid',
+      `expected a model with a tokenizer.json, got ${name}, whose folder had none; put it there and import it again`,
+    )
+  return { words: { tokenizer, chatTemplate, special, ends }, context, pack: packing }
+}
+
+// oxlint-disable-next-line max-params -- the command's arguments, and what one of them names
+function requestOf(
+  name: string,
+  paths: readonly string[],
+  options: ImportCommandOptions,
+  chat: ImportRequest['options']['chat'],
+): ImportRequest {
   const { format, inputs, classes, missing: missingCells, header, delimiter: separator, tokens, validation } = options
   const target = targetOf(options)
   return {
@@ -137,6 +168,7 @@ function requestOf(name: string, paths: readonly string[], options: ImportComman
       ...(options.channels === undefined ? {} : { channels: options.channels }),
       images: { ...(options.size === undefined ? {} : { size: options.size }), grey: options.grey === true },
       tokens,
+      ...(chat === undefined ? {} : { chat }),
     },
   }
 }
@@ -189,7 +221,7 @@ async function show(name: string, { dataDir, json }: CommonOptions): Promise<voi
 
 async function remove(name: string, { dataDir, json }: CommonOptions): Promise<void> {
   const catalog = new Catalog(dataDir)
-  const { unfinished, shards } = await jobsThatUse(await catalog.get(name), dataDir)
+  const { unfinished, shards } = await jobsThatUse(shardsOf(await catalog.get(name)), dataDir)
   if (unfinished.length > 0)
     throw new GridError(
       'usage',
@@ -244,7 +276,8 @@ function summary(found: NamedDataset): object {
 
 function described({ format, inputs, targets, train, validation, dropped }: NamedDataset): string {
   const [training, validating] = [samplesIn(train), samplesIn(validation)]
-  const what = targets.kind === 'tokens' ? 'tokens' : `samples of ${inputs.shape.join(' × ')}`
+  const isRunning = targets.kind === 'tokens' && targets.labelled === undefined
+  const what = isRunning ? 'tokens' : `samples of ${inputs.shape.join(' × ')}`
   const left = dropped === 0 ? '' : `, ${dropped} rows left out`
   const kinds = targets.kind === 'tokens' ? `${targets.size} different tokens` : `${targets.size} ${targets.kind}`
   return `${format}, ${training} ${what} to train on and ${validating} to validate with, ${kinds}${left}`

@@ -3,9 +3,10 @@ import { rename, rm } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { openApi } from '@starling-grid/client/connection'
-import { ApiRefusal, type CoordinatorApi, saveBody } from '@starling-grid/client/coordinator-api'
+import { ApiRefusal, bytesOf, type CoordinatorApi, saveBody } from '@starling-grid/client/coordinator-api'
 import { submitFile, submitJob } from '@starling-grid/client/submit-file'
 import { watchRun } from '@starling-grid/client/watch-run'
+import { readModelFile } from '@starling-grid/model'
 import { GridError, plainText, type RunView } from '@starling-grid/protocol'
 import { Command } from 'commander'
 import { jobNamed } from '../api/job-named.ts'
@@ -15,6 +16,8 @@ import {
   convertModel,
   type ConvertOptions,
   type ExportFormat,
+  FOLDER_FORMATS,
+  type FolderFormat,
   formatOption,
   withEnding,
   type WrittenModel,
@@ -24,6 +27,8 @@ import { keptLines, listLines, progressLine, runLines } from '../job/describe-ru
 import { eventLine } from '../job/event-log.ts'
 import { forkOf } from '../job/fork.ts'
 import { displayOn, watchJob } from '../job/watch-job.ts'
+import { modelOfJob } from '../language/open-language-model.ts'
+import { writeAdapters, writeMerged } from '../language/write-folder.ts'
 
 /** What one subcommand gets. */
 interface Called<Flags extends AnswerFlags> {
@@ -202,7 +207,7 @@ function stopText(run: RunView, epochs: number): string {
 interface ExportFlags extends AnswerFlags {
   readonly out?: string
   readonly version?: 'latest' | 'best' | number
-  readonly format: ExportFormat
+  readonly format: ExportFormat | FolderFormat
 }
 
 function addExport(program: Command): void {
@@ -213,17 +218,31 @@ function addExport(program: Command): void {
       'latest, best (of the confirmed validations), or the step of a kept checkpoint',
       asVersion,
     )
-    .addOption(formatOption(['safetensors', 'pytorch-script', 'onnx']))
+    .addOption(formatOption(['safetensors', 'pytorch-script', 'onnx', ...FOLDER_FORMATS]))
     .option('--out <file>', "where it is written (the job's id and version)")
     .action(
       oneJob(async (id, { api, flags }: Called<ExportFlags>) => {
         const { format } = flags
         const response = await api.export(id, await stepOf(id, { api, flags }))
+        if (format === 'peft' || format === 'merged') return saveFolder(response, { id, api, flags, format })
         const file = resolve(flags.out ?? withEnding(fileNameOf(response, `${id}.safetensors`), format))
         const written = await saveAs(response, { file, format, name: `the model of ${id}` })
         tell(flags, { job: id, ...written }, writtenLines(written))
       }),
     )
+}
+
+/** @throws GridError 'usage' of a model that is no tuned language model */
+async function saveFolder(
+  response: Response,
+  { id, api, flags, format }: Called<ExportFlags> & { readonly id: string; readonly format: FolderFormat },
+): Promise<void> {
+  const name = fileNameOf(response, id).replace(/\.safetensors$/, '')
+  const folder = resolve(flags.out ?? name)
+  const { model, base } = await modelOfJob(readModelFile(await bytesOf(response), `the model of ${id}`), api)
+  const written =
+    format === 'peft' ? await writeAdapters(folder, model) : await writeMerged(folder, model, base?.frozen)
+  tell(flags, { job: id, ...written }, writtenLines(written))
 }
 
 function asVersion(text: string): 'latest' | 'best' | number {

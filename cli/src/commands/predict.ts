@@ -5,6 +5,7 @@ import { GridJob, type ModelFile, openPredictor, type Predictor, type PredictorO
 import { adapterLabel, EXECUTOR_CHOICES, type ExecutorWish } from '@starling-grid/client-node'
 import { openApi } from '@starling-grid/client/connection'
 import {
+  ChatTokens,
   openRow,
   openUnlabelled,
   type UnlabelledOptions,
@@ -15,6 +16,13 @@ import { Command, InvalidArgumentError, Option } from 'commander'
 import { type ConnectionFlags, withConnection } from '../api/connection.ts'
 import { jobNamed } from '../api/job-named.ts'
 import { wholeNumber } from '../arguments.ts'
+import {
+  isPublishedFolder,
+  type LanguageModel,
+  modelOfFile,
+  modelOfFolder,
+  modelOfJob,
+} from '../language/open-language-model.ts'
 import { answerJson, answerLines, type Answered, csvHeader, csvRow } from '../predict/answers.ts'
 import { ProgressLine } from '../terminal/progress-line.ts'
 
@@ -23,11 +31,20 @@ interface TextFlags {
   readonly tokens: number
   readonly temperature: number
   readonly topK?: number
+  readonly topP?: number
+  readonly chat?: boolean
   readonly seed: number
   readonly tokenizer?: string
 }
 
-interface PredictFlags extends ConnectionFlags, TextFlags {
+/** What of a tuned model lies elsewhere. */
+interface PlaceFlags {
+  readonly version?: number
+  readonly base?: string
+  readonly lora?: string
+}
+
+interface PredictFlags extends ConnectionFlags, TextFlags, PlaceFlags {
   readonly job?: string
   readonly json?: boolean
   readonly top: number
@@ -49,7 +66,7 @@ export async function predict(argv: string[]): Promise<number> {
       'usage',
       'expected a model and what it is to answer, got no input; name an image, a folder, a CSV file, a row or a text',
     )
-  const model = flags.job === undefined ? await opened(words[0] ?? '', flags) : await ofJob(flags.job, flags)
+  const model = flags.job === undefined ? await ofPlace(words[0] ?? '', flags) : await ofJob(flags.job, flags)
   try {
     if (!flags.json) process.stderr.write(`${model.spec.name} on ${adapterLabel(model.adapter)}\n`)
     if (model.writes) for (const prompt of inputs) await write(model, prompt, flags)
@@ -66,16 +83,24 @@ function parse(argv: string[]): { readonly words: readonly string[]; readonly fl
       'Answers with a trained model: images (PNG, JPEG), CSV or JSON lines, rows such as 5.1,3.5,1.4,0.2, folders, ' +
         'or the beginning of a text to go on with. One input gets a table; folders and files of rows get CSV on stdout',
     )
-    .argument('<words...>', 'a model file (none with --job), and the inputs')
+    .argument(
+      '<words...>',
+      'a model file, or the folder of a published language model (none with --job), and the inputs',
+    )
     .option('--job <id>', 'the newest model of a job of a coordinator, in place of a model file')
+    .option('--version <n>', 'with --job: the kept checkpoint of that step', wholeNumber(0))
+    .option('--base <folder>', 'of a file of adapters: the published model that they were tuned from')
+    .option('--lora <folder>', "of a published model's folder: adapters beside it, as PEFT writes them")
+    .option('--chat', "the input is a message: it is asked in the form of the model's chat template")
     .option('--json', 'JSON lines on stdout, one for each input')
     .option('--top <n>', 'classes that are shown of each input', wholeNumber(1), 5)
     .option('--resize', 'scale images that do not have the size that the model takes')
     .option('--no-header', 'rows of CSV begin with the first line')
     .option('--delimiter <text>', 'between the cells of CSV')
     .option('--tokens <n>', 'tokens to write', wholeNumber(1), 500)
-    .option('--temperature <x>', 'below 1 prefers what is likely', positive, 0.8)
+    .option('--temperature <x>', 'below 1 prefers what is likely; 0 always takes the most likely', temperature, 0.8)
     .option('--top-k <n>', 'write only the most likely so many tokens', wholeNumber(1))
+    .option('--top-p <x>', 'write only the most likely tokens that make this part of the probability', part)
     .option('--seed <n>', 'of what is drawn while writing', wholeNumber(0), 1337)
     .option('--tokenizer <file>', 'tokenizer.json of a model that does not carry its own')
     .addOption(
@@ -88,16 +113,28 @@ function parse(argv: string[]): { readonly words: readonly string[]; readonly fl
   return { words: program.args, flags: program.opts<PredictFlags>() }
 }
 
-function positive(text: string): number {
+function temperature(text: string): number {
   const value = Number(text)
-  if (!(value > 0 && Number.isFinite(value))) throw new InvalidArgumentError('expected a number above 0')
+  if (text.trim() === '' || !(value >= 0 && Number.isFinite(value)))
+    throw new InvalidArgumentError('expected 0 or a number above it')
+  return value
+}
+
+function part(text: string): number {
+  const value = Number(text)
+  if (!(value > 0 && value <= 1)) throw new InvalidArgumentError('expected a number above 0, up to 1')
   return value
 }
 
 /** On WebGPU; where there is none, and no executor was asked for, on the CPU, which is said. */
-async function opened(model: string | ModelFile, flags: PredictFlags): Promise<Predictor> {
+async function opened(
+  model: string | ModelFile,
+  flags: PredictFlags,
+  base?: PredictorOptions['base'],
+): Promise<Predictor> {
   const { executor, adapter } = flags
   const options: PredictorOptions = {
+    ...(base === undefined ? {} : { base }),
     ...(adapter === undefined ? {} : { adapter }),
     ...(flags.tokenizer === undefined ? {} : { tokenizer: await textOf(flags.tokenizer) }),
   }
@@ -120,24 +157,53 @@ function textOf(file: string): Promise<string> {
 
 async function ofJob(name: string, flags: PredictFlags): Promise<Predictor> {
   const api = await openApi(flags)
-  return opened(await new GridJob(api, await jobNamed(api, name)).model(), flags)
+  const { version } = flags
+  const found = await new GridJob(api, await jobNamed(api, name)).model(version === undefined ? {} : { version })
+  return openedWhole(await modelOfJob(found, api), flags)
+}
+
+/** A model file, or the folder of a published model. */
+async function ofPlace(path: string, flags: PredictFlags): Promise<Predictor> {
+  if (await isPublishedFolder(path)) {
+    return openedWhole(await modelOfFolder(path, flags.lora), flags)
+  }
+  if (flags.base === undefined) return opened(path, flags)
+  return openedWhole(await modelOfFile(path, flags.base), flags)
+}
+
+async function openedWhole({ model, base, close }: LanguageModel, flags: PredictFlags): Promise<Predictor> {
+  try {
+    return await opened(model, flags, base)
+  } finally {
+    await close()
+  }
 }
 
 /** The prompt and what follows it, as it comes; with --json both at once. */
 async function write(model: Predictor, prompt: string, flags: PredictFlags): Promise<void> {
   let text = ''
-  const { tokens, temperature, topK, seed } = flags
-  if (flags.json !== true) process.stdout.write(prompt)
-  for await (const piece of model.write(prompt, {
+  const { tokens, temperature: warmth, topK, topP, seed } = flags
+  const asked = flags.chat === true ? asMessage(model, prompt) : prompt
+  if (flags.json !== true) process.stdout.write(flags.chat === true ? '' : prompt)
+  for await (const piece of model.write(asked, {
     tokens,
-    temperature,
+    temperature: warmth,
     seed,
     ...(topK === undefined ? {} : { topK }),
+    ...(topP === undefined ? {} : { topP }),
   })) {
     text += piece
     if (flags.json !== true) process.stdout.write(piece)
   }
   process.stdout.write(flags.json === true ? `${JSON.stringify({ input: prompt, text })}\n` : '\n')
+}
+
+/** What the model's chat template makes of a message. @throws GridError 'usage' of a model without one */
+function asMessage({ spec, chat, tokenizer }: Predictor, content: string): string {
+  if (chat?.template === undefined || tokenizer === undefined)
+    throw new GridError('usage', `expected a model with a chat template for --chat, got ${spec.name}; leave --chat out`)
+  const words = { tokenizer, chatTemplate: chat.template, special: chat.special, ends: chat.ends }
+  return new ChatTokens(words).render([{ role: 'user', content }], true)
 }
 
 async function answer(model: Predictor, inputs: readonly string[], flags: PredictFlags): Promise<void> {

@@ -30,6 +30,7 @@ interface TrainCommandOptions extends GridDoors {
   readonly data?: string
   readonly steps?: number
   readonly dataDir?: string
+  readonly datasetsDir: string
   readonly port?: number
   readonly out: string
   readonly log?: string
@@ -49,7 +50,13 @@ export async function train(argv: string[]): Promise<number> {
   const line = new ProgressLine()
   const folder = await trainFolder(file, job, options.dataDir)
   const webRoot = await ensureWebPage((text) => line.say(text))
-  const grid = await startLocalGrid({ ...doorsIn(options), port: options.port, webRoot, dataDir: folder.path })
+  const grid = await startLocalGrid({
+    ...doorsIn(options),
+    port: options.port,
+    webRoot,
+    dataDir: folder.path,
+    datasetsDir: resolve(options.datasetsDir),
+  })
   const stopped = stopOnSignal()
   try {
     const [known] = await grid.jobs()
@@ -125,6 +132,7 @@ function parse(argv: string[]): { readonly file: string; readonly options: Train
     .option('--data <path>', 'the text file or MNIST folder, in place of the one that the job names')
     .option('--steps <n>', 'end after this many steps; schedules keep theirs', wholeNumber(1))
     .option('--data-dir <folder>', `where runs are kept, each in a folder of its own (${trainRoot()})`)
+    .option('--datasets-dir <folder>', 'data folder of imported datasets and models', 'starling-data')
     .option(
       '--port <port>',
       `port of the coordinator (${DEFAULT_PORT}, or a free one when it is taken)`,

@@ -27,6 +27,8 @@ export interface LocalGridOptions extends GridDoors {
   readonly dataDir?: string
   /** of the owner; a new one otherwise */
   readonly token?: string
+  /** data folder whose imported datasets and models jobs may name; absent: dataDir */
+  readonly datasetsDir?: string
   /** 0: any free port */
   readonly port?: number
   /** folder of the built pages, for who opens one; none are served, nor built, otherwise */
@@ -285,6 +287,7 @@ async function startCoordinator(
   })
   const args = ['start', '--json', '--port', String(port), '--data-dir', dataDir, '--web-root', webRoot]
   args.push('--data-root', parse(process.cwd()).root) // who starts a grid owns its jobs
+  if (options.datasetsDir !== undefined) args.push('--datasets-dir', options.datasetsDir)
   if (options.takeOver === true) args.push('--take-over')
   args.push(...doorArguments(options))
   if (timing !== undefined) args.push('--timing', JSON.stringify(timing))

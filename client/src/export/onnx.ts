@@ -2,6 +2,9 @@
 // prepared samples (N, …input shape), the output what the model answers: for cross_entropy logits. The signature in the
 // metadata says how samples are prepared. Every operator has a row: the compiler finds a missing one.
 import {
+  constantValues,
+  type FixedEntry,
+  fixedEntries,
   layerShapes,
   type ModelFile,
   type OperatorLayer,
@@ -10,6 +13,7 @@ import {
   type PlacedLayer,
   takesTokens,
 } from '@starling-grid/model'
+import { GridError } from '@starling-grid/protocol'
 import { bytesOf } from '@starling-grid/volunteer'
 import { ATTRIBUTE, encodeModel, TENSOR } from './onnx-schema.ts'
 
@@ -97,6 +101,8 @@ function attributeOf(name: string, value: Attribute): object {
   return { name, type: ATTRIBUTE.ints, ints: value }
 }
 
+type OnnxRotary = Extract<OperatorLayer, { readonly type: 'rotary' }>
+
 interface RowParts<L> {
   readonly graph: OnnxGraph
   readonly layer: L
@@ -154,10 +160,13 @@ const ROWS: { readonly [T in OperatorLayer['type']]: OnnxRow<T> } = {
       axis: -1,
       epsilon: { float: layer.eps },
     }),
-  rmsnorm({ graph, layer, x, p }) {
-    const squares = graph.op('ReduceMean', [graph.op('Mul', [x[0], x[0]]), graph.int64(-1)], { keepdims: 1 })
+  rmsnorm({ graph, layer, x: [whole], p, placed }) {
+    const runs =
+      layer.size === undefined ? whole : graph.op('Reshape', [whole, graph.int64(...inRuns(placed.x, layer.size))])
+    const squares = graph.op('ReduceMean', [graph.op('Mul', [runs, runs]), graph.int64(-1)], { keepdims: 1 })
     const root = graph.op('Sqrt', [graph.op('Add', [squares, graph.float(layer.eps)])])
-    return graph.op('Mul', [graph.op('Div', [x[0], root]), needed(p('weight'))])
+    const normal = graph.op('Mul', [graph.op('Div', [runs, root]), needed(p('weight'))])
+    return layer.size === undefined ? normal : graph.op('Reshape', [normal, graph.int64(0, ...placed.y)])
   },
   groupnorm({ graph, layer, x, p, placed }) {
     const [channels = 1, height = 1, width = 1] = placed.x
@@ -179,9 +188,49 @@ const ROWS: { readonly [T in OperatorLayer['type']]: OnnxRow<T> } = {
     const bounds = [graph.int64(0), graph.int64(length), graph.int64(0)]
     return graph.op('Add', [x[0], graph.op('Slice', [needed(p('weight')), ...bounds])])
   },
+  rotary,
+  swiglu: ({ graph, x: [gate, value = ''] }) =>
+    graph.op('Mul', [graph.op('Mul', [gate, graph.op('Sigmoid', [gate])]), value]),
+  scale: ({ graph, layer, x }) => graph.op('Mul', [x[0], graph.float(layer.factor)]),
   attention: ({ graph, layer, x, placed }) => attention(graph, x[0], layer, placed.x),
   add: ({ graph, x: [first, ...others] }) => others.reduce((sum, other) => graph.op('Add', [sum, other]), first),
   concat: ({ graph, x }) => graph.op('Concat', x, { axis: 1 }),
+}
+
+/** The dimensions of a batch whose last one is cut into runs. */
+function inRuns(shape: readonly number[], size: number): number[] {
+  return [0, ...shape.slice(0, -1), (shape.at(-1) ?? size) / size, size]
+}
+
+/** Queries, keys and values (N, T, own · D), the first two turned by position → (N, T, 3 · heads · D) */
+function rotary({ graph, layer, x, p, placed }: RowParts<OnnxRotary>): string {
+  const [length = 1, channels = 1] = placed.x
+  const size = channels / layer.heads
+  const parts = x.map((part, i) => {
+    const own = i === 0 ? layer.heads : layer.kv_heads
+    const heads = graph.op('Reshape', [part, graph.int64(0, length, own, size)])
+    const turned = i === 2 ? heads : turnedHeads(graph, heads, { angles: needed(p('angles')), length, size })
+    const apart = graph.op('Reshape', [turned, graph.int64(0, length, own, 1, size)])
+    const shared = graph.op('Expand', [apart, graph.int64(1, length, own, layer.heads / own, size)])
+    return graph.op('Reshape', [shared, graph.int64(0, length, channels)])
+  })
+  return graph.op('Concat', parts, { axis: -1 })
+}
+
+// (a, b) → (a · cos − b · sin, b · cos + a · sin) with a, b the halves of each head (N, T, heads, D)
+function turnedHeads(
+  graph: OnnxGraph,
+  heads: string,
+  { angles, length, size }: { readonly angles: string; readonly length: number; readonly size: number },
+): string {
+  const halves = { attributes: { axis: -1, num_outputs: 2 }, outputs: 2 }
+  const table = graph.op('Reshape', [angles, graph.int64(1, length, 1, size)])
+  const [cosine = '', sine = ''] = graph.ops('Split', [table], halves)
+  const [a = '', b = ''] = graph.ops('Split', [heads], halves)
+  const product = (of: string, by: string): string => graph.op('Mul', [of, by])
+  const first = graph.op('Sub', [product(a, cosine), product(b, sine)])
+  const second = graph.op('Add', [product(b, cosine), product(a, sine)])
+  return graph.op('Concat', [first, second], { axis: -1 })
 }
 
 /** x (N, T, 3 · channels): queries, keys and values side by side, each split into heads → (N, T, channels) */
@@ -219,6 +268,7 @@ export function onnxModel(model: ModelFile): Uint8Array {
   const graph = new OnnxGraph()
   for (const entry of parameterLayout(spec).entries)
     graph.parameter(entry, parameters.subarray(entry.offset, entry.offset + entry.length))
+  for (const entry of fixedEntries(spec)) graph.parameter(entry, fixedValues(entry))
   const placed = layerShapes(spec)
   const values = [INPUT]
   for (const layer of placed) values.push(outputOf(graph, layer, values))
@@ -236,6 +286,15 @@ export function onnxModel(model: ModelFile): Uint8Array {
       output: [valueOf(OUTPUT, TENSOR.float, placed.at(-1)?.y ?? spec.input)],
     },
   })
+}
+
+/** @throws GridError 'unsupported': adapters beside parameters of another file make no model by themselves */
+function fixedValues(entry: FixedEntry): Float32Array<ArrayBuffer> {
+  if (entry.kind === 'constant') return constantValues(entry)
+  throw new GridError(
+    'unsupported',
+    `expected a whole model, got adapters without ${entry.name}; merge them first: starling job export ID --merged`,
+  )
 }
 
 function outputOf(graph: OnnxGraph, placed: PlacedLayer, values: readonly string[]): string {

@@ -1,7 +1,14 @@
 // A trained model as a PyTorch program. Its state_dict has the names of the safetensors file beside it. It prepares
 // inputs as training did and predicts from the command line. Texts of the model enter the program as JSON literals
 // alone, because models come from other people.
-import { layerShapes, type ModelFile, type OperatorLayer, type PlacedLayer, takesTokens } from '@starling-grid/model'
+import {
+  layerShapes,
+  type ModelFile,
+  type OperatorLayer,
+  type PlacedLayer,
+  rotaryFrequencies,
+  takesTokens,
+} from '@starling-grid/model'
 
 type PythonRow<T extends OperatorLayer['type']> = (parts: {
   readonly layer: Extract<OperatorLayer, { readonly type: T }>
@@ -16,7 +23,7 @@ const numbered = (value: number): string => (Number.isInteger(value) ? `${value}
 
 /** Operator → the expression of its output. */
 const ROWS: { readonly [T in OperatorLayer['type']]: PythonRow<T> } = {
-  linear: ({ x, p }) => `F.linear(${x[0]}, ${p('weight')}, ${p('bias')})`,
+  linear: ({ layer, x, p }) => `F.linear(${x[0]}, ${p('weight')}${layer.transposed ? '.T' : ''}, ${p('bias')})`,
   conv2d: ({ layer, x, p }) =>
     `F.conv2d(${x[0]}, ${p('weight')}, ${p('bias')}, stride=${layer.stride}, padding=${layer.padding}, ` +
     `groups=${layer.groups})`,
@@ -37,16 +44,54 @@ const ROWS: { readonly [T in OperatorLayer['type']]: PythonRow<T> } = {
     `self.training, ${layer.momentum}, ${layer.eps})`,
   layernorm: ({ layer, x, p, placed }) =>
     `F.layer_norm(${x[0]}, (${placed.x.at(-1)},), ${p('weight')}, ${p('bias')}, ${layer.eps})`,
-  rmsnorm: ({ layer, x, p }) =>
-    `${x[0]} * torch.rsqrt(${x[0]}.pow(2).mean(-1, keepdim=True) + ${layer.eps}) * ${p('weight')}`,
+  rmsnorm: ({ layer, x, p, placed }) =>
+    `rms_norm(${x[0]}, ${layer.size ?? placed.x.at(-1)}, ${p('weight')}, ${layer.eps})`,
   groupnorm: ({ layer, x, p }) => `F.group_norm(${x[0]}, ${layer.groups}, ${p('weight')}, ${p('bias')}, ${layer.eps})`,
   flatten: ({ x }) => `${x[0]}.flatten(1)`,
   embedding: ({ x, p }) => `F.embedding(${x[0]}, ${p('weight')})`,
   positions: ({ x, p, placed }) => `${x[0]} + ${p('weight')}[:${placed.x[0]}]`,
+  rotary: ({ layer, x, placed }) =>
+    `rotary((${x.join(', ')}), ${layer.heads}, ${layer.kv_heads}, ` +
+    `[${rotaryFrequencies(layer.rope, (placed.x[1] ?? 0) / layer.heads).join(', ')}])`,
+  swiglu: ({ x }) => `F.silu(${x[0]}) * ${x[1]}`,
+  scale: ({ layer, x }) => `${x[0]} * ${numbered(layer.factor)}`,
   attention: ({ layer, x }) => `attention(${x[0]}, ${layer.heads}, ${layer.causal ? 'True' : 'False'})`,
   add: ({ x }) => x.join(' + '),
   concat: ({ x }) => `torch.cat((${x.join(', ')}), 1)`,
 }
+
+/** Operators that torch has no single function for. */
+const OPERATORS = `def attention(x, heads, causal):
+    """x (N, T, 3 * channels): queries, keys and values side by side, each split into heads."""
+    n, length, wide = x.shape
+    q, k, v = (part.view(n, length, heads, -1).transpose(1, 2) for part in x.split(wide // 3, -1))
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    if causal:
+        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+    return (F.softmax(scores, -1) @ v).transpose(1, 2).reshape(n, length, wide // 3)
+
+
+def rms_norm(x, size, weight, eps):
+    runs = x.reshape(*x.shape[:-1], -1, size)
+    return (runs * torch.rsqrt(runs.pow(2).mean(-1, keepdim=True) + eps) * weight).reshape(x.shape)
+
+
+def rotary(parts, heads, kv_heads, frequencies):
+    """Queries, keys and values (N, T, heads * D), the first two turned by position -> (N, T, 3 * channels)."""
+    n, length, channels = parts[0].shape
+    size = channels // heads
+    positions = torch.arange(length, dtype=torch.float64)[:, None] * torch.tensor(frequencies, dtype=torch.float64)
+    cosine, sine = (table.to(parts[0])[:, None] for table in (positions.cos(), positions.sin()))
+    packed = []
+    for i, part in enumerate(parts):
+        own = heads if i == 0 else kv_heads
+        x = part.reshape(n, length, own, size)
+        if i < 2:
+            a, b = x.split(size // 2, -1)
+            x = torch.cat((a * cosine - b * sine, b * cosine + a * sine), -1)
+        packed.append(x.repeat_interleave(heads // own, 2).reshape(n, length, channels))
+    return torch.cat(packed, -1)`
 
 /** `weights`: name of the safetensors file beside the program. */
 export function pytorchProgram(model: ModelFile, weights: string): string {
@@ -69,8 +114,11 @@ function expressionOf(placed: PlacedLayer): string {
 }
 
 function states(placed: readonly PlacedLayer[]): string {
-  const own = placed.flatMap(({ parameters }) => parameters.filter(({ tied }) => tied !== true))
-  const rows = own.map(({ name, shape, kind }) => {
+  const own = placed.flatMap(({ parameters }) =>
+    parameters.filter(({ tied, kind }) => tied !== true && kind !== 'constant'),
+  )
+  const rows = own.map(({ name, shape: held, kind, transposed }) => {
+    const shape = transposed ? held.toReversed() : held
     const size = `(${shape.join(', ')}${shape.length === 1 ? ',' : ''})`
     const trained = kind === 'statistic' ? 'False' : 'True'
     return `        self.hold(${JSON.stringify(name)}, torch.zeros(${size}), trained=${trained})`
@@ -100,15 +148,7 @@ LOSS = ${JSON.stringify(spec.loss)}
 VOCABULARY = ${vocabulary === undefined ? 'None' : `json.loads(${pythonString(JSON.stringify(vocabulary))})`}
 
 
-def attention(x, heads, causal):
-    """x (N, T, 3 * channels): queries, keys and values side by side, each split into heads."""
-    n, length, wide = x.shape
-    q, k, v = (part.view(n, length, heads, -1).transpose(1, 2) for part in x.split(wide // 3, -1))
-    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-    if causal:
-        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        scores = scores.masked_fill(later, float("-inf"))
-    return (F.softmax(scores, -1) @ v).transpose(1, 2).reshape(n, length, wide // 3)
+${OPERATORS}
 
 
 class Model(nn.Module):

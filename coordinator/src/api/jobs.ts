@@ -1,5 +1,5 @@
 // Jobs as resources: submit, list, look at, take the model home.
-import { parseJob, parseModelSpec } from '@starling-grid/model'
+import { parseJob } from '@starling-grid/model'
 import {
   isGridError,
   type JobId,
@@ -68,7 +68,7 @@ function registerChanges(app: FastifyInstance, { runs, access, whereIs }: JobRou
       const holder = access.requireOwner(request, 'jobs:write')
       const { dry = false } = queryOf(HTTP_API.submit, request)
       const spec = parseJob(request.body)
-      if (dry) return { model: modelSize(parseModelSpec(spec.model)) }
+      if (dry) return { model: modelSize(await runs.modelOf(spec)) }
       const source = spec.from?.job === undefined ? undefined : whereIs(spec.from.job as JobId)
       // The coordinator that has the other job has its versions at hand.
       if (typeof source === 'object') return reply.redirect(source.url + request.url, SAME_METHOD)

@@ -130,11 +130,12 @@ export class Audit {
     return drawn
   }
 
-  /** Of the last step's blocks. */
+  /** Of the last step's blocks, and of the base model. */
   async #shardsOf(steps: readonly SumStep[]): Promise<ReadonlyMap<Sha256, Uint8Array>> {
     const { job, shard } = this.#parts
     const refs = (steps.at(-1)?.record.blocks ?? []).flatMap((block) => job.training.at(blockIndex(block))?.shard ?? [])
-    const named = new Map(refs.map((ref) => [ref.sha256, ref.bytes]))
+    const held = [...refs, ...job.frozen]
+    const named = new Map(held.map((ref) => [ref.sha256, ref.bytes]))
     const bytes = [...named.values()].reduce((sum, one) => sum + one, 0)
     if (bytes > MOST_SHARD_BYTES) throw new Error(`expected files that fit the audit's memory, got ${bytes} bytes`)
     const read = await Promise.all([...named.keys()].map(async (name) => [name, await shard(name)] as const))

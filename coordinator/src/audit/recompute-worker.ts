@@ -7,13 +7,13 @@ import { GridError, systemClock, sha256Of } from '@starling-grid/protocol'
 import {
   Batches,
   Compute,
-  createReferenceExecutor,
   followSums,
   type LocalVersion,
   Shards,
   StepAudit,
   versionFrom,
 } from '@starling-grid/volunteer'
+import { openBaseModel, openReferenceExecutor } from '@starling-grid/volunteer/language'
 import type { AuditTask, RecomputeAnswer, Recomputed, RecomputeTask } from './recompute.ts'
 
 if (parentPort === null) throw new Error('internal: a recomputation runs in a thread of the coordinator')
@@ -44,11 +44,13 @@ async function audited({ terms, records, sums, shards }: AuditTask, held: LocalV
   const { batchBlocks, encoding = 'f32', precision = 'f32' } = terms
   const cache = { get: async () => undefined, put: async () => undefined }
   const fetched = new Shards(terms.dataset, async (name) => shards.get(name) ?? missing(name), cache)
-  const compute = new Compute(createReferenceExecutor(parseModelSpec(terms.model)), held, systemClock)
+  const spec = parseModelSpec(terms.model)
+  const frozen = await openBaseModel(spec, { fetchBytes: async (name) => shards.get(name) ?? missing(name), cache })
+  const compute = new Compute(await openReferenceExecutor(spec, { frozen }), held, systemClock)
   const audit = new StepAudit({
     held,
     compute,
-    batches: new Batches(terms, fetched, parseModelSpec(terms.model)),
+    batches: new Batches(terms, fetched, spec),
     batchBlocks,
     isLossless: encoding === 'f32' && precision === 'f32',
   })

@@ -2,7 +2,7 @@
 // shards. A file appears when its import is complete; while it runs, its state lies beside it (import-state.ts).
 import { open, mkdir, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { describeError, GridError, type Sha256, type ShardRef } from '@starling-grid/protocol'
+import { type ChatForm, describeError, GridError, type Sha256, type ShardRef } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { openFolderBlobs } from '../blobs/folder.ts'
 import type { TargetKind } from './fit.ts'
@@ -29,8 +29,12 @@ export interface TargetForm {
   readonly vocabulary?: string
   /** of another text */
   readonly tokens?: 'bytes' | 'bpe'
+  /** samples of so many tokens with a target each; absent: running text, of which windows are cut */
+  readonly labelled?: number
   /** of pieces: JSON of the tokenizer.json, for those who predict with a model of this text */
   readonly tokenizer?: string
+  /** of examples in the tokens of a model: how that is talked to */
+  readonly chat?: ChatForm
 }
 
 /** A file or folder that was read. */
@@ -68,17 +72,17 @@ const OWN_FILE = 0o600
 
 export class Catalog {
   readonly folder: string
-  readonly #dataDir: string
+  readonly dataDir: string
   #blobs: Promise<BlobStore> | undefined
 
   constructor(dataDir: string) {
-    this.#dataDir = dataDir
+    this.dataDir = dataDir
     this.folder = join(dataDir, 'datasets')
   }
 
   /** Where shards lie: the coordinator's own blobs when it uses the same data folder. */
   blobs(): Promise<BlobStore> {
-    this.#blobs ??= openFolderBlobs(join(this.#dataDir, 'blobs'))
+    this.#blobs ??= openFolderBlobs(join(this.dataDir, 'blobs'))
     return this.#blobs
   }
 

@@ -2,6 +2,7 @@
 // writes shards, notes how far it is, and goes on. Memory holds one window whatever the size of the source.
 import { GridError, type ShardRef } from '@starling-grid/protocol'
 import { type Catalog, type NamedDataset, requireDatasetName } from './catalog.ts'
+import { importChatFiles } from './chat-import.ts'
 import type { Imported, ImportTools, ImportRequest, ImportWatch } from './import-request.ts'
 import { ImportFile, type ImportState, keyOf } from './import-state.ts'
 import { formatOf, openReader } from './readers/open.ts'
@@ -31,11 +32,8 @@ export async function importNamed(request: ImportRequest, catalog: Catalog, watc
   const marks = { train: await markAll(request.paths), validation: await markAll(request.validationPaths ?? []) }
   const file = new ImportFile(catalog.folder, request.name)
   const state = await file.read(keyOf([request, marks]))
-  const format = formatOf(request.paths, request.options, marks.train)
-  const made =
-    format === 'text'
-      ? await importTextFiles({ request, marks, state, file, blobs: await catalog.blobs(), watch })
-      : await new Import({ request, marks, file, blobs: await catalog.blobs(), watch }, state).run()
+  const tools = { request, marks, file, blobs: await catalog.blobs(), watch }
+  const made = await importedBy(tools, state)
   const dataset: NamedDataset = {
     ...made,
     name: request.name,
@@ -46,6 +44,15 @@ export async function importNamed(request: ImportRequest, catalog: Catalog, watc
   await catalog.put(dataset)
   await file.remove()
   return dataset
+}
+
+function importedBy(tools: ImportTools, state: ImportState): Promise<Imported> {
+  const { request, marks } = tools
+  const { chat } = request.options
+  const isRunning = chat !== undefined && formatOf(request.paths, request.options, marks.train) === 'text'
+  if (chat !== undefined && !isRunning) return importChatFiles({ ...tools, chat })
+  const format = formatOf(request.paths, request.options, marks.train)
+  return format === 'text' ? importTextFiles({ ...tools, state }) : new Import(tools, state).run()
 }
 
 class Import {

@@ -102,6 +102,7 @@ function ofText(dataset: NamedDataset, wanted: NamedChoice, model: ModelSpec): D
     tokens: size,
     what: vocabulary === undefined ? 'tokens' : 'characters',
   })
+  if (targets.labelled !== undefined) return ofLabelled(dataset, wanted, context)
   const windows = (shards: readonly ShardRef[], count: number | undefined): ShardRef[] =>
     withWindows(shards, { context, count })
   const train = windows(dataset.train, wanted.windowsPerEpoch)
@@ -119,6 +120,28 @@ function ofText(dataset: NamedDataset, wanted: NamedChoice, model: ModelSpec): D
     inputScale: 1,
     train,
     validation: windows(dataset.validation, undefined),
+  }
+}
+
+/** Samples of tokens with their targets: each is taken as it is. */
+function ofLabelled(dataset: NamedDataset, wanted: NamedChoice, context: number): DatasetManifest {
+  const { name, targets, train, validation } = dataset
+  if (wanted.windowsPerEpoch !== undefined)
+    throw refused(`no windowsPerEpoch for the samples of dataset ${name}`, 'one; only a running text has windows')
+  if (targets.labelled !== context)
+    throw refused(
+      `a model with a context of ${targets.labelled} tokens for dataset ${name}`,
+      `one of ${context}; change its context, or import the dataset again with --context ${context}`,
+    )
+  return {
+    ...described(dataset),
+    inputShape: [context],
+    classes: targets.size,
+    tokens: 'bpe',
+    labelled: true,
+    inputScale: 1,
+    train: [...train],
+    validation: [...validation],
   }
 }
 

@@ -3,8 +3,9 @@
 import { open, readFile, type FileHandle } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { Tokenizer } from '@huggingface/tokenizers'
-import { describeError, MAX_VOCABULARY_LENGTH, writeSafetensors } from '@starling-grid/protocol'
+import { type ChatForm, describeError, MAX_VOCABULARY_LENGTH, writeSafetensors } from '@starling-grid/protocol'
 import type { TargetForm } from './catalog.ts'
+import { chatForm } from './chat-words.ts'
 import type { Imported, ImportTools } from './import-request.ts'
 import type { ImportState } from './import-state.ts'
 import { BEGINNING, type SplitPart, RUN_BYTES } from './readers/reader.ts'
@@ -192,7 +193,8 @@ async function encodingOf(
   parts: ImportTools & { readonly state: ImportState },
   segments: readonly TextSegment[],
 ): Promise<TextEncoding> {
-  const { tokens } = parts.request.options
+  const { tokens, chat } = parts.request.options
+  if (chat !== undefined) return piecesIn(JSON.parse(chat.words.tokenizer) as object, chatForm(chat))
   if (tokens === 'bytes') return { target: { kind: 'tokens', size: 256, tokens: 'bytes' }, encode: (bytes) => bytes }
   if (tokens !== 'characters') return pieces(tokens)
   const progress = parts.state.reader as { readonly vocabulary?: string } | undefined
@@ -242,13 +244,7 @@ async function pieces(path: string): Promise<TextEncoding> {
     const bytes = await readFile(path)
     if (bytes.byteLength > MAX_TOKENIZER_BYTES)
       throw new Error(`it has ${bytes.byteLength} bytes, the limit is ${MAX_TOKENIZER_BYTES}`)
-    const json = JSON.parse(bytes.toString('utf8')) as object
-    const tokenizer = new Tokenizer(json, {})
-    const size = 1 + tokenizerIds(json).reduce((greatest, id) => Math.max(greatest, id), 0)
-    return {
-      target: { kind: 'tokens', size, tokens: 'bpe', ...carried(json) },
-      encode: (text, file) => tokenizer.encode(decoded(text, file), { add_special_tokens: false }).ids,
-    }
+    return piecesIn(JSON.parse(bytes.toString('utf8')) as object)
   } catch (cause) {
     throw datasetUnreadable(
       path,
@@ -256,6 +252,16 @@ async function pieces(path: string): Promise<TextEncoding> {
       'Name a tokenizer.json of Hugging Face, or use --tokens characters or bytes.',
       cause,
     )
+  }
+}
+
+/** `chat`: of a model's own tokenizer */
+function piecesIn(json: object, chat?: ChatForm): TextEncoding {
+  const tokenizer = new Tokenizer(json, {})
+  const size = 1 + tokenizerIds(json).reduce((greatest, id) => Math.max(greatest, id), 0)
+  return {
+    target: { kind: 'tokens', size, tokens: 'bpe', ...carried(json), ...(chat === undefined ? {} : { chat }) },
+    encode: (text, file) => tokenizer.encode(decoded(text, file), { add_special_tokens: false }).ids,
   }
 }
 

@@ -1,6 +1,7 @@
 // What people call the numbers of a named dataset: columns, and the pieces of a text. Volunteers need none of it; a
 // model that goes home does.
 import {
+  type ChatForm,
   type ColumnNames,
   type JobDataset,
   MAX_CLASS_NAMES,
@@ -12,6 +13,7 @@ import type { Catalog } from './catalog.ts'
 export interface DatasetWords extends ColumnNames {
   /** JSON of a tokenizer.json */
   readonly tokenizer?: string
+  readonly chat?: ChatForm
 }
 
 /** Names that are too many for a header are left out; columns are then counted. */
@@ -24,6 +26,7 @@ export async function datasetWords(dataset: JobDataset, catalog: Catalog): Promi
     ...(inputNames === undefined ? {} : { inputNames }),
     ...(targetNames === undefined ? {} : { targetNames }),
     ...(targets.tokenizer === undefined ? {} : { tokenizer: targets.tokenizer }),
+    ...(targets.chat === undefined ? {} : { chat: targets.chat }),
   }
 }
 

@@ -16,7 +16,10 @@ import { GridError, isErrorCode, isGridError, type VersionRef } from '@starling-
 /** Bytes of parameters from which a thread is worth its start of some 0.3 s: below, an encoding takes a few ms. */
 const OWN_THREAD_BYTES = 4 * 1024 * 1024
 /** What an export says of its version beside the parameters. */
-export type Known = Pick<ExportHeader, 'accuracy' | 'accuracyConfirmed' | 'vocabulary' | 'signature' | 'tokenizer'>
+export type Known = Pick<
+  ExportHeader,
+  'accuracy' | 'accuracyConfirmed' | 'vocabulary' | 'signature' | 'tokenizer' | 'chat'
+>
 
 /** What makes version 0. */
 export interface Beginning {

@@ -315,8 +315,8 @@ export class RunHost {
 
   /** Blobs that it needs. */
   blobs(): Sha256[] {
-    const { initial, manifest } = this.job
-    const shards = [...manifest.train, ...manifest.validation].map(({ sha256 }) => sha256)
+    const { initial, manifest, frozen } = this.job
+    const shards = [...manifest.train, ...manifest.validation, ...frozen].map(({ sha256 }) => sha256)
     return [...shards, ...(initial === undefined ? [] : [initial]), ...this.versions.blobs()]
   }
 

@@ -172,7 +172,7 @@ function bestView({ evaluations, config }: RunState): RunView['best'] {
   return best === undefined ? null : { ...best.version, metric, loss: best.loss, accuracy: best.accuracy }
 }
 
-function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'] {
+function describeJob({ id, spec, form, manifest, training, frozen }: Job): RunView['job'] {
   const { name, owner, purpose, reference, stop, evaluate = {}, blockSamples, batchBlocks, priority = 0 } = spec
   const { volunteers } = spec
   return {
@@ -193,7 +193,7 @@ function describeJob({ id, spec, form, manifest, training }: Job): RunView['job'
     dataset: manifest.name,
     trainSamples: samplesIn(manifest.train),
     validationSamples: samplesIn(manifest.validation),
-    downloadBytes: [...manifest.train, ...manifest.validation].reduce((sum, { bytes }) => sum + bytes, 0),
+    downloadBytes: [...manifest.train, ...manifest.validation, ...frozen].reduce((sum, { bytes }) => sum + bytes, 0),
     blocksPerEpoch: training.length,
   }
 }

@@ -250,12 +250,13 @@ export class Versions {
   #knownOf({ id }: VersionRef, measured: boolean): Known {
     const { state, job } = this.#parts
     const { vocabulary } = job.manifest
-    const { tokenizer, ...names } = job.words
+    const { tokenizer, chat, ...names } = job.words
     const { accuracy, confirmed } = summary(state, id)
     return {
       ...(measured ? { accuracy, accuracyConfirmed: confirmed } : {}),
       ...(vocabulary === undefined ? {} : { vocabulary }),
       ...(tokenizer === undefined ? {} : { tokenizer }),
+      ...(chat === undefined ? {} : { chat: JSON.stringify(chat) }),
       signature: signatureOf(job.manifest, names),
     }
   }

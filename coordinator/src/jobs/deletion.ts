@@ -4,6 +4,7 @@ import type { JobId, Sha256 } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { type Catalog, shardsOf } from '../datasets/catalog.ts'
 import type { StateStore, StoredJob } from '../journal/state-store.ts'
+import { ModelCatalog } from '../models/model-catalog.ts'
 
 export interface DeletionParts {
   readonly store: StateStore
@@ -21,7 +22,8 @@ export async function finishDeletion(
   held: ReadonlySet<Sha256>,
   { store, blobs, catalog }: DeletionParts,
 ): Promise<void> {
-  const kept = new Set([...held, ...(await ofDatasets(catalog))])
+  const ofModels = await new ModelCatalog(catalog.dataDir).blobNames()
+  const kept = new Set([...held, ...(await ofDatasets(catalog)), ...ofModels])
   for (const blob of await blobsOf(job, store)) if (!kept.has(blob)) await blobs.delete(blob)
   await store.endDelete(job.id)
 }

@@ -41,6 +41,7 @@ import { keptVersions } from '../parameter-server/memory.ts'
 import { asyncPolicy } from '../run/async/async-policy.ts'
 import type { RunConfig } from '../run/state.ts'
 import type { Timing } from '../run/timing.ts'
+import { filesOf, type HeldBase, type HeldBlob, withBase } from './base.ts'
 import { startOf, type StartParts } from './start.ts'
 import { withFieldsOfToday } from './stored-spec.ts'
 
@@ -62,6 +63,8 @@ export interface Job extends JobBlocks {
   readonly ownedBy: string | undefined
   /** blob of the parameters of version 0; undefined: the seed makes them */
   readonly initial: Sha256 | undefined
+  /** blobs of the frozen parameters */
+  readonly frozen: readonly HeldBlob[]
   readonly form: VersionForm
   readonly terms: JobTerms
   readonly config: RunConfig
@@ -77,6 +80,8 @@ interface Description {
   readonly ownedBy?: string
   /** of a job that begins with given parameters */
   readonly initial?: { readonly sha256: Sha256 }
+  /** of a job that tunes an imported model */
+  readonly base?: HeldBase
   /** its schedule runs over the whole training: the file named no number of steps */
   readonly wholeSchedule?: true
 }
@@ -98,14 +103,15 @@ export interface ImportParts extends StartParts {
  * Checks the whole job, imports its dataset, and keeps the parameters that it begins with.
  * @throws GridError 'model-invalid', 'job-invalid', 'unsupported', 'dataset-unreadable', 'disk-failed'
  */
-export async function importJob(spec: JobSpec, parts: ImportParts): Promise<StoredJob> {
+export async function importJob(written: JobSpec, parts: ImportParts): Promise<StoredJob> {
   const { dataRoot, submittedAt, ownedBy, blobs } = parts
+  const { spec, base } = await withBase(written, parts)
   const model = parseModelSpec(spec.model)
   parseOptimizerSpec(spec.optimizer)
   asyncPolicy(spec.async, keptVersions(parameterCount(model)))
   localSettings(spec)
   requireRoom(spec)
-  const start = await startOf(spec, model, parts)
+  const start = base?.start ?? (await startOf(spec, model, parts))
   const manifest = await importDataset(await datasetInside(spec.dataset, dataRoot), model, parts)
   if (blockRanges(manifest.train, spec.blockSamples).length > MAX_BLOCKS)
     throw mistaken(['blockSamples'], {
@@ -115,12 +121,13 @@ export async function importJob(spec: JobSpec, parts: ImportParts): Promise<Stor
     })
   const words = await datasetWords(spec.dataset, parts.catalog)
   const description: Description = {
-    spec: { ...withScheduledSteps(spec, manifest), ...(start ? { from: start.from } : {}) },
+    spec: { ...withScheduledSteps(spec, manifest), ...(start?.from ? { from: start.from } : {}) },
     manifest,
     words,
     submittedAt,
     ...(ownedBy === undefined ? {} : { ownedBy }),
     ...(start ? { initial: { sha256: await blobs.put(start.parameters) } } : {}),
+    ...(base ? { base: base.held } : {}),
     ...(spec.optimizer.schedule?.steps === undefined ? { wholeSchedule: true } : {}),
   }
   return { id: newJobId(spec.name), description: JSON.stringify(description) }
@@ -186,6 +193,7 @@ export function readJob({ id, description }: StoredJob, timing: Timing): Job {
     submittedAt,
     ownedBy,
     initial,
+    frozen: kept.base === undefined || model.base === undefined ? [] : filesOf(kept.base),
     form,
     terms: { ...termsOf(id, spec, model, manifest), ...(initial ? { initial } : {}) },
     config,

@@ -1,3 +1,4 @@
+import type { ModelSpec } from '@starling-grid/model'
 // All runs of this coordinator. Those that are neither finished nor paused share the volunteers (sharing.ts).
 import {
   describeError,
@@ -18,6 +19,7 @@ import { type CoordinatorId, requireTurn } from '../journal/owner-book.ts'
 import type { StateStore, StoredJob } from '../journal/state-store.ts'
 import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
+import { modelOf } from './base.ts'
 import { blobsOfOthers, finishDeletion } from './deletion.ts'
 import { importJob, readJob } from './jobs.ts'
 import { type Elsewhere, type Destination, type VolunteerSeats, Sharing } from './sharing.ts'
@@ -126,6 +128,11 @@ export class Runs {
     })
   }
 
+  /** The model that a job would train. @throws GridError 'model-invalid' */
+  modelOf(spec: JobSpec): Promise<ModelSpec> {
+    return modelOf(spec, this.#parts.catalog)
+  }
+
   /** An imported job. Durable when it resolves; volunteers hear of it. @throws GridError 'disk-failed' */
   async begin(imported: StoredJob): Promise<RunHost> {
     const { store, shared } = this.#parts
@@ -227,7 +234,7 @@ export class Runs {
     return this.#damaged
   }
 
-  /** The runs whose dataset has this shard: versions are blobs, too, and have routes of their own. */
+  /** The runs whose dataset or base model has this shard: versions are blobs, too, and have routes of their own. */
   jobsOfShard(name: Sha256): readonly RunHost[] {
     return this.#shards.get(name) ?? []
   }
@@ -367,8 +374,9 @@ export class Runs {
       onParked: (run) => this.#parked(run),
       waitOf: (run) => this.#sharing.waitOf(run),
     })
-    for (const { sha256 } of [...job.manifest.train, ...job.manifest.validation])
-      this.#shards.set(sha256, [...(this.#shards.get(sha256) ?? []), host])
+    const samples = [...job.manifest.train, ...job.manifest.validation].map(({ sha256 }) => sha256)
+    for (const shard of [...samples, ...job.frozen.map(({ sha256 }) => sha256)])
+      this.#shards.set(shard, [...(this.#shards.get(shard) ?? []), host])
     this.#hosts.push(host)
     return host
   }

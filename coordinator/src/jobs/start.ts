@@ -38,8 +38,8 @@ export interface KeptVersions {
 export interface FoundStart {
   /** of version 0, as f32 */
   readonly parameters: Uint8Array
-  /** the rule with the version that `latest` was */
-  readonly from: StartRule
+  /** the rule with the version that `latest` was; absent: an imported model is the start */
+  readonly from?: StartRule
 }
 
 /**

@@ -4,6 +4,7 @@ import { ARITHMETIC } from './arithmetic.ts'
 import { OF_A_CLUSTER } from './cluster.ts'
 import { DECISIONS } from './decisions.ts'
 import { FORMATS_IN } from './formats.ts'
+import { LANGUAGE } from './language.ts'
 import type { Mutant } from './mutant.ts'
 import { PAGES_SHOWN } from './pages.ts'
 import { REPAIRS } from './repairs.ts'
@@ -21,4 +22,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...PAGES_SHOWN,
   ...REPAIRS,
   ...OF_A_CLUSTER,
+  ...LANGUAGE,
 ]

@@ -37,7 +37,7 @@ export function readParallel(fields: Fields, read: ReadLayers): ParallelLayer {
   const branches = fields
     .list('branches', MAX_BRANCHES)
     .map((branch, i) => read(branch, { at: [i], key: ['branches', i] }))
-  return { type: 'parallel', branches, combine: fields.choice('combine', ['add', 'concat'], 'add') }
+  return { type: 'parallel', branches, combine: fields.choice('combine', ['add', 'concat', 'swiglu'], 'add') }
 }
 
 export function readMultiheadAttention(fields: Fields): MultiheadAttentionLayer {

@@ -1,9 +1,17 @@
 // Layers over the last dimension, whatever dimensions lead it; and those that only arrange elements anew.
 
-import { elementCount, flattenShape, lastSize, linearShape } from '@starling-grid/shaders'
+import { elementCount, flattenShape, lastSize, linearShape, type Shape } from '@starling-grid/shaders'
 import { invalid } from '../fields.ts'
-import type { AddLayer, ConcatLayer, FlattenLayer, LinearLayer } from '../spec.ts'
-import { type LayerRule, NO_PARAMETERS, requireInputs, SIZE, weightAndBias } from './rule.ts'
+import type { AddLayer, ConcatLayer, FlattenLayer, LinearLayer, SwigluLayer } from '../spec.ts'
+import {
+  frozenIf,
+  type LayerRule,
+  NO_PARAMETERS,
+  type ParameterSpec,
+  requireInputs,
+  SIZE,
+  weightAndBias,
+} from './rule.ts'
 
 export const linear: LayerRule<LinearLayer> = {
   read: (fields) => ({
@@ -17,17 +25,38 @@ export const linear: LayerRule<LinearLayer> = {
     requireInputs(place, layer.in, lastSize(x), 'inputs')
     return linearShape(x, layer.out)
   },
-  parameters: ({ name, out, bias, tied, deviation }, x) => {
-    const [weight, ...rest] = weightAndBias(name, [out, lastSize(x)], bias)
-    if (weight === undefined) throw new Error('internal: a linear layer without a weight')
-    if (tied !== undefined) return [{ ...weight, name: tied, tied: true }, ...rest]
-    if (deviation === undefined) return [weight, ...rest]
-    return [
-      { ...weight, initial: { type: 'normal', deviation } },
-      ...rest.map((bias0) => ({ ...bias0, initial: { type: 'constant', value: 0 } as const })),
-    ]
-  },
+  parameters: ({ frozen, ...layer }, x) => frozenIf(frozen, linearParameters(layer, x)),
   multiplyAdds: (_, x, y) => elementCount(y) * lastSize(x),
+}
+
+function linearParameters({ name, out, bias, tied, deviation, transposed }: LinearLayer, x: Shape): ParameterSpec[] {
+  const [matrix, ...rest] = weightAndBias(name, [out, lastSize(x)], bias)
+  if (matrix === undefined) throw new Error('internal: a linear layer without a weight')
+  const weight: ParameterSpec = transposed ? { ...matrix, transposed } : matrix
+  if (tied !== undefined) return [{ ...weight, name: tied, tied: true }, ...rest]
+  if (deviation === undefined) return [weight, ...rest]
+  const zero = { type: 'constant', value: 0 } as const
+  return [
+    { ...weight, initial: deviation === 0 ? zero : { type: 'normal', deviation } },
+    ...rest.map((bias0) => ({ ...bias0, initial: zero })),
+  ]
+}
+
+/** silu(a) · b. Comes out of blocks only. */
+export const swiglu: LayerRule<SwigluLayer> = {
+  read: () => ({ type: 'swiglu' }),
+  shape(_, inputs, place) {
+    const [a, b] = inputs
+    if (inputs.length !== 2 || b?.join() !== a.join())
+      throw invalid(
+        place,
+        'two branches of one shape, of which the first gates the second,',
+        inputs.map((x) => `[${x.join(', ')}]`).join(' and '),
+      )
+    return a
+  },
+  parameters: NO_PARAMETERS,
+  multiplyAdds: (_, __, y) => elementCount(y),
 }
 
 export const flatten: LayerRule<FlattenLayer> = {

@@ -1,7 +1,7 @@
 // Layers that keep the shape and look at one element at a time.
 
 import { elementCount } from '@starling-grid/shaders'
-import type { ActivationLayer, ActivationType, DropoutLayer, LeakyReluLayer } from '../spec.ts'
+import type { ActivationLayer, ActivationType, DropoutLayer, LeakyReluLayer, ScaleLayer } from '../spec.ts'
 import { type LayerRule, NO_PARAMETERS } from './rule.ts'
 
 /** PyTorch's default. */
@@ -19,6 +19,11 @@ export function activation<T extends ActivationType>(type: T): LayerRule<Activat
 
 export const leakyRelu: LayerRule<LeakyReluLayer> = {
   read: (fields) => ({ type: 'leaky_relu', negative_slope: fields.positive('negative_slope', NEGATIVE_SLOPE) }),
+  ...sameShape,
+}
+
+export const scale: LayerRule<ScaleLayer> = {
+  read: (fields) => ({ type: 'scale', factor: fields.positive('factor') }),
   ...sameShape,
 }
 

@@ -3,7 +3,7 @@
 import { elementCount, lastSize } from '@starling-grid/shaders'
 import { invalid } from '../fields.ts'
 import type { BatchNorm2dLayer, GroupNormLayer, LayerNormLayer, RmsNormLayer } from '../spec.ts'
-import { type LayerRule, type ParameterSpec, requireImage, scaleAndShift, SIZE } from './rule.ts'
+import { frozenIf, type LayerRule, type ParameterSpec, requireImage, scaleAndShift, SIZE } from './rule.ts'
 
 /** PyTorch's defaults. */
 const EPS = 1e-5
@@ -51,14 +51,23 @@ export const layernorm: LayerRule<LayerNormLayer> = {
     bias: fields.boolean('bias', true),
   }),
   shape: (_, [x]) => x,
-  parameters: ({ name, bias }, x) => scaleAndShift(name, lastSize(x), bias),
+  parameters: ({ name, bias, frozen }, x) => frozenIf(frozen, scaleAndShift(name, lastSize(x), bias)),
   multiplyAdds: cost,
 }
 
 export const rmsnorm: LayerRule<RmsNormLayer> = {
-  read: (fields) => ({ type: 'rmsnorm', name: fields.name('name'), eps: fields.positive('eps', RMS_EPS) }),
-  shape: (_, [x]) => x,
-  parameters: ({ name }, x) => scaleAndShift(name, lastSize(x), false),
+  read: (fields) => ({
+    type: 'rmsnorm',
+    name: fields.name('name'),
+    eps: fields.positive('eps', RMS_EPS),
+    ...fields.present('size', fields.optionalInteger('size', SIZE)),
+  }),
+  shape({ size }, [x], place) {
+    if (size !== undefined && lastSize(x) % size !== 0)
+      throw invalid(place, `a last dimension divisible by its \`size\` ${size}`, String(lastSize(x)))
+    return x
+  },
+  parameters: ({ name, size, frozen }, x) => frozenIf(frozen, scaleAndShift(name, size ?? lastSize(x), false)),
   multiplyAdds: cost,
 }
 

@@ -4,16 +4,24 @@
 import { elementCount, imageSizes, type Shape } from '@starling-grid/shaders'
 import { type Fields, invalid } from '../fields.ts'
 import { MAX_KERNEL, MAX_SIZE } from '../limits.ts'
+import type { Rope } from '../spec.ts'
 
 /**
- * What a tensor of the flat vector is. 'trained' ones follow the optimizer; 'undecayed' too, but without its weight
- * decay where the job asks for that. 'statistic' ones follow what training measures, such as the running mean of a
- * batch norm.
+ * What a tensor is. 'trained' ones follow the optimizer; 'undecayed' too, but without its weight decay where the job
+ * asks for that. 'statistic' ones follow what training measures, such as the running mean of a batch norm. These three
+ * make the flat vector.
  */
 export type ParameterKind = 'trained' | 'undecayed' | 'statistic'
 
-/** Initial values: uniform over ±1/√fanIn (PyTorch's default for linear and convolution), normal, or all the same. */
+/** Tensors outside the flat vector: those of an imported model, which stay, and those that follow from the spec alone. */
+export type FixedKind = 'frozen' | 'constant'
+
+/**
+ * Initial values: uniform over ±1/√fanIn (PyTorch's default for linear and convolution), normal, all the same, or the
+ * angles of rotary positions.
+ */
 export type InitialValues =
+  | { readonly type: 'angles'; readonly rope: Rope }
   | { readonly type: 'uniform'; readonly fanIn: number }
   | { readonly type: 'normal'; readonly deviation: number }
   | { readonly type: 'constant'; readonly value: number }
@@ -25,12 +33,14 @@ export interface ParameterSpec {
   /** PyTorch's name */
   readonly name: string
   readonly shape: Shape
-  readonly kind: ParameterKind
+  readonly kind: ParameterKind | FixedKind
   readonly initial: InitialValues
   /** share of each step's measurement in a statistic */
   readonly momentum?: number
   /** the tensor is another layer's, used here too */
   readonly tied?: true
+  /** published files hold the matrix with rows and columns exchanged */
+  readonly transposed?: true
 }
 
 export interface LayerRule<L> {
@@ -66,6 +76,11 @@ export function scaleAndShift(name: string, size: number, shift = true): Paramet
     initial: { type: 'constant', value },
   })
   return shift ? [one('weight', 1), one('bias', 0)] : [one('weight', 1)]
+}
+
+/** The same tensors, given and not trained. */
+export function frozenIf(frozen: true | undefined, parameters: ParameterSpec[]): ParameterSpec[] {
+  return frozen ? parameters.map((parameter) => ({ ...parameter, kind: 'frozen' })) : parameters
 }
 
 export function requireInputs(place: string, expected: number | undefined, found: number, what: string): void {

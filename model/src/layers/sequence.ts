@@ -2,8 +2,8 @@
 
 import { elementCount, lastSize, type Shape } from '@starling-grid/shaders'
 import { invalid } from '../fields.ts'
-import type { AttentionLayer, EmbeddingLayer, PositionsLayer } from '../spec.ts'
-import { type LayerRule, NO_PARAMETERS, SIZE } from './rule.ts'
+import type { AttentionLayer, EmbeddingLayer, PositionsLayer, RotaryLayer } from '../spec.ts'
+import { frozenIf, type LayerRule, NO_PARAMETERS, SIZE } from './rule.ts'
 
 /** Standard deviation of initial embeddings in GPT-2. */
 const EMBEDDING_DEVIATION = 0.02
@@ -17,15 +17,16 @@ export const embedding: LayerRule<EmbeddingLayer> = {
     channels: fields.integer('channels', SIZE),
   }),
   shape: ({ channels }, [x]) => [...x, channels],
-  parameters: ({ name, vocab, channels, parameter }) => [
-    {
-      role: 'weight',
-      name: parameter ?? `${name}.weight`,
-      shape: [vocab, channels],
-      kind: 'trained',
-      initial: { type: 'normal', deviation: EMBEDDING_DEVIATION },
-    },
-  ],
+  parameters: ({ name, vocab, channels, parameter, frozen }) =>
+    frozenIf(frozen, [
+      {
+        role: 'weight',
+        name: parameter ?? `${name}.weight`,
+        shape: [vocab, channels],
+        kind: 'trained',
+        initial: { type: 'normal', deviation: EMBEDDING_DEVIATION },
+      },
+    ]),
   multiplyAdds: (_, __, y) => elementCount(y),
 }
 
@@ -37,16 +38,50 @@ export const positions: LayerRule<PositionsLayer> = {
     if (length > context) throw invalid(place, `a sequence of at most its ${context} positions`, String(length))
     return x
   },
-  parameters: ({ name, context, parameter }, x) => [
+  parameters: ({ name, context, parameter, frozen }, x) =>
+    frozenIf(frozen, [
+      {
+        role: 'weight',
+        name: parameter ?? `${name}.weight`,
+        shape: [context, lastSize(x)],
+        kind: 'trained',
+        initial: { type: 'normal', deviation: EMBEDDING_DEVIATION },
+      },
+    ]),
+  multiplyAdds: (_, __, y) => elementCount(y),
+}
+
+/** One table for the whole model: all its layers turn alike. */
+export const ANGLES = 'rotary.angles'
+
+// queries (T, heads · D), keys and values (T, kv_heads · D) → (T, 3 · heads · D). Comes out of blocks only.
+export const rotary: LayerRule<RotaryLayer> = {
+  read: () => {
+    throw new Error('internal: a rotary layer comes out of blocks')
+  },
+  shape({ heads, kv_heads: kvHeads }, inputs, place) {
+    const [queries, ...keysAndValues] = inputs.map((x) => requireSequence(place, x))
+    const headSize = (queries?.channels ?? 0) / heads
+    if (!Number.isInteger(headSize) || headSize % 2 !== 0)
+      throw invalid(place, `${heads} heads of an even size`, `${queries?.channels} channels`)
+    if (heads % kvHeads !== 0)
+      throw invalid(place, `heads divisible by its ${kvHeads} heads of keys and values`, String(heads))
+    for (const { channels } of keysAndValues)
+      if (channels !== kvHeads * headSize)
+        throw invalid(place, `${kvHeads * headSize} channels of keys and values`, String(channels))
+    return [queries?.length ?? 0, 3 * heads * headSize]
+  },
+  parameters: ({ heads, rope, tied }, [length = 1, channels = 0]) => [
     {
-      role: 'weight',
-      name: parameter ?? `${name}.weight`,
-      shape: [context, lastSize(x)],
-      kind: 'trained',
-      initial: { type: 'normal', deviation: EMBEDDING_DEVIATION },
+      role: 'angles',
+      name: ANGLES,
+      shape: [length, channels / heads],
+      kind: 'constant',
+      initial: { type: 'angles', rope },
+      ...(tied ? { tied } : {}),
     },
   ],
-  multiplyAdds: (_, __, y) => elementCount(y),
+  multiplyAdds: (_, __, y) => 2 * elementCount(y),
 }
 
 // x (T, 3 · channels): queries, keys and values of all heads side by side → (T, channels)

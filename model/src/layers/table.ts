@@ -2,11 +2,11 @@
 // in the volunteer's graph and kernels. Blocks that consist of several operators are in expand.ts.
 
 import type { OperatorLayer } from '../spec.ts'
-import { add, concat, flatten, linear } from './dense.ts'
-import { activation, dropout, leakyRelu } from './elementwise.ts'
+import { add, concat, flatten, linear, swiglu } from './dense.ts'
+import { activation, dropout, leakyRelu, scale } from './elementwise.ts'
 import { batchnorm2d, groupnorm, layernorm, rmsnorm } from './norm.ts'
 import type { LayerRule } from './rule.ts'
-import { attention, embedding, positions } from './sequence.ts'
+import { attention, embedding, positions, rotary } from './sequence.ts'
 import { conv2d, globalavgpool, pool2d } from './window.ts'
 
 export type OperatorType = OperatorLayer['type']
@@ -23,7 +23,10 @@ export const LAYERS: { readonly [T in OperatorType]: LayerRule<Extract<OperatorL
   groupnorm,
   embedding,
   positions,
+  rotary,
   attention,
+  swiglu,
+  scale,
   add,
   concat,
   maxpool2d: pool2d('maxpool2d'),

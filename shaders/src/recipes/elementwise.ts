@@ -1,9 +1,9 @@
 // Elementwise operators: four elements per invocation.
 
-import type { ElementwiseDims, LeakyReluDims } from '../kernels.ts'
+import type { ElementwiseDims, LeakyReluDims, ScaleDims } from '../kernels.ts'
 import { array, real, STREAM_WORKGROUP, type Constant, type Recipe } from '../recipe.ts'
 
-type ElementwiseFile = 'add' | 'relu' | 'tanh' | 'sigmoid' | 'leaky-relu' | FromInputFile
+type ElementwiseFile = 'add' | 'scale' | 'swiglu' | 'relu' | 'tanh' | 'sigmoid' | 'leaky-relu' | FromInputFile
 /** Their derivatives need x, those of the others are read off y. */
 type FromInputFile = 'gelu' | 'gelu-tanh' | 'silu'
 
@@ -28,6 +28,29 @@ export function elementwiseBackwardFromInput(file: FromInputFile): MakeElementwi
 
 // a, b (B, size) → y (B, size)
 export const elementwiseSum: MakeElementwise = onePass('add', 'forward', { a: 'read', b: 'read', y: 'write' })
+
+// a, b (B, size) → y (B, size)
+export const swigluForward: MakeElementwise = onePass('swiglu', 'forward', { a: 'read', b: 'read', y: 'write' })
+
+// a, b, dy (B, size) → dx (B, size), of a
+export const swigluGateGradient: MakeElementwise = onePass('swiglu', 'gate_gradient', {
+  a: 'read',
+  b: 'read',
+  dy: 'read',
+  dx: 'write',
+})
+
+// a, dy (B, size) → dx (B, size), of b
+export const swigluValueGradient: MakeElementwise = onePass('swiglu', 'value_gradient', {
+  a: 'read',
+  dy: 'read',
+  dx: 'write',
+})
+
+// x (B, size) → y (B, size)
+export function scaleForward(dims: ScaleDims, capacity: number): Recipe {
+  return onePass('scale', 'forward', FORWARD, { FACTOR: real(dims.factor) })(dims, capacity)
+}
 
 export function leakyReluForward(dims: LeakyReluDims, capacity: number): Recipe {
   return onePass('leaky-relu', 'forward', FORWARD, { SLOPE: real(dims.slope) })(dims, capacity)

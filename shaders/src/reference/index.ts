@@ -5,6 +5,7 @@ import { addForward } from './add.ts'
 import { attentionBackward, attentionForward, flashAttentionBackward, flashAttentionForward } from './attention.ts'
 import { avgpool2dBackward, avgpool2dForward } from './avgpool2d.ts'
 import { bceWithLogitsLoss } from './bce-with-logits.ts'
+import { cachedAttentionForward } from './cached-attention.ts'
 import {
   batchnorm2dBackward,
   batchnorm2dEvaluate,
@@ -27,10 +28,13 @@ import { maxpool2dBackward, maxpool2dForward } from './maxpool2d.ts'
 import { mseLoss } from './mse.ts'
 import { positionsForward, positionsParameterGradient } from './positions.ts'
 import { reluBackward, reluForward } from './relu.ts'
+import { rotaryBackward, rotaryForward } from './rotary.ts'
 import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './row-norm.ts'
+import { scaleForward } from './scale.ts'
 import { sigmoidBackward, sigmoidForward } from './sigmoid.ts'
 import { siluBackward, siluForward } from './silu.ts'
 import { softmaxBackward, softmaxForward } from './softmax.ts'
+import { swigluForward, swigluGateGradient, swigluValueGradient } from './swiglu.ts'
 import { tanhBackward, tanhForward } from './tanh.ts'
 
 type Reference<K extends KernelName> = (
@@ -56,6 +60,10 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'concat.backward': concatBackward,
   'dropout.forward': dropoutForward,
   'add.forward': addForward,
+  'scale.forward': scaleForward,
+  'swiglu.forward': swigluForward,
+  'swiglu.gateGradient': swigluGateGradient,
+  'swiglu.valueGradient': swigluValueGradient,
   'relu.forward': reluForward,
   'relu.backward': reluBackward,
   'tanh.forward': tanhForward,
@@ -76,8 +84,11 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'embedding.parameterGradient': embeddingParameterGradient,
   'positions.forward': positionsForward,
   'positions.parameterGradient': positionsParameterGradient,
+  'rotary.forward': rotaryForward,
+  'rotary.backward': rotaryBackward,
   'attention.forward': attentionForward,
   'attention.backward': attentionBackward,
+  'cached_attention.forward': cachedAttentionForward,
   'flash_attention.forward': flashAttentionForward,
   'flash_attention.backward': flashAttentionBackward,
   'layernorm.forward': layernormForward,

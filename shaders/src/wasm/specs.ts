@@ -51,7 +51,20 @@ import {
 } from './kernels/rows.ts'
 import type { WasmKernel, WasmRecipe } from './pass.ts'
 
-export const WASM_KERNELS: { readonly [K in KernelName]: WasmKernel<K> } = {
+/** Kernels of language models that only WGSL has so far. */
+const NOT_IN_WASM = [
+  'cached_attention.forward',
+  'rotary.forward',
+  'rotary.backward',
+  'scale.forward',
+  'swiglu.forward',
+  'swiglu.gateGradient',
+  'swiglu.valueGradient',
+] as const satisfies readonly KernelName[]
+
+type KernelInWasm = Exclude<KernelName, (typeof NOT_IN_WASM)[number]>
+
+export const WASM_KERNELS: { readonly [K in KernelInWasm]: WasmKernel<K> } = {
   'linear.forward': linearForward,
   'linear.inputGradient': linearInputGradient,
   'linear.parameterGradient': linearParameterGradient,
@@ -109,8 +122,13 @@ export const WASM_KERNELS: { readonly [K in KernelName]: WasmKernel<K> } = {
   'bce_with_logits.loss': bceWithLogitsLoss,
 }
 
+export function isInWasm(kernel: KernelName): kernel is KernelInWasm {
+  return Object.hasOwn(WASM_KERNELS, kernel)
+}
+
 /** How the call runs on WebAssembly. */
 export function wasmRecipe({ kernel, dims, operands }: KernelCall<unknown>, capacity: number): WasmRecipe {
+  if (!isInWasm(kernel)) throw new Error(`internal: WebAssembly has no kernel ${kernel}`)
   // The table pairs each kernel with its own dims, which the compiler cannot follow through the union of calls.
   const make = WASM_KERNELS[kernel] as (dims: unknown, capacity: number, operands: unknown) => WasmRecipe
   return make(dims, capacity, operands)

@@ -6,6 +6,7 @@ import { runReference, type KernelCall } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import type { Graph } from '../graph/build.ts'
 import { finalAfter } from '../graph/early-ranges.ts'
+import { loadConstants } from '../graph/fixed.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import { tensorsOf, type Call } from '../graph/storages.ts'
 import { lengthFor, type Tensor } from '../graph/tensor.ts'
@@ -22,6 +23,7 @@ export class ReferenceRunner implements GraphRunner {
   readonly #gradient: Float32Array
   /** storage → elements; parameters are views into the flat vectors */
   readonly #arrays = new Map<number, Values>()
+  readonly #fixed = new Map<number, Float32Array>()
   /** work waits for its turn, as on a device queue */
   readonly #queue = new SerialQueue()
 
@@ -31,11 +33,16 @@ export class ReferenceRunner implements GraphRunner {
     this.capacity = capacity
     this.#parameters = new Float32Array(graph.parameterCount)
     this.#gradient = new Float32Array(graph.parameterCount)
+    loadConstants(this)
   }
 
   loadParameters(flat: Float32Array): void {
     const copy = flat.slice()
     this.#queue.run(() => this.#parameters.set(copy))
+  }
+
+  loadFixed(index: number, values: Float32Array): void {
+    this.#fixed.set(index, values)
   }
 
   run(request: RunRequest): Promise<Float32Array[]> {
@@ -84,11 +91,18 @@ export class ReferenceRunner implements GraphRunner {
   #array(tensor: Tensor, samples: number): Values {
     if (tensor.role === 'parameter') return this.#parameters.subarray(tensor.offset, tensor.offset + tensor.size)
     if (tensor.role === 'parameterGradient') return this.#gradient.subarray(tensor.offset, tensor.offset + tensor.size)
+    if (tensor.role === 'fixed') return this.#fixedTensor(tensor)
     const existing = this.#arrays.get(tensor.storage)
     if (existing && existing.length >= lengthFor(tensor, samples)) return existing
     const fresh = new Float32Array(lengthFor(tensor, samples))
     this.#arrays.set(tensor.storage, fresh)
     return fresh
+  }
+
+  #fixedTensor({ name, offset }: Tensor): Float32Array {
+    const values = this.#fixed.get(offset)
+    if (!values) throw new Error(`internal: ${name} was not given`)
+    return values
   }
 }
 

@@ -16,7 +16,7 @@ import {
 } from '@starling-grid/protocol'
 import type { Batch } from '../graph/executor.ts'
 import { SamplePreparation } from './augment.ts'
-import type { DecodedShard, Shards, StoredValues } from './shards.ts'
+import type { DecodedShard, SampleShard, Shards, StoredValues } from './shards.ts'
 import { copyWindows, windowsOf } from './windows.ts'
 
 /** Shards that a trial batch is looked for in: one or two may be damaged. */
@@ -173,11 +173,22 @@ export class Batches {
       const text = { tokens: shard.tokens.length, context: this.#elements, seed: this.#terms.seed }
       return copyWindows(shard.tokens, windowsOf(block, range, text), { x, y, at, context: this.#elements })
     }
+    if (this.#terms.dataset.labelled === true) return this.#copyLabelled(shard, range, { x, y, at })
     if (!(x instanceof Float32Array)) throw new Error('internal: numbers in a batch of tokens')
     const keys = block.startsWith('v:') ? [] : this.#keysOf(block, range.samples)
     for (let i = 0; i < range.samples; i++)
       this.#preparation.copy({ stored: shard.x, from: range.start + i, x, at: at + i }, keys[i])
     this.#copyTargets(shard.y, range, y, at)
+  }
+
+  #copyLabelled(
+    { x: tokens, y: targets }: SampleShard,
+    { start, samples }: BlockRange,
+    { x, y, at }: Pick<Filling, 'x' | 'y'> & { readonly at: number },
+  ): void {
+    const [from, to] = [start * this.#elements, (start + samples) * this.#elements]
+    x.set(tokens.subarray(from, to), at * this.#elements)
+    y.set(targets.subarray(from, to), at * this.#elements)
   }
 
   #copyTargets(stored: StoredValues, { start, samples }: BlockRange, y: Filling['y'], at: number): void {

@@ -32,6 +32,31 @@ export interface DecodedTextShard {
   readonly tokens: Uint16Array | Int32Array
 }
 
+/** Where what a hash names comes from. */
+export interface BlobPlaces {
+  readonly fetchBytes: (name: Sha256) => Promise<Uint8Array>
+  readonly cache: ShardCache
+}
+
+/**
+ * From the cache, or fetched and kept there.
+ * @throws GridError 'shard-corrupt' when even the coordinator's bytes do not match the name
+ */
+export async function fetchedBlob(name: Sha256, { fetchBytes, cache }: BlobPlaces): Promise<Uint8Array> {
+  const cached = await cache.get(name).catch(() => undefined)
+  if (cached !== undefined && (await sha256Of(cached)) === name) return cached
+  const bytes = await fetchBytes(name)
+  const found = await sha256Of(bytes)
+  if (found !== name)
+    throw new GridError(
+      'shard-corrupt',
+      `expected shard ${name.slice(0, 12)}, got bytes of ${found.slice(0, 12)}; ` +
+        "ask the coordinator's operator to import the dataset again",
+    )
+  await cache.put(name, bytes).catch(() => undefined) // a full cache costs a later download, nothing else
+  return bytes
+}
+
 /** Decoded shards kept in memory: a few MB each. */
 const KEPT_SHARDS = 64
 
@@ -60,22 +85,12 @@ export class Shards {
   }
 
   async #load(ref: ShardRef): Promise<DecodedShard> {
-    const cached = await this.#cache.get(ref.sha256).catch(() => undefined)
-    if (cached !== undefined && (await sha256Of(cached)) === ref.sha256) return this.#decode(ref, cached)
-    const bytes = await this.#fetchBytes(ref.sha256)
-    const found = await sha256Of(bytes)
-    if (found !== ref.sha256)
-      throw new GridError(
-        'shard-corrupt',
-        `expected shard ${ref.sha256.slice(0, 12)}, got bytes of ${found.slice(0, 12)}; ` +
-          "ask the coordinator's operator to import the dataset again",
-      )
-    await this.#cache.put(ref.sha256, bytes).catch(() => undefined) // a full cache costs a later download, nothing else
-    return this.#decode(ref, bytes)
+    return this.#decode(ref, await fetchedBlob(ref.sha256, { fetchBytes: this.#fetchBytes, cache: this.#cache }))
   }
 
   #decode(ref: ShardRef, bytes: Uint8Array): DecodedShard {
     const { tensors } = readSafetensors(bytes)
+    if (this.#manifest.labelled === true) return this.#decodeLabelled(ref, tensors)
     if (isText(this.#manifest)) return this.#decodeText(ref, tensors)
     const { inputType = 'U8', target, classes } = this.#manifest
     const elements = ref.samples * storedElementsOf(this.#manifest)
@@ -88,6 +103,12 @@ export class Shards {
         length: ref.samples * (target === undefined ? 1 : classes),
       }),
     }
+  }
+
+  #decodeLabelled(ref: ShardRef, tensors: ReadonlyMap<string, StoredTensor>): SampleShard {
+    const length = ref.samples * storedElementsOf(this.#manifest)
+    const part = (name: 'x' | 'y') => valuesOf(ref, tensors, { name, dtype: 'I32', length })
+    return { x: part('x'), y: part('y') }
   }
 
   #decodeText(ref: ShardRef, tensors: ReadonlyMap<string, StoredTensor>): DecodedTextShard {

@@ -1,6 +1,7 @@
 // A golden training run: the same batches, the same optimizer, every loss and the final parameters compared.
 
 import {
+  fromPublished,
   initialVersionState,
   meanOfStep,
   nextVersion,
@@ -8,11 +9,10 @@ import {
   parseModelSpec,
   parseOptimizerSpec,
   type ModelSpec,
-  type ParameterEntry,
 } from '@starling-grid/model'
-import type { OptimizerSpec } from '@starling-grid/shaders'
+import { clipGlobalNorm, type OptimizerSpec } from '@starling-grid/shaders'
 import { buildGraph } from '../graph/build.ts'
-import type { Executor } from '../graph/executor.ts'
+import type { Batch, Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
 import {
   floatsOf,
@@ -33,14 +33,23 @@ const GRADIENT_TOLERANCE = 1e-4
 /** relative to how far training moved: Adam amplifies the rounding of gradients near zero */
 const FINAL_TOLERANCE = 2e-2
 
+/** A case, and how its batches are called. */
+export interface Trajectory {
+  readonly golden: GoldenCase
+  readonly spec: ModelSpec
+  /** whether the case has the first gradient as it was before it was clipped */
+  readonly gradientUnclipped: boolean
+  batch(step: number): Batch
+}
+
 export async function runTrajectory(golden: GoldenCase, backend: GoldenBackend): Promise<GoldenResult> {
   return orUnsupported(async () => {
     const spec = readSpec(golden)
-    const optimizer = readOptimizer(golden)
+    const trajectory = { golden, spec, gradientUnclipped: false, batch: (step: number) => batchOf(golden, spec, step) }
     const runner = await backend.createRunner(buildGraph(spec), tensorOf(golden, 'x.0').shape[0] ?? 1)
     const executor = graphExecutor(runner, backend.adapter)
     try {
-      return judge(compare({ golden, backend }, spec, await train(golden, spec, optimizer, executor)))
+      return judge(compareTraining(trajectory, await train(trajectory, executor), backend))
     } finally {
       executor.destroy()
     }
@@ -58,19 +67,18 @@ function readOptimizer({ description }: GoldenCase): OptimizerSpec {
   return parseOptimizerSpec({ ...rest, ...(weightDecay === undefined ? {} : { weightDecay }) })
 }
 
-interface TrainedTrajectory {
+export interface TrainedTrajectory {
   readonly losses: readonly number[]
   readonly firstGradient: Float32Array
   readonly final: Float32Array
 }
 
-async function train(
-  golden: GoldenCase,
-  spec: ModelSpec,
-  optimizer: OptimizerSpec,
+export async function train(
+  { golden, spec, gradientUnclipped, batch }: Trajectory,
   executor: Executor,
 ): Promise<TrainedTrajectory> {
   const layout = parameterLayout(spec)
+  const optimizer = readOptimizer(golden)
   const version = initialVersionState(spec, optimizer, 0)
   const { parameters } = version
   parameters.set(flatten(golden, spec, 'init'))
@@ -80,35 +88,34 @@ async function train(
   let firstGradient = new Float32Array()
   for (let step = 0; step < steps; step++) {
     executor.loadParameters(parameters)
-    const sums = await executor.gradient(batchOf(golden, spec, step), gradient)
+    const sums = await executor.gradient(batch(step), gradient)
     losses.push(sums.lossSum / sums.targets)
     const { clip_norm: clipNorm } = golden.description
-    meanOfStep({ layout }, gradient, {
-      targets: sums.targets,
-      mean: gradient,
-      clipNorm: typeof clipNorm === 'number' ? clipNorm : undefined,
-    })
-    if (step === 0) firstGradient = gradient.slice(0, layout.trained)
+    const clip = typeof clipNorm === 'number' ? clipNorm : undefined
+    meanOfStep({ layout }, gradient, { targets: sums.targets, mean: gradient, clipNorm: undefined })
+    if (step === 0 && gradientUnclipped) firstGradient = gradient.slice(0, layout.trained)
+    if (clip !== undefined) clipGlobalNorm(gradient.subarray(0, layout.trained), clip)
+    if (step === 0 && !gradientUnclipped) firstGradient = gradient.slice(0, layout.trained)
     nextVersion({ layout, optimizer }, version, gradient, version)
   }
-  return { losses, firstGradient, final: parameters.slice(0, layout.trained) }
+  return { losses, firstGradient, final: parameters.slice() }
 }
 
-function batchOf(golden: GoldenCase, spec: ModelSpec, step: number) {
+function batchOf(golden: GoldenCase, spec: ModelSpec, step: number): Batch {
   const x = valuesOf(golden, `x.${step}`, spec.inputScale)
   return { samples: tensorOf(golden, `x.${step}`).shape[0] ?? 0, x, y: valuesOf(golden, `y.${step}`) }
 }
 
-function compare(
-  { golden, backend }: { readonly golden: GoldenCase; readonly backend: GoldenBackend },
-  spec: ModelSpec,
+export function compareTraining(
+  { golden, spec }: Trajectory,
   { losses, firstGradient, final }: TrainedTrajectory,
+  backend: GoldenBackend,
 ): Comparison[] {
   const wanted = floatsOf(golden, 'losses')
   const lossErrors = losses.map((loss, i) => relativeError([loss], [wanted[i] ?? NaN]))
   const init = flatten(golden, spec, 'init')
   const goal = flatten(golden, spec, 'final')
-  const moved = (to: Float32Array) => to.map((value, i) => value - (init[i] ?? 0))
+  const moved = (to: Float32Array) => goal.map((_, i) => (to[i] ?? NaN) - (init[i] ?? 0))
   return [
     { what: 'losses', error: Math.max(...lossErrors), tolerance: toleranceFor(backend, LOSS_TOLERANCE) },
     {
@@ -124,16 +131,23 @@ function compare(
   ]
 }
 
-function flatten(golden: GoldenCase, spec: ModelSpec, prefix: string): Float32Array<ArrayBuffer> {
+/** (trained,) in the order of the layout. */
+export function flatten(golden: GoldenCase, spec: ModelSpec, prefix: string): Float32Array<ArrayBuffer> {
   const { trained, entries } = parameterLayout(spec)
   const flat = new Float32Array(trained)
   for (const entry of entries)
-    if (entry.kind !== 'statistic') flat.set(checked(floatsOf(golden, `${prefix}.${entry.name}`), entry), entry.offset)
+    if (entry.kind !== 'statistic') flat.set(published(golden, `${prefix}.${entry.name}`, entry), entry.offset)
   return flat
 }
 
-function checked(values: Float32Array, { name, length }: ParameterEntry): Float32Array {
-  if (values.length !== length)
-    throw new Error(`internal: \`${name}\` holds ${values.length} values, the model needs ${length}`)
-  return values
+/** A tensor of the case in our order. */
+export function published(
+  golden: GoldenCase,
+  name: string,
+  entry: Parameters<typeof fromPublished>[0] & { readonly length: number },
+): Float32Array {
+  const values = floatsOf(golden, name)
+  if (values.length !== entry.length)
+    throw new Error(`internal: \`${name}\` holds ${values.length} values, the model needs ${entry.length}`)
+  return fromPublished(entry, values)
 }

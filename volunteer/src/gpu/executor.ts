@@ -2,8 +2,12 @@
 
 import type { ModelSpec } from '@starling-grid/model'
 import { buildGraph } from '../graph/build.ts'
+import { buildDecoder } from '../graph/decoder-graph.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
+import { loadFrozen } from '../graph/fixed.ts'
+import type { FrozenSource } from '../graph/frozen-source.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
+import { PROMPT_TOKENS, TokenDecoder } from '../graph/token-decoder.ts'
 import type { TuningOptions } from './autotune.ts'
 import { createGpuRunner, type GpuRunnerOptions } from './runner.ts'
 import { tuneOn } from './tune-on.ts'
@@ -11,6 +15,8 @@ import { tuneOn } from './tune-on.ts'
 export interface GpuExecutorOptions extends Omit<GpuRunnerOptions, 'graph' | 'software'> {
   readonly adapter: AdapterDescription
   readonly spec: ModelSpec
+  /** of models with frozen parameters: where these come from */
+  readonly frozen?: FrozenSource | undefined
   /** plan for a software adapter as for a GPU: what GPUs will run can then be tested where there is none */
   readonly asGpu?: boolean | undefined
   /** measure variants first, unless `choose` says which to use */
@@ -28,9 +34,47 @@ export async function createGpuExecutor({
   choose: chosen,
   tuning,
   asGpu = false,
+  frozen,
   ...options
 }: GpuExecutorOptions): Promise<Executor> {
   const common = { ...options, software: adapter.software && !asGpu, graph: buildGraph(spec) }
   const choose = chosen ?? (tuning && (await tuneOn(tuning, adapter, common)))
-  return graphExecutor(await createGpuRunner({ ...common, ...(choose ? { choose } : {}) }), adapter)
+  const runner = await createGpuRunner({ ...common, ...(choose ? { choose } : {}) })
+  try {
+    await loadFrozen(runner, frozen)
+  } catch (error) {
+    runner.destroy()
+    throw error
+  }
+  return graphExecutor(runner, adapter)
+}
+
+export interface GpuDecoderOptions extends Pick<
+  GpuExecutorOptions,
+  'device' | 'adapter' | 'spec' | 'readText' | 'frozen'
+> {
+  /** places of a text that the model sees */
+  readonly context: number
+}
+
+/**
+ * What goes on with a text, token by token.
+ * @throws GridError('adapter-limit') when the adapter cannot hold the model
+ */
+export async function createGpuDecoder({
+  adapter,
+  spec,
+  context,
+  frozen,
+  ...options
+}: GpuDecoderOptions): Promise<TokenDecoder> {
+  const graph = buildDecoder(spec, context)
+  const runner = await createGpuRunner({ ...options, software: adapter.software, graph, maxMicroBatch: PROMPT_TOKENS })
+  try {
+    await loadFrozen(runner, frozen)
+  } catch (error) {
+    runner.destroy()
+    throw error
+  }
+  return new TokenDecoder(graph, runner)
 }

@@ -1,7 +1,7 @@
 // A plan on a device: its buffers, pipelines and bind groups, made once. Encoding a run makes nothing new.
 
 import { workgroupGrid, type Pass } from '@starling-grid/shaders'
-import type { Plan, PlannedPass, Resource } from '../graph/plan.ts'
+import { planBytes, type Plan, type PlannedPass, type Resource } from '../graph/plan.ts'
 import { withMemoryCheck, type BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'
 import { compilePasses, type CompiledPass, type ReadText } from './pipelines.ts'
@@ -11,6 +11,8 @@ export interface ProgramBuffers {
   readonly parameters: GPUBuffer
   readonly gradient: GPUBuffer
   readonly pooled: readonly GPUBuffer[]
+  /** of each fixed tensor that a pass binds */
+  readonly fixed: readonly (GPUBuffer | undefined)[]
 }
 
 interface ProgramStep {
@@ -37,12 +39,8 @@ export async function createProgram(
 ): Promise<Program> {
   const planned = Object.values(plan.parts).flat()
   const scalars = new RunScalars(device, owner)
-  const bytes = plan.buffers.reduce(
-    (sum, size) => sum + size,
-    2 * plan.flat.deviceLength * Float32Array.BYTES_PER_ELEMENT,
-  )
   // First, because compiling takes seconds on some drivers and is in vain where memory is short.
-  const buffers = await withMemoryCheck(device, bytes, () => createBuffers(plan, owner))
+  const buffers = await withMemoryCheck(device, planBytes(plan), () => createBuffers(plan, owner))
   const compiled = await compilePasses(
     device,
     planned.map(({ pass }) => pass),
@@ -73,6 +71,7 @@ function createBuffers(plan: Plan, owner: BufferOwner): ProgramBuffers {
     parameters: owner.create(flatBytes, usage, 'parameters'),
     gradient: owner.create(flatBytes, usage, 'gradient'),
     pooled: plan.buffers.map((bytes, i) => owner.create(bytes, usage, `pooled ${i}`)),
+    fixed: plan.fixed.map((bytes, i) => (bytes > 0 ? owner.create(bytes, usage, `fixed ${i}`) : undefined)),
   }
 }
 
@@ -99,8 +98,15 @@ function createStep(
   return { pass, pipeline: compiled.pipeline, bindGroup, last: { samples: 0, x: 0, y: 0 } }
 }
 
+export function bufferOf(
+  source: { readonly kind: 'parameters' | 'gradient' } | { readonly kind: 'pooled' | 'fixed'; readonly buffer: number },
+  buffers: ProgramBuffers,
+): GPUBuffer | undefined {
+  return 'buffer' in source ? buffers[source.kind][source.buffer] : buffers[source.kind]
+}
+
 function bindingOf(resource: Resource, buffers: ProgramBuffers): GPUBufferBinding {
-  const buffer = resource.kind === 'pooled' ? buffers.pooled[resource.buffer] : buffers[resource.kind]
+  const buffer = bufferOf(resource, buffers)
   if (!buffer) throw new Error('internal: a resource without a buffer')
   return { buffer, offset: resource.byteOffset, size: Math.ceil(resource.bytes / 4) * 4 }
 }

@@ -5,6 +5,7 @@ import type { AdapterTraits } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
 import type { EncodeRequest } from '../graph/executor.ts'
+import { loadConstants } from '../graph/fixed.ts'
 import { gather } from '../graph/flat-views.ts'
 import { OutOfDeviceMemory } from '../graph/out-of-device-memory.ts'
 import { defaultMicroBatch, MAX_WORK, planGraph, type Plan, type PlannedPass } from '../graph/plan.ts'
@@ -16,7 +17,7 @@ import { Completion } from './completion.ts'
 import { DeviceWatch } from './device.ts'
 import type { GradientEncoders, GradientEncodersParts, ReadyEncoder } from './gradient-encoders.ts'
 import type { ReadText } from './pipelines.ts'
-import { createProgram, type Program } from './program.ts'
+import { bufferOf, createProgram, type Program } from './program.ts'
 import { Readback } from './readback.ts'
 import { type EncodedSection, type Section, sectionsOf } from './sections.ts'
 import { SUBMIT_MS, SubmitPace } from './submit-pace.ts'
@@ -145,7 +146,9 @@ async function openRunner(options: GpuRunnerOptions, plan: Plan): Promise<GpuRun
     watch.check()
     const encoding = { device, readText, say }
     const submits = submitsOf(options)
-    return new GpuRunner({ graph, plan, precision, program, watch, owner, readback, encoding, submits })
+    const runner = new GpuRunner({ graph, plan, precision, program, watch, owner, readback, encoding, submits })
+    loadConstants(runner)
+    return runner
   } catch (error) {
     owner.destroy()
     watch.stop()
@@ -267,6 +270,11 @@ export class GpuRunner implements GraphRunner {
     if (this.#waiting === 0) return this.#writeParameters(plain(flat))
     const kept = flat.slice()
     void this.#inTurn(async () => this.#writeParameters(kept))
+  }
+
+  loadFixed(index: number, values: Float32Array): void {
+    const buffer = this.#program.buffers.fixed[index]
+    if (buffer) this.#queue.writeBuffer(buffer, 0, plain(values))
   }
 
   async run(request: RunRequest): Promise<Float32Array[]> {
@@ -422,11 +430,8 @@ export class GpuRunner implements GraphRunner {
     this.#queue.writeBuffer(this.#bufferOf({ kind: 'pooled', ...place }), place.byteOffset, plain(values))
   }
 
-  #bufferOf(
-    source: { readonly kind: 'parameters' | 'gradient' } | { readonly kind: 'pooled'; readonly buffer: number },
-  ): GPUBuffer {
-    const buffer =
-      source.kind === 'pooled' ? this.#program.buffers.pooled[source.buffer] : this.#program.buffers[source.kind]
+  #bufferOf(source: Parameters<typeof bufferOf>[0]): GPUBuffer {
+    const buffer = bufferOf(source, this.#program.buffers)
     if (!buffer) throw new Error('internal: a resource without a buffer')
     return buffer
   }

@@ -32,9 +32,16 @@ export function deriveBackward(nodes: readonly Node[], tensors: TensorFactory, o
 function valuesThatLearn(nodes: readonly Node[], { input, inputGradient }: BackwardOptions): ReadonlySet<number> {
   const learning = new Set(inputGradient ? [input.id] : [])
   for (const { inputs, parameters, y } of nodes)
-    if (Object.keys(parameters).length > 0 || inputs.some(({ id }) => learning.has(id))) learning.add(y.id)
+    if (Object.values(parameters).some(learns) || inputs.some(({ id }) => learning.has(id))) learning.add(y.id)
   return learning
 }
+
+function learns({ role }: Tensor): boolean {
+  return role === 'parameter'
+}
+
+/** What computes the gradient of parameters and nothing else. */
+const OF_PARAMETERS = /\.parameterGradient$/
 
 class Derivation {
   readonly calls: KernelCall<Tensor>[] = []
@@ -64,7 +71,9 @@ class Derivation {
     const dinputs = node.inputs.map((input) =>
       this.#learning.has(input.id) ? this.#gradientFor(node, input, dy) : undefined,
     )
-    this.calls.push(...op.backward(node, { dy, dinputs, dparameters: this.#parameterGradients(node) }))
+    const calls = op.backward(node, { dy, dinputs, dparameters: this.#parameterGradients(node) })
+    const isFixed = !Object.values(node.parameters).some(learns)
+    this.calls.push(...calls.filter(({ kernel }) => !isFixed || !OF_PARAMETERS.test(kernel)))
     for (const [i, input] of node.inputs.entries()) {
       const dx = dinputs[i]
       if (dx) this.give(input, dx)

@@ -1,7 +1,14 @@
 // ModelSpec → static graph: the kernel calls of forward, loss and backward, over named tensors. Independent of
 // devices.
 
-import { parameterLayout, tokenVocabulary, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
+import {
+  fixedEntries,
+  type FixedEntry,
+  parameterLayout,
+  tokenVocabulary,
+  type ModelSpec,
+  type ParameterEntry,
+} from '@starling-grid/model'
 import type { KernelCall } from '@starling-grid/shaders'
 import { deriveBackward } from './backward.ts'
 import { lossRule } from './losses.ts'
@@ -32,6 +39,8 @@ export interface Graph extends GraphCalls {
   readonly output: Tensor
   readonly parameters: readonly ParameterEntry[]
   readonly parameterCount: number
+  /** what is given once and stays, by the index that its tensors have as their offset */
+  readonly fixed: readonly FixedEntry[]
   /** what the loss reads and writes; undefined in a graph whose output gradient is given */
   readonly lossTensors: { readonly target: Tensor; readonly loss: Tensor; readonly correct: Tensor } | undefined
   /** ∂/∂output, given from outside when there is no loss */
@@ -74,6 +83,7 @@ export function buildGraph(spec: ModelSpec, options: GraphOptions = {}): Graph {
     ...passesOf(nodes),
     parameters: layout.entries,
     parameterCount: layout.total,
+    fixed: fixedEntries(spec),
     vocab: tokenVocabulary(spec),
     keys: nodes.some(({ layer }) => opOf(layer.type).random) ? keys : undefined,
     mixesSamples: nodes.some(({ layer }) => opOf(layer.type).mixesSamples),

@@ -2,6 +2,7 @@
 // Implemented on WebGPU (gpu/) and in plain TypeScript (cpu/); both run volunteer/testing/executor-suite.ts.
 import type { AdapterDescription, GradientEncoding, Precision, Tally } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
+import type { FrozenSource } from './frozen-source.ts'
 
 export type { AdapterDescription }
 
@@ -71,7 +72,8 @@ export interface EncodeRequest {
 export interface ExecutorBounds {
   /** as the job asks; absent: f32 */
   readonly precision?: Precision
-
+  /** of models with frozen parameters: where these come from */
+  readonly frozen?: FrozenSource | undefined
   /** of the device's memory, or of this process where no device computes */
   readonly maxBytes: number
   /** the device was lost, and is opened again */

@@ -1,6 +1,7 @@
 // ModelSpec → the nodes of its graph: each operator with its tensors, sums of many branches taken two by two.
 
 import {
+  fixedEntries,
   layerShapes,
   parameterLayout,
   targetsPerSample,
@@ -44,12 +45,14 @@ function valueOf(values: readonly Tensor[], value: number): Tensor {
 class NodeBuilder {
   readonly nodes: Node[] = []
   readonly #entries: ReadonlyMap<string, ParameterEntry>
+  readonly #fixed: ReadonlyMap<string, number>
   readonly #targetsPerSample: number
   readonly #keys: Tensor
   readonly #tensors: TensorFactory
 
   constructor(spec: ModelSpec, keys: Tensor, tensors: TensorFactory) {
     this.#entries = new Map(parameterLayout(spec).entries.map((entry) => [entry.name, entry]))
+    this.#fixed = new Map(fixedEntries(spec).map(({ name }, index) => [name, index]))
     this.#targetsPerSample = targetsPerSample(spec)
     this.#keys = keys
     this.#tensors = tensors
@@ -91,7 +94,9 @@ class NodeBuilder {
 
   #parameters({ place, parameters }: PlacedLayer): Record<string, Tensor> {
     return Object.fromEntries(
-      parameters.map(({ role, name }) => {
+      parameters.map(({ role, name, shape }) => {
+        const fixed = this.#fixed.get(name)
+        if (fixed !== undefined) return [role, this.#tensors.createFixed(name, shape, fixed)]
         const entry = this.#entries.get(name)
         if (!entry) throw new Error(`internal: ${name} of ${place} is not in the layout`)
         return [role, this.#tensors.createFlat('parameter', name, entry.shape, entry.offset)]

@@ -25,9 +25,9 @@ import { recomputeGraph } from './recompute.ts'
 import { separateEvaluation } from './storages.ts'
 import { lengthFor, type Tensor } from './tensor.ts'
 
-/** What a binding binds: a piece of a pooled buffer, of the flat parameters or of the flat gradient. */
+/** What a binding binds: a piece of a pooled buffer, of the flat parameters or gradient, or a fixed tensor. */
 export type Resource = { readonly byteOffset: number; readonly bytes: number } & (
-  | { readonly kind: 'pooled'; readonly buffer: number }
+  | { readonly kind: 'pooled' | 'fixed'; readonly buffer: number }
   | { readonly kind: 'parameters' | 'gradient' }
 )
 
@@ -57,6 +57,8 @@ export interface Plan<P extends NamedPass = Pass> {
   /** the same without the scratch of kernels: the values of the graph alone */
   readonly leastTensorBytes: number
   readonly flat: FlatViews
+  /** bytes of the buffer of each fixed tensor; 0 of those that no pass binds */
+  readonly fixed: readonly number[]
   /** of the device's gradient: what a run that begins a sum must find as zeros */
   readonly cleared: readonly FloatRange[]
 }
@@ -206,7 +208,7 @@ export function defaultMicroBatch(software: boolean): number {
 
 /** What the owner of the adapter does not give, although the adapter could. */
 function ownObstacle(plan: AnyPlan, maxBytes: number): GridError | undefined {
-  const bytes = poolBytes(plan) + 2 * Float32Array.BYTES_PER_ELEMENT * plan.flat.deviceLength
+  const bytes = planBytes(plan)
   if (bytes > maxBytes) return overLimit('memory', bytes, maxBytes)
   const passes = PARTS.flatMap((part) => plan.parts[part])
   const longest = passes.reduce<PlannedPass<NamedPass> | undefined>(
@@ -221,15 +223,24 @@ function ownObstacle(plan: AnyPlan, maxBytes: number): GridError | undefined {
   )
 }
 
-export function poolBytes({ buffers }: AnyPlan): number {
+/** Of all buffers. */
+export function planBytes(plan: Pick<AnyPlan, 'buffers' | 'flat' | 'fixed'>): number {
+  const { flat, fixed } = plan
+  return fixed.reduce(
+    (sum, bytes) => sum + bytes,
+    poolBytes(plan) + 2 * Float32Array.BYTES_PER_ELEMENT * flat.deviceLength,
+  )
+}
+
+export function poolBytes({ buffers }: Pick<AnyPlan, 'buffers'>): number {
   return buffers.reduce((sum, bytes) => sum + bytes, 0)
 }
 
-function firstObstacle({ buffers, flat, parts }: AnyPlan, limits: AdapterLimits): string | undefined {
+function firstObstacle({ buffers, flat, fixed, parts }: AnyPlan, limits: AdapterLimits): string | undefined {
   const bound = PARTS.flatMap((part) => parts[part].map(({ resources }) => resources))
   const needs = {
     maxStorageBufferBindingSize: Math.max(0, ...bound.flatMap((resources) => resources.map(({ bytes }) => bytes))),
-    maxBufferSize: Math.max(flat.deviceLength * Float32Array.BYTES_PER_ELEMENT, ...buffers),
+    maxBufferSize: Math.max(flat.deviceLength * Float32Array.BYTES_PER_ELEMENT, ...buffers, ...fixed),
     maxStorageBuffersPerShaderStage: Math.max(0, ...bound.map((resources) => resources.length)),
   }
   for (const [name, need] of Object.entries(needs)) {
@@ -267,6 +278,7 @@ function planCapacity<P extends NamedPass>(
     recomputed,
     capacity,
     flat,
+    fixed: fixedBytes(graph, drafts),
     cleared: clearedRanges(drafts, flat),
     buffers: memory.buffers,
     peakLiveBytes: memory.peakLiveBytes,
@@ -279,6 +291,20 @@ function planCapacity<P extends NamedPass>(
     },
     placement: new Map([...memory.placeOf].flatMap(([key, place]) => (typeof key === 'number' ? [[key, place]] : []))),
   }
+}
+
+function fixedBytes({ fixed }: Graph, drafts: readonly DraftPass[]): number[] {
+  const bound = new Set(
+    drafts.flatMap(({ operands }) =>
+      operands.flatMap((operand) => (typeof operand !== 'string' && operand.role === 'fixed' ? [operand.offset] : [])),
+    ),
+  )
+  return fixed.map(({ length }, i) => (bound.has(i) ? Float32Array.BYTES_PER_ELEMENT * elementsWithSlack(length) : 0))
+}
+
+/** Matrix kernels may touch up to two groups of four past the end of a tensor, without effect on results. */
+function elementsWithSlack(length: number): number {
+  return 4 * Math.ceil(length / 4) + 8
 }
 
 /** Of all passes of its call: a bound of each. */
@@ -316,7 +342,7 @@ class Pool {
     for (const [i, binding] of boundBindings(pass).entries()) {
       const operand = operands[i]
       if (operand === undefined) throw new Error('internal: a binding without an operand')
-      if (typeof operand !== 'string' && isFlat(operand)) continue
+      if (typeof operand !== 'string' && (isFlat(operand) || operand.role === 'fixed')) continue
       const life = this.#extend(
         typeof operand === 'string' ? operand : operand.storage,
         bindingBytes(binding),
@@ -372,6 +398,8 @@ function resourceOf(
 ): Resource {
   if (operand === undefined) throw new Error('internal: a binding without an operand')
   const bytes = bindingBytes(binding)
+  if (typeof operand !== 'string' && operand.role === 'fixed')
+    return { kind: 'fixed', buffer: operand.offset, byteOffset: 0, bytes }
   if (typeof operand !== 'string' && isFlat(operand)) {
     const view = flat.views.get(operand.offset)
     if (!view) throw new Error(`internal: ${operand.name} is not in the layout`)

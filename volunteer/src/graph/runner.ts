@@ -34,6 +34,8 @@ export interface GraphRunner {
   readonly precision: Precision
   /** (parameterCount,) in layout order, for the runs that follow; `flat` may be reused at once */
   loadParameters(flat: Float32Array): void
+  /** One of the graph's fixed tensors, for all runs that follow. Constants are there from the beginning. */
+  loadFixed(index: number, values: Float32Array): void
   /**
    * Runs take effect in the order of the calls; several may be under way. Resolves with what `read` asked for.
    * @throws GridError('device-lost')

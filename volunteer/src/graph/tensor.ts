@@ -8,6 +8,7 @@ export type TensorRole =
   | 'keys' // one random number per sample, what dropout draws from
   | 'upstream' // ∂/∂output given from outside, in graphs without a loss
   | 'parameter' // a view into the flat parameters
+  | 'fixed' // a parameter that is given and stays: no view of a flat vector
   | 'parameterGradient' // a view into the flat gradient, accumulated over micro-batches
   | 'activation' // made by forward, needed until backward has read it
   | 'activationGradient'
@@ -27,7 +28,7 @@ export interface Tensor {
   readonly shared: boolean
   /** tensors with the same storage hold the same elements: a flattened tensor and its source */
   readonly storage: number
-  /** first element in the flat vector, for the two parameter roles */
+  /** first element in the flat vector, for the two parameter roles; which of the fixed tensors, for that role */
   readonly offset: number
 }
 
@@ -52,6 +53,11 @@ export class TensorFactory {
   /** A view into a flat vector. */
   createFlat(role: 'parameter' | 'parameterGradient', name: string, shape: Shape, offset: number): Tensor {
     return this.#make({ role, name, shape, shared: true, offset })
+  }
+
+  /** `index`: which of the graph's fixed tensors */
+  createFixed(name: string, shape: Shape, index: number): Tensor {
+    return this.#make({ role: 'fixed', name, shape, shared: true, offset: index })
   }
 
   /** The same elements under another shape. */

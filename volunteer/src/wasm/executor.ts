@@ -1,8 +1,15 @@
 // The Executor on the processor: WebAssembly's SIMD, on threads where the host has them. Said aloud wherever the adapter is
 // shown: no GPU is used.
 import type { ModelSpec } from '@starling-grid/model'
-import { type Clock, systemClock } from '@starling-grid/protocol'
-import { hasRelaxedSimd, type KernelCall, PLAIN_TRAITS, type WasmPass, wasmRecipe } from '@starling-grid/shaders'
+import { type Clock, GridError, systemClock } from '@starling-grid/protocol'
+import {
+  hasRelaxedSimd,
+  isInWasm,
+  type KernelCall,
+  PLAIN_TRAITS,
+  type WasmPass,
+  wasmRecipe,
+} from '@starling-grid/shaders'
 import { buildGraph, type Graph } from '../graph/build.ts'
 import type { Choice } from '../graph/choice.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
@@ -49,8 +56,25 @@ export function wasmAdapter(threads?: Pick<WasmThreads, 'count'>): AdapterDescri
   }
 }
 
-/** @throws GridError('adapter-limit') or GridError('own-limit') when the memory does not suffice */
+/** What a model needs that WebAssembly does not have: kernels, or frozen parameters. Undefined: it computes the model. */
+export function wasmLacks(graph: Graph): string | undefined {
+  const calls = [...graph.forward, ...graph.evaluation, ...graph.loss, ...graph.backward]
+  const lacking = new Set(calls.map(({ kernel }) => kernel).filter((kernel) => !isInWasm(kernel)))
+  if (lacking.size > 0) return `the kernels ${[...lacking].join(', ')}`
+  return graph.fixed.length > 0 ? 'frozen parameters' : undefined
+}
+
+/**
+ * @throws GridError('adapter-limit') or GridError('own-limit') when the memory does not suffice; 'unsupported' for
+ * models with what only WebGPU has
+ */
 export async function createWasmRunner(graph: Graph, options: WasmExecutorOptions = {}): Promise<WasmRunner> {
+  const lacks = wasmLacks(graph)
+  if (lacks !== undefined)
+    throw new GridError(
+      'unsupported',
+      `expected a model that WebAssembly computes, got one with ${lacks}; choose --executor webgpu or reference`,
+    )
   const { threads, clock = systemClock, relaxed = hasRelaxedSimd(), maxBytes } = options
   const program = await createWasmProgram(planWasm(graph, options), {
     threads: threads?.count ?? 1,

@@ -37,6 +37,10 @@ export class WasmRunner implements GraphRunner {
     void this.#inTurn(async () => this.#writeParameters(kept))
   }
 
+  loadFixed(index: number): void {
+    throw new Error(`internal: WebAssembly has no frozen parameters, got number ${index}`)
+  }
+
   run(request: RunRequest): Promise<Float32Array[]> {
     if (request.samples > this.capacity)
       throw new Error(`internal: ${request.samples} samples exceed the capacity of ${this.capacity}`)

@@ -1,6 +1,7 @@
 // Which reader a source gets: by --format, by the ending of its files, or because it is a folder of images.
 import { extname } from 'node:path'
 import { GridError } from '@starling-grid/protocol'
+import type { ChatImport } from '../chat-words.ts'
 import type { SourceMark } from '../sources.ts'
 import { ArraysSource } from './arrays.ts'
 import { CsvSource } from './csv.ts'
@@ -24,6 +25,8 @@ export interface ImportOptions {
   readonly channels?: 'first' | 'last'
   /** of a text: what a token is; a path is one of a tokenizer.json */
   readonly tokens: string
+  /** JSON lines and texts become samples of tokens with their targets; absent: tables and texts */
+  readonly chat?: ChatImport
 }
 
 export interface ReaderParts {

@@ -44,6 +44,25 @@ export const add: Op<'add'> = {
   passesGradient: true,
 }
 
+// gate a (…), value b (…) → y (…)
+export const swiglu: Op<'swiglu'> = {
+  forward: (node) => [
+    { kernel: 'swiglu.forward', dims: { size: node.y.size }, operands: { ...branches(node), y: node.y } },
+  ],
+  backward(node, { dy, dinputs: [da, db] }) {
+    const [dims, { a, b }] = [{ size: node.y.size }, branches(node)]
+    return [
+      ...(da ? [{ kernel: 'swiglu.gateGradient', dims, operands: { a, b, dy, dx: da } } as const] : []),
+      ...(db ? [{ kernel: 'swiglu.valueGradient', dims, operands: { a, dy, dx: db } } as const] : []),
+    ]
+  },
+}
+
+function branches({ inputs: [a, b] }: Pick<Node, 'inputs'>): { a: Tensor; b: Tensor } {
+  if (!b) throw new Error('internal: a gate without a value')
+  return { a, b }
+}
+
 // x (c, …) and others of (d, …) → y (c + d + …, …)
 export const concat: Op<'concat'> = {
   forward: (node) =>

@@ -47,6 +47,15 @@ export const leakyRelu: Op<'leaky_relu'> = {
       : [],
 }
 
+// x (…) → y (…)
+export const scale: Op<'scale'> = {
+  forward: ({ layer: { factor }, inputs: [x], y }) => [
+    { kernel: 'scale.forward', dims: { size: x.size, factor }, operands: { x, y } },
+  ],
+  backward: ({ layer: { factor } }, { dy, dinputs: [dx] }) =>
+    dx ? [{ kernel: 'scale.forward', dims: { size: dy.size, factor }, operands: { x: dy, y: dx } }] : [],
+}
+
 // x (…, columns) → y (…, columns), each row sums to 1
 export const softmax: Op<'softmax'> = {
   forward: (node) => [{ kernel: 'softmax.forward', dims: rowDims(node), operands: { x: node.inputs[0], y: node.y } }],

@@ -85,7 +85,7 @@ export const rmsnorm: Op<'rmsnorm'> = {
         : []),
     ]
   },
-  saved: ({ inputs: [x] }) => ({ inverse: { shape: rowsOf(x.shape) } }),
+  saved: ({ inputs: [x], layer: { size } }) => ({ inverse: { shape: rowsOf(x.shape, size) } }),
 }
 
 // x (C, H, W), weight, bias (C,) → y (C, H, W)
@@ -171,12 +171,16 @@ function gradientOf({ dparameters }: NodeGradients, role: string) {
   return found
 }
 
-function rowNormDims(node: Node<'layernorm'> | Node<'rmsnorm'>): RowNormDims {
-  return { ...rowDims(node), eps: node.layer.eps }
+function rowNormDims({ inputs, layer }: Node<'layernorm'> | Node<'rmsnorm'>): RowNormDims {
+  const size = layer.type === 'rmsnorm' ? layer.size : undefined
+  if (size === undefined) return { ...rowDims({ inputs }), eps: layer.eps }
+  return { rows: inputs[0].size / size, columns: size, eps: layer.eps }
 }
 
-function rowsOf(shape: readonly number[]): readonly number[] {
-  return shape.slice(0, -1)
+/** Each row by itself; a row may have several runs that are normalised by themselves. */
+function rowsOf(shape: readonly number[], size?: number): readonly number[] {
+  const leading = shape.slice(0, -1)
+  return size === undefined ? leading : [...leading, (shape.at(-1) ?? size) / size]
 }
 
 function batchnormDims({ inputs: [x], layer: { eps } }: Node<'batchnorm2d'>): ChannelNormDims {

@@ -1,6 +1,14 @@
 // Operators over sequences of tokens.
 
-import { type AttentionDims, elementCount, type EmbeddingDims, lastSize } from '@starling-grid/shaders'
+import {
+  type AttentionDims,
+  elementCount,
+  type EmbeddingDims,
+  type KernelCall,
+  lastSize,
+  type RotaryDims,
+} from '@starling-grid/shaders'
+import type { Tensor } from '../tensor.ts'
 import { type Node, type NodeGradients, type Op, parameter, savedBy } from './op.ts'
 
 // ids (…), weight (vocab, channels) → y (…, channels)
@@ -38,6 +46,48 @@ export const positions: Op<'positions'> = {
     },
   ],
   passesGradient: true,
+}
+
+// q (T, heads · D), k and v (T, kv_heads · D), angles (T, D) → y (T, 3 · heads · D)
+export const rotary: Op<'rotary'> = {
+  forward: (node) => rotaryCalls(node),
+  backward: (node, { dy, dinputs }) =>
+    PARTS.flatMap((part) => {
+      const dx = dinputs[part]
+      const operands = { dqkv: dy, angles: parameter(node, 'angles') }
+      return dx
+        ? [{ kernel: 'rotary.backward', dims: rotaryDims(node, part), operands: { ...operands, dx } } as const]
+        : []
+    }),
+}
+
+/** `placed`: each sample is one token at its place, of so many. */
+export function rotaryCalls(
+  node: Node<'rotary'>,
+  placed?: { readonly places: Tensor; readonly context: number },
+): KernelCall<Tensor>[] {
+  const [context, places] = placed ? [{ context: placed.context }, { places: placed.places }] : [{}, {}]
+  return PARTS.map((part) => ({
+    kernel: 'rotary.forward',
+    dims: { ...rotaryDims(node, part), ...context },
+    operands: { x: partOf(node, part), angles: parameter(node, 'angles'), ...places, qkv: node.y },
+  }))
+}
+
+/** queries, keys, values */
+const PARTS = [0, 1, 2] as const
+const VALUES = 2
+
+function partOf({ inputs }: Node<'rotary'>, part: RotaryDims['part']): Tensor {
+  const found = inputs[part]
+  if (!found) throw new Error('internal: rotary positions take queries, keys and values')
+  return found
+}
+
+function rotaryDims({ layer, inputs: [queries] }: Node<'rotary'>, part: RotaryDims['part']): RotaryDims {
+  const { heads, kv_heads: kvHeads } = layer
+  const [length = 1, channels = 1] = queries.shape
+  return { length, heads, own: part === 0 ? heads : kvHeads, headSize: channels / heads, part, turns: part !== VALUES }
 }
 
 // qkv (T, 3 · channels) → y (T, channels)

@@ -2,17 +2,18 @@
 // layers. It needs a kernel with its reference in the shaders package, and a golden case.
 
 import { GridError } from '@starling-grid/protocol'
-import { add, concat, flatten, linear } from './dense.ts'
+import { add, concat, flatten, linear, swiglu } from './dense.ts'
 import { dropout } from './dropout.ts'
-import { fromInput, fromOutput, leakyRelu, softmax } from './elementwise.ts'
+import { fromInput, fromOutput, leakyRelu, scale, softmax } from './elementwise.ts'
 import { batchnorm2d, groupnorm, layernorm, rmsnorm } from './norm.ts'
 import type { Op, OpName } from './op.ts'
-import { attention, embedding, positions } from './sequence.ts'
+import { attention, embedding, positions, rotary } from './sequence.ts'
 import { avgpool2d, conv2d, globalavgpool, maxpool2d } from './window.ts'
 
 export const OPS: { readonly [O in OpName]?: Op<O> } = {
   embedding,
   positions,
+  rotary,
   attention,
   linear,
   conv2d,
@@ -20,6 +21,8 @@ export const OPS: { readonly [O in OpName]?: Op<O> } = {
   avgpool2d,
   flatten,
   add,
+  swiglu,
+  scale,
   relu: fromOutput('relu'),
   tanh: fromOutput('tanh'),
   sigmoid: fromOutput('sigmoid'),

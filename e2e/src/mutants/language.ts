@@ -1,0 +1,53 @@
+// Mutants of language models: positions, kept keys and values, stored parameters, examples.
+import { type Mutant, mutantsOf } from './mutant.ts'
+
+export const LANGUAGE: readonly Mutant[] = [
+  ...mutantsOf(
+    'WGSL kernels',
+    'shaders/kernels/rotary.wgsl',
+    ['gpu-language'],
+    [
+      ['backward turns the same way', 'r % LENGTH, c, -1.0)', 'r % LENGTH, c, 1.0)'],
+      ['every head has keys of its own', '(r * OWN + head / SHARERS) * HEAD', '(r * OWN + head % OWN) * HEAD'],
+    ],
+  ),
+  ...mutantsOf(
+    'WGSL kernels',
+    'shaders/kernels/cached-attention.wgsl',
+    ['gpu-language'],
+    [
+      [
+        'a token sees the place behind it',
+        'if (key > u32(places[r])) { return; }',
+        'if (key >= u32(places[r])) { return; }',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    'language models',
+    'model/src/layers/causal-lm.ts',
+    ['language-models'],
+    [
+      ['adapters have no scale', 'factor: alpha / rank', 'factor: 1'],
+      ['queries and keys have no norm', "this.#config.model_type === 'qwen3'", 'false'],
+    ],
+  ),
+  ...mutantsOf(
+    'language models',
+    'model/src/angles.ts',
+    ['language-models'],
+    [['long waves are not stretched', 'if (turns < low) return frequency / factor', '']],
+  ),
+  ...mutantsOf(
+    'language models',
+    'model/src/base-store.ts',
+    ['published-models'],
+    [['four bits have the other order', '<< (4 * (i & 1))', '<< (4 * (1 - (i & 1)))']],
+  ),
+  ...mutantsOf(
+    'language models',
+    'coordinator/src/datasets/packed-samples.ts',
+    ['published-models'],
+    [['a prompt is learned by one token', 'learned[i + 1] === true', 'learned[i] === true']],
+  ),
+]

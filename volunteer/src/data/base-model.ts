@@ -1,0 +1,103 @@
+// The frozen parameters of an imported model: fetched from the coordinator by hash once, kept in the host's cache, and
+// read tensor by tensor.
+import { fixedEntries, type FixedEntry, type ModelSpec, partName, readRows, rowsOf } from '@starling-grid/model'
+import {
+  type BaseManifest,
+  type BaseShard,
+  GridError,
+  readBaseManifest,
+  readSafetensors,
+  type Sha256,
+  sha256Name,
+  type StoredTensor,
+} from '@starling-grid/protocol'
+import type { FrozenSource } from '../graph/frozen-source.ts'
+import { fetchedBlob, type BlobPlaces } from './shards.ts'
+
+interface PlacedPart {
+  readonly shard: BaseShard
+  readonly row: number
+  readonly rows: number
+}
+
+/**
+ * `onProgress`: bytes that are here, of all.
+ * @throws GridError 'shard-corrupt' when the manifest is damaged, or has not what the model needs
+ */
+export async function openBaseModel(
+  spec: ModelSpec,
+  places: BlobPlaces,
+  onProgress: (done: number, total: number) => void = () => undefined,
+): Promise<FrozenSource | undefined> {
+  if (spec.base === undefined) return undefined
+  const manifest = readBaseManifest(await fetchedBlob(sha256Name(spec.base), places))
+  return new BaseModel(spec, manifest, places, onProgress)
+}
+
+class BaseModel implements FrozenSource {
+  readonly #entries: ReadonlyMap<string, FixedEntry>
+  readonly #parts = new Map<string, PlacedPart[]>()
+  readonly #places: BlobPlaces
+  readonly #onProgress: (done: number, total: number) => void
+  readonly #total: number
+  readonly #seen = new Set<Sha256>()
+  #done = 0
+  /** tensors lie in the order in which they are asked for: one shard serves several */
+  #last: { readonly name: Sha256; readonly tensors: ReadonlyMap<string, StoredTensor> } | undefined
+
+  // oxlint-disable-next-line max-params -- of openBaseModel alone
+  constructor(
+    spec: ModelSpec,
+    { shards }: BaseManifest,
+    places: BlobPlaces,
+    onProgress: (done: number, total: number) => void,
+  ) {
+    this.#entries = new Map(fixedEntries(spec).map((entry) => [entry.name, entry]))
+    this.#places = places
+    this.#onProgress = onProgress
+    this.#total = shards.reduce((sum, { bytes }) => sum + bytes, 0)
+    for (const shard of shards)
+      for (const { name, row, rows } of shard.parts) {
+        const parts = this.#parts.get(name) ?? []
+        parts.push({ shard, row, rows })
+        this.#parts.set(name, parts)
+      }
+    for (const [name, entry] of this.#entries) if (entry.kind === 'frozen') requireWhole(entry, this.#parts.get(name))
+  }
+
+  async read(name: string): Promise<Float32Array> {
+    const entry = this.#entries.get(name)
+    if (entry === undefined) throw new Error(`internal: no frozen parameter ${name}`)
+    const { columns } = rowsOf(entry)
+    const values = new Float32Array(entry.length)
+    for (const { shard, row, rows } of this.#parts.get(name) ?? []) {
+      const tensors = await this.#tensorsOf(shard)
+      values.set(readRows(partName(name, row), tensors, { length: rows * columns, columns }), row * columns)
+    }
+    return values
+  }
+
+  async #tensorsOf({ sha256, bytes }: BaseShard): Promise<ReadonlyMap<string, StoredTensor>> {
+    if (this.#last?.name === sha256) return this.#last.tensors
+    const { tensors } = readSafetensors(await fetchedBlob(sha256, this.#places))
+    this.#last = { name: sha256, tensors }
+    if (!this.#seen.has(sha256)) this.#onProgress((this.#done += bytes), this.#total)
+    this.#seen.add(sha256)
+    return tensors
+  }
+}
+
+/** Every row once. @throws GridError 'shard-corrupt' */
+function requireWhole(entry: FixedEntry, parts: readonly PlacedPart[] = []): void {
+  let next = 0
+  for (const { row, rows } of parts.toSorted((a, b) => a.row - b.row)) {
+    if (row !== next) break
+    next = row + rows
+  }
+  if (next === rowsOf(entry).rows) return
+  throw new GridError(
+    'shard-corrupt',
+    `expected all ${rowsOf(entry).rows} rows of ${entry.name} in the base model, got ${next}; ` +
+      "ask the coordinator's operator to import the model again",
+  )
+}
