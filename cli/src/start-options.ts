@@ -15,16 +15,19 @@ const MAX_DRAIN_SECONDS = 600
 /** 2 Gbit/s for an hour */
 const MAX_RELAY_GIGABYTES = 1000
 
-/** Where it listens, and how members reach it and each other. */
-export interface NetworkFlags {
-  readonly port: number
-  readonly host: string
-  /** port of the door for other machines */
+/** The door for other machines. */
+interface DoorFlags {
   readonly https?: number
   /** files of its certificate and key */
   readonly cert?: string
   readonly key?: string
   readonly publicUrl?: URL
+}
+
+/** Where it listens, and how members reach it and each other. */
+export interface NetworkFlags extends DoorFlags {
+  readonly port: number
+  readonly host: string
   readonly allowedHost?: readonly string[]
   readonly trustedProxy?: readonly string[]
   readonly iceServer?: readonly string[]

@@ -277,25 +277,29 @@ export const FAMILIES = ['llama', 'qwen2', 'qwen3', 'gpt2'] as const
 /** `model_type` of published language models that this program computes. */
 export type Family = (typeof FAMILIES)[number]
 
-/** What a published model's `config.json` says of its form, under its names of the llama family. */
-export interface CausalLmConfig {
-  readonly model_type: Family
-  readonly vocab_size: number
-  readonly hidden_size: number
-  readonly num_hidden_layers: number
+/** … and of its attention. */
+interface CausalLmAttention {
   readonly num_attention_heads: number
   readonly num_key_value_heads: number
   readonly head_dim: number
-  readonly intermediate_size: number
-  readonly hidden_act: 'silu' | 'gelu' | 'gelu_tanh' | 'relu'
-  /** of the norms */
-  readonly eps: number
-  readonly max_position_embeddings: number
   /** absent in gpt2, whose positions are learned */
   readonly rope_theta?: number
   readonly rope_scaling?: RopeScaling
   /** of queries, keys and values */
   readonly attention_bias: boolean
+}
+
+/** What a published model's `config.json` says of its form, under its names of the llama family. */
+export interface CausalLmConfig extends CausalLmAttention {
+  readonly model_type: Family
+  readonly vocab_size: number
+  readonly hidden_size: number
+  readonly num_hidden_layers: number
+  readonly intermediate_size: number
+  readonly hidden_act: 'silu' | 'gelu' | 'gelu_tanh' | 'relu'
+  /** of the norms */
+  readonly eps: number
+  readonly max_position_embeddings: number
   /** of what attention and the hidden layer end in */
   readonly output_bias: boolean
   readonly mlp_bias: boolean

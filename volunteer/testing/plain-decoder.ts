@@ -1,20 +1,23 @@
 // A published language model in double precision, written down once more from its papers and sharing no code with the
 // engine: what tests take for the truth where PyTorch's cases say nothing. Slow; for a few dozen channels.
 
-export interface PlainConfig {
+interface PlainAttention {
+  readonly num_attention_heads: number
+  readonly num_key_value_heads: number
+  readonly head_dim: number
+  readonly attention_bias?: boolean
+  readonly rope_theta: number
+  readonly rope_scaling?: Readonly<Record<string, number | string>>
+}
+
+export interface PlainConfig extends PlainAttention {
   readonly model_type: 'llama' | 'qwen2' | 'qwen3'
   readonly vocab_size: number
   readonly hidden_size: number
   readonly num_hidden_layers: number
-  readonly num_attention_heads: number
-  readonly num_key_value_heads: number
-  readonly head_dim: number
   readonly intermediate_size: number
   readonly rms_norm_eps: number
-  readonly rope_theta: number
   readonly tie_word_embeddings: boolean
-  readonly attention_bias?: boolean
-  readonly rope_scaling?: Readonly<Record<string, number | string>>
 }
 
 /** Weights by their published names. */

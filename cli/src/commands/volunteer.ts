@@ -34,13 +34,17 @@ interface LimitFlags {
   readonly maxWork: number
 }
 
-interface VolunteerCommandOptions extends LogFlags, LimitFlags {
-  readonly url?: string
-  readonly name: string
+/** What computes. */
+interface ComputeFlags {
   readonly adapter?: string
   readonly executor: ExecutorWish
   readonly threads?: number
   readonly as?: 'gpu'
+}
+
+interface VolunteerCommandOptions extends LogFlags, LimitFlags, ComputeFlags {
+  readonly url?: string
+  readonly name: string
   readonly once?: boolean
   readonly job?: string
   readonly fingerprint?: string

@@ -1,5 +1,5 @@
-import type { ModelSpec } from '@starling-grid/model'
 // All runs of this coordinator. Those that are neither finished nor paused share the volunteers (sharing.ts).
+import type { ModelSpec } from '@starling-grid/model'
 import {
   describeError,
   type ErrorCode,
@@ -34,7 +34,7 @@ export interface RunsEvents {
   readonly onEnded: (run: RunHost) => void
 }
 
-export interface RunsParts extends RunsEvents {
+export interface RunsParts extends RunsEvents, RunListeners {
   readonly clock: CoordinatorClock
   readonly store: StateStore
   readonly blobs: BlobStore
@@ -48,7 +48,10 @@ export interface RunsParts extends RunsEvents {
   readonly timing: Timing
   /** where several coordinators share the store */
   readonly shared?: SharedParts
-  /** as for RunHost */
+}
+
+/** As for RunHost. */
+interface RunListeners {
   readonly meter?: NonNullable<RunParts['meter']>
   readonly onEvent?: NonNullable<RunParts['onEvent']>
   readonly follow?: NonNullable<RunParts['follow']>

@@ -8,7 +8,17 @@ import type { BlobStore } from '../blobs/blob-store.ts'
 import { openFolderBlobs } from '../blobs/folder.ts'
 import { writeWhole } from '../datasets/catalog.ts'
 
-export interface ImportedModel {
+/** How texts become its tokens. */
+export interface TextForm {
+  /** JSON of tokenizer.json */
+  readonly tokenizer?: string
+  readonly chatTemplate?: string
+  readonly special: Readonly<Record<string, string>>
+  /** tokens that end an answer */
+  readonly ends: readonly number[]
+}
+
+export interface ImportedModel extends TextForm {
   readonly name: string
   /** ISO 8601 */
   readonly importedAt: string
@@ -21,12 +31,6 @@ export interface ImportedModel {
   readonly storage: Storage
   readonly manifest: { readonly sha256: Sha256 }
   readonly shards: readonly { readonly sha256: Sha256; readonly bytes: number }[]
-  /** JSON of tokenizer.json */
-  readonly tokenizer?: string
-  readonly chatTemplate?: string
-  readonly special: Readonly<Record<string, string>>
-  /** tokens that end an answer */
-  readonly ends: readonly number[]
 }
 
 const NAME = /^[a-z0-9][a-z0-9._-]{0,59}$/

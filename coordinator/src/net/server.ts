@@ -128,7 +128,14 @@ export interface NetworkOptions {
 }
 
 /** `dataDir` holds the journal and the blobs, unless other places are named. */
-export interface CoordinatorOptions extends NetworkOptions, StoragePlaces {
+interface LogPlaces {
+  /** absent: nothing is logged */
+  readonly log?: Log
+  /** each answered request is a line of the log */
+  readonly accessLog?: boolean
+}
+
+export interface CoordinatorOptions extends NetworkOptions, StoragePlaces, LogPlaces {
   /** data folder whose imported datasets jobs may name; absent: dataDir */
   readonly datasetsDir?: string
   /** folder that jobs may read datasets from; the working directory by default */
@@ -150,10 +157,6 @@ export interface CoordinatorOptions extends NetworkOptions, StoragePlaces {
   readonly storage?: { readonly store: StateStore; readonly blobs: BlobStore }
   /** another coordinator took over, and this one has ended */
   readonly onDeposed?: (why: string) => void
-  /** absent: nothing is logged */
-  readonly log?: Log
-  /** each answered request is a line of the log */
-  readonly accessLog?: boolean
 }
 
 export interface Coordinator {
