@@ -34,12 +34,14 @@ export {
   storedElementsOf,
   requirePossibleImages,
 } from './dataset.ts'
+export { type Door, DoorSchema, isDoor, LOWEST_DOOR_PORT, MAX_DOOR_ADDRESSES } from './door.ts'
 export { describeError, ERROR_CODES, type ErrorCode, GridError, isErrorCode, isGridError } from './errors.ts'
 export {
   checksum,
   type Frame,
   FRAME_HEADER_BYTES,
   FRAME_TYPES,
+  frameBytes,
   FramePacker,
   type FrameType,
   packFrame,
