@@ -62,6 +62,10 @@ export function fingerprintOf({ fingerprint256 }: Pick<X509Certificate, 'fingerp
 function tagged(tag: number, ...parts: readonly Uint8Array[]): Buffer {
   const content = Buffer.concat(parts)
   const { length } = content
-  const lengthBytes = length < LONG_FORM ? [length] : length < 256 ? [0x81, length] : [0x82, length >> 8, length & 255]
-  return Buffer.concat([Buffer.from([tag, ...lengthBytes]), content])
+  return Buffer.concat([Buffer.from([tag, ...lengthBytes(length)]), content])
+}
+
+function lengthBytes(length: number): number[] {
+  if (length < LONG_FORM) return [length]
+  return length <= 0xff ? [LONG_FORM | 1, length] : [LONG_FORM | 2, length >> 8, length & 0xff]
 }

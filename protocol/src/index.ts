@@ -209,6 +209,7 @@ export {
   type AuditView,
   type DepartureView,
   epochText,
+  linksInWords,
   type MemberView,
   membersText,
   type Phase,

@@ -66,6 +66,8 @@ export interface VolunteerProcessOptions {
   readonly once?: boolean
   /** the only job that it works for */
   readonly job?: string
+  /** false: no links over TCP */
+  readonly tcp?: boolean
   readonly entry?: string
   readonly env?: NodeJS.ProcessEnv
 }
@@ -156,6 +158,7 @@ export class Grid {
     as,
     once = false,
     job,
+    tcp = true,
     entry,
     env,
   }: VolunteerProcessOptions = {}): Child {
@@ -168,6 +171,7 @@ export class Grid {
       ...(as === undefined ? [] : ['--as', as]),
       ...(once ? ['--once'] : []),
       ...(job === undefined ? [] : ['--job', job]),
+      ...(tcp ? [] : ['--no-tcp']),
     ]
     const kept = this.#options.audited === true ? { STARLING_WITNESS: this.witness } : {}
     const child = startChild({
