@@ -28,8 +28,8 @@ import { TcpChannel } from './tcp-channel.ts'
 /** ms for a TLS handshake that others begin */
 const HANDSHAKE_MS = 3000
 /** Handshakes of others under way, and those of one address: neighbours come once, one after the other. */
-export const MAX_HANDSHAKES = 64
-const MAX_HANDSHAKES_PER_ADDRESS = 32
+const MAX_HANDSHAKES = 64
+export const MAX_HANDSHAKES_PER_ADDRESS = 32
 /** Tells it from other uses of TLS, so that no other service takes part by accident. */
 const PROTOCOL = 'starling-link/1'
 

@@ -240,7 +240,8 @@ class PeerJsNetwork implements PeerNetwork {
     this.#gate.dials(peer)
     const { linkOpenMs = LINK_OPEN_MS } = this.#access
     try {
-      const link = await this.#doors.dial(peer, linkOpenMs / 3, AbortSignal.any([signal, this.#stopping.signal]))
+      const stop = AbortSignal.any([signal, this.#stopping.signal])
+      const link = this.#platform.door && (await this.#doors.dial(peer, linkOpenMs / 3, stop))
       if (link !== undefined) return this.#keep(link)
       return await this.#open(peer, Math.min(TRY_MS, deadline - this.#clock.now()), signal)
     } finally {
