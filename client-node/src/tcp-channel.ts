@@ -3,7 +3,8 @@ import type { TLSSocket } from 'node:tls'
 // write is under way or none is: meanwhile frames gather in memory of ours and leave as one write, so that a fast link
 // makes few of them.
 import { FRAME_HEADER_BYTES, frameBytes, LOW_WATER_BYTES } from '@starling-grid/protocol'
-import { type Channel, type ChannelLink, MAX_GREETING_BYTES, MAX_LINK_FRAME_BYTES } from '@starling-grid/volunteer'
+import type { Channel, ChannelLink } from '@starling-grid/volunteer'
+import { MAX_GREETING_BYTES, MAX_LINK_FRAME_BYTES } from '@starling-grid/volunteer/links'
 import { FrameReader } from './frame-reader.ts'
 
 /** ms that a closed link may take to hand over what it accepted */

@@ -7,7 +7,7 @@ import { networkInterfaces } from 'node:os'
 import { connect, createServer as createTlsServer, type Server as TlsServer, type TLSSocket } from 'node:tls'
 import {
   describeError,
-  type Door,
+  type MemberDoor,
   GridError,
   isLoopbackUrl,
   LOWEST_DOOR_PORT,
@@ -15,13 +15,8 @@ import {
   type MemberId,
   type Sha256,
 } from '@starling-grid/protocol'
-import {
-  ChannelLink,
-  type DoorHost,
-  type DoorKeeper,
-  LinkOpening,
-  type LinkOpeningOptions,
-} from '@starling-grid/volunteer'
+import { ChannelLink } from '@starling-grid/volunteer'
+import { type DoorHost, type DoorKeeper, LinkOpening, type LinkOpeningOptions } from '@starling-grid/volunteer/links'
 import { fingerprintOf, type OwnCertificate, ownCertificate } from './own-certificate.ts'
 import { TcpChannel } from './tcp-channel.ts'
 
@@ -101,7 +96,7 @@ class TcpDoor implements DoorKeeper {
     server.on('error', () => undefined) // a connection that cannot be taken ends neither the door nor the process
   }
 
-  get own(): Door {
+  get own(): MemberDoor {
     const { port } = this.#server.address() as AddressInfo
     return { fingerprint: this.#certificate.fingerprint, port, addresses: this.#addresses() }
   }

@@ -3,8 +3,9 @@ import assert from 'node:assert/strict'
 import type { Socket } from 'node:net'
 import { after } from 'node:test'
 import { connect as connectTls, type TLSSocket } from 'node:tls'
-import { type Door, type MemberId, memberId, type Sha256 } from '@starling-grid/protocol'
-import type { ChannelLink, DoorKeeper, LinkOpeningOptions, PeerLink } from '@starling-grid/volunteer'
+import { type MemberDoor, type MemberId, memberId, type Sha256, systemClock } from '@starling-grid/protocol'
+import type { ChannelLink, PeerLink } from '@starling-grid/volunteer'
+import type { DoorKeeper, LinkOpeningOptions } from '@starling-grid/volunteer/links'
 import type { OwnCertificate } from '../src/own-certificate.ts'
 import { type ListenPlace, openTcpDoor } from '../src/tcp-door.ts'
 
@@ -21,7 +22,7 @@ after(() => {
 /** What a door of a test lets in, and what came of it. */
 export interface Hall {
   readonly keeper: DoorKeeper
-  readonly door: Door
+  readonly door: MemberDoor
   readonly guests: Map<Sha256, MemberId>
   /** certificates that asked to come in */
   readonly asked: Sha256[]
@@ -41,7 +42,14 @@ export async function openHall({ place = {}, ...options }: HallOptions = {}): Pr
       hall.asked.push(fingerprint)
       return hall.guests.get(fingerprint)
     },
-    options: (dialled) => ({ self: far, milliseconds: 2000, signal: patience, ...options, dialled }),
+    options: (dialled) => ({
+      self: far,
+      milliseconds: 2000,
+      clock: systemClock,
+      signal: patience,
+      ...options,
+      dialled,
+    }),
     arriving: (_, opening) => {
       opening.catch(() => undefined) // looked at by the tests
       hall.arrivals.push(opening)
@@ -54,6 +62,7 @@ export const dialOptions = (change: Partial<LinkOpeningOptions> = {}): LinkOpeni
   self: near,
   dialled: true,
   milliseconds: 2000,
+  clock: systemClock,
   signal: patience,
   ...change,
 })

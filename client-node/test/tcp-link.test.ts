@@ -6,7 +6,7 @@ import { connect as connectPlain, createServer, type AddressInfo, type Socket } 
 import { test } from 'node:test'
 import { createServer as createTls } from 'node:tls'
 import { FRAME_HEADER_BYTES, packFrame } from '@starling-grid/protocol'
-import { MAX_GREETING_BYTES, MAX_LINK_FRAME_BYTES } from '@starling-grid/volunteer'
+import { MAX_GREETING_BYTES, MAX_LINK_FRAME_BYTES } from '@starling-grid/volunteer/links'
 import { farEndOf, peerLinkCases } from '@starling-grid/volunteer/testing'
 import { FrameReader } from '../src/frame-reader.ts'
 import { ownCertificate } from '../src/own-certificate.ts'

@@ -17,8 +17,8 @@ export const DoorSchema = strict({
     maxItems: MAX_DOOR_ADDRESSES,
   }),
 })
-export type Door = ReadonlyOf<typeof DoorSchema>
+export type MemberDoor = ReadonlyOf<typeof DoorSchema>
 
-export function isDoor(value: unknown): value is Door {
+export function isDoor(value: unknown): value is MemberDoor {
   return conforms(DoorSchema, value)
 }

@@ -34,7 +34,7 @@ export {
   storedElementsOf,
   requirePossibleImages,
 } from './dataset.ts'
-export { type Door, DoorSchema, isDoor, LOWEST_DOOR_PORT, MAX_DOOR_ADDRESSES } from './door.ts'
+export { type MemberDoor, DoorSchema, isDoor, LOWEST_DOOR_PORT, MAX_DOOR_ADDRESSES } from './door.ts'
 export { describeError, ERROR_CODES, type ErrorCode, GridError, isErrorCode, isGridError } from './errors.ts'
 export {
   checksum,

@@ -1,7 +1,7 @@
 // Links over TCP between Node members: who asks whom for a door, which certificates are let in, and which addresses are
 // dialled. What a coordinator says is no reason to trust: it could name any address, and its own certificate. The
 // sockets are the platform's (client-node/src/tcp-door.ts).
-import { type Clock, type Door, type MemberId, type Sha256 } from '@starling-grid/protocol'
+import { type Clock, type MemberDoor, type MemberId, type Sha256 } from '@starling-grid/protocol'
 import { dialable } from './candidate-gate.ts'
 import type { ChannelLink } from './channel-link.ts'
 import type { LinkOpeningOptions } from './link-opening.ts'
@@ -24,12 +24,12 @@ const HOUR_MS = 3_600_000
 
 /** The platform's listening socket and certificate. */
 export interface DoorKeeper {
-  readonly own: Door
+  readonly own: MemberDoor
   /**
    * A link to this member at one of these addresses, behind this certificate and no other.
    * @throws GridError 'link-lost', or the signal's reason
    */
-  dial(to: { readonly member: MemberId; readonly door: Door }, options: LinkOpeningOptions): Promise<ChannelLink>
+  dial(to: { readonly member: MemberId; readonly door: MemberDoor }, options: LinkOpeningOptions): Promise<ChannelLink>
   /** From here on connections are answered. */
   open(host: DoorHost): void
   close(): void
@@ -45,11 +45,12 @@ export interface DoorHost {
 
 export interface DoorsParts {
   readonly clock: Clock
-  readonly coordinatorUrl: string
+  /** of the one that it has now */
+  readonly coordinatorUrl: () => string
   /** absent: this platform has no door, and says so */
   readonly keeper: DoorKeeper | undefined
   /** through signalling */
-  say(message: { readonly type: 'KNOCK' | 'DOOR'; readonly dst: MemberId; readonly payload?: Door }): void
+  say(message: { readonly type: 'KNOCK' | 'DOOR'; readonly dst: MemberId; readonly payload?: MemberDoor }): void
   options(dialled: boolean, milliseconds: number): LinkOpeningOptions
   /** May this member have another link? */
   hasRoom(member: MemberId): boolean
@@ -63,7 +64,7 @@ interface Guest {
 
 export class Doors {
   readonly #parts: DoorsParts
-  readonly #asked = new Map<MemberId, (door: Door | undefined) => void>()
+  readonly #asked = new Map<MemberId, (door: MemberDoor | undefined) => void>()
   readonly #guests = new Map<MemberId, Guest>()
   /** member → when its door is tried again (ms) */
   readonly #shut = new Map<MemberId, number>()
@@ -138,11 +139,11 @@ export class Doors {
 
   async #ask(
     dst: MemberId,
-    own: Door,
+    own: MemberDoor,
     { ms, signal }: { readonly ms: number; readonly signal: AbortSignal },
-  ): Promise<Door | undefined> {
+  ): Promise<MemberDoor | undefined> {
     const answered = new AbortController()
-    let door: Door | undefined
+    let door: MemberDoor | undefined
     this.#asked.set(dst, (said) => {
       door = said
       answered.abort()
@@ -154,12 +155,12 @@ export class Doors {
   }
 
   /** Each counts as tried from here on, until it lets this member in. */
-  #allowed(door: Door): string[] {
+  #allowed(door: MemberDoor): string[] {
     const { clock, coordinatorUrl, keeper } = this.#parts
     const now = clock.now()
     for (const [tried, at] of this.#tried) if (now - at > HOUR_MS) this.#tried.delete(tried)
     if (door.fingerprint === keeper?.own.fingerprint) return []
-    const addresses = dialable(door.addresses, coordinatorUrl)
+    const addresses = dialable(door.addresses, coordinatorUrl())
     const known = addresses.filter((address) => this.#tried.has(endpoint(address, door)))
     const others = addresses.filter((address) => !known.includes(address))
     const allowed = [...known, ...others.slice(0, Math.max(0, MOST_TRIED - this.#tried.size))]
@@ -168,6 +169,6 @@ export class Doors {
   }
 }
 
-function endpoint(address: string, { port }: Door): string {
+function endpoint(address: string, { port }: MemberDoor): string {
   return `${address} ${port}`
 }

@@ -116,7 +116,7 @@ class PeerJsNetwork implements PeerNetwork {
     this.#access = access
     this.#doors = new Doors({
       clock: this.#clock,
-      coordinatorUrl: access.url,
+      coordinatorUrl: () => this.#access.url,
       keeper: platform.door,
       say: (message) => this.#client?.socket.send(message),
       options: (dialled, milliseconds) => this.#options(dialled, milliseconds, this.#stopping.signal),

@@ -1,7 +1,7 @@
 // Which signalling messages reach WebRTC and the door, whatever the coordinator passes on: those of members that this
 // volunteer expects or dials. Until an offer is let through no connection exists, so no candidate is gathered or sent.
 // Pure.
-import { type Door, isDoor, type MemberId } from '@starling-grid/protocol'
+import { type MemberDoor, isDoor, type MemberId } from '@starling-grid/protocol'
 import { MAX_CANDIDATES } from './candidate-gate.ts'
 
 /** A message of the PeerJS protocol between members: the coordinator passes it on. */
@@ -13,8 +13,8 @@ export interface PeerJsSignal {
 
 /** What members say of their doors (doors.ts). KNOCK: here is mine, where is yours? DOOR answers; without one: none. */
 export type DoorSignal =
-  | { readonly type: 'KNOCK'; readonly src: MemberId; readonly payload: Door }
-  | { readonly type: 'DOOR'; readonly src: MemberId; readonly payload?: Door }
+  | { readonly type: 'KNOCK'; readonly src: MemberId; readonly payload: MemberDoor }
+  | { readonly type: 'DOOR'; readonly src: MemberId; readonly payload?: MemberDoor }
 
 export type Signalled = PeerJsSignal | DoorSignal
 
