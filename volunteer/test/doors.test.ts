@@ -12,7 +12,7 @@ import {
 } from '@starling-grid/protocol'
 import { dialable } from '../src/link/candidate-gate.ts'
 import { ChannelLink } from '../src/link/channel-link.ts'
-import { type DoorHost, type DoorKeeper, Doors, type DoorsParts } from '../src/link/doors.ts'
+import { type DoorHost, type DoorKeeper, MemberDoors, type DoorsParts } from '../src/link/doors.ts'
 import { readSignalled } from '../src/link/signal-gate.ts'
 
 const self = memberId('a'.repeat(32))
@@ -70,7 +70,7 @@ function turn(): Promise<void> {
 }
 
 interface Scene {
-  readonly doors: Doors
+  readonly doors: MemberDoors
   readonly clock: HandClock
   readonly said: Parameters<DoorsParts['say']>[0][]
   /** doors that were dialled */
@@ -94,7 +94,7 @@ function scene({ coordinatorUrl = 'https://grid.example.org', room = true, hasDo
     },
     close: () => undefined,
   }
-  const doors = new Doors({
+  const doors = new MemberDoors({
     clock,
     coordinatorUrl: () => coordinatorUrl,
     keeper: hasDoor ? keeper : undefined,

@@ -34,7 +34,15 @@ interface LimitFlags {
   readonly maxWork: number
 }
 
-interface VolunteerCommandOptions extends LogFlags, LimitFlags {
+/** How it reaches others. */
+interface LinkFlags {
+  readonly allowIce: readonly string[]
+  readonly relaysOnly?: boolean
+  readonly tcp: boolean
+  readonly listen?: ListenPlace
+}
+
+interface VolunteerCommandOptions extends LogFlags, LimitFlags, LinkFlags {
   readonly url?: string
   readonly name: string
   readonly adapter?: string
@@ -45,11 +53,7 @@ interface VolunteerCommandOptions extends LogFlags, LimitFlags {
   readonly job?: string
   readonly fingerprint?: string
   readonly inviteFile?: string
-  readonly allowIce: readonly string[]
   readonly also: readonly string[]
-  readonly relaysOnly?: boolean
-  readonly tcp: boolean
-  readonly listen?: ListenPlace
 }
 
 const MEMORY_TEXT = 'bytes of one job, on this machine and its GPU together; jobs that need more are not taken'

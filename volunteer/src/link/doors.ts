@@ -62,7 +62,7 @@ interface Guest {
   readonly until: number
 }
 
-export class Doors {
+export class MemberDoors {
   readonly #parts: DoorsParts
   readonly #asked = new Map<MemberId, (door: MemberDoor | undefined) => void>()
   readonly #guests = new Map<MemberId, Guest>()

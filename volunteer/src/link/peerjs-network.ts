@@ -10,7 +10,7 @@ import {
 } from '@starling-grid/protocol'
 import { isInOwnNetwork } from './candidate-gate.ts'
 import type { ChannelLink } from './channel-link.ts'
-import { type DoorKeeper, Doors } from './doors.ts'
+import { type DoorKeeper, MemberDoors } from './doors.ts'
 import type { LinkOpeningOptions } from './link-opening.ts'
 import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
 import { LINGER_MS, openRtcLink, type RtcConnection } from './rtc-link.ts'
@@ -101,7 +101,7 @@ class PeerJsNetwork implements PeerNetwork {
   /** ends the try to reach a member that signalling does not know */
   readonly #unreachable = new Map<MemberId, (reason: string) => void>()
   readonly #gate = new SignalGate()
-  readonly #doors: Doors
+  readonly #doors: MemberDoors
   /** links of others that come through the door and have not greeted yet, by member */
   readonly #arriving: MemberId[] = []
   /** hands a signalling message to the present client */
@@ -114,7 +114,7 @@ class PeerJsNetwork implements PeerNetwork {
     this.#platform = platform
     this.#clock = platform.clock ?? systemClock
     this.#access = access
-    this.#doors = new Doors({
+    this.#doors = new MemberDoors({
       clock: this.#clock,
       coordinatorUrl: () => this.#access.url,
       keeper: platform.door,
