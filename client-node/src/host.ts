@@ -26,10 +26,12 @@ import { openPeerNetwork } from './rtc-link.ts'
 import { DEFAULT_DISK_BYTES, openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
+import type { ListenPlace } from './tcp-door.ts'
 import { wasmThreads } from './wasm-threads.ts'
 import { witnessIn } from './witness-folder.ts'
 
 export { openWebRtc } from './rtc-link.ts'
+export { type ListenPlace, listenPlaceIn } from './tcp-door.ts'
 
 /** What a volunteer's start may take longer for faster kernels; later starts find them in the cache. */
 const TUNING_BUDGET_MS = 1500
@@ -51,6 +53,8 @@ export interface NodeHostOptions {
   readonly limits?: OwnLimits
   /** its address is shown to no other volunteer */
   readonly relaysOnly?: boolean
+  /** where links over TCP are taken; false: neither taken nor dialled */
+  readonly tcp?: ListenPlace | false
 }
 
 export function createNodeHost({
@@ -63,6 +67,7 @@ export function createNodeHost({
   maxDiskBytes = DEFAULT_DISK_BYTES,
   limits = DEFAULT_LIMITS,
   relaysOnly = false,
+  tcp = {},
 }: NodeHostOptions): VolunteerHost {
   requireNoAdapter(wanted, adapter)
   let choice: Promise<ExecutorKind> | undefined
@@ -90,7 +95,7 @@ export function createNodeHost({
     // Grids of this machine alone send through its loopback: what its owner gives to others is not used up by them.
     ...(isLoopbackUrl(coordinatorUrl) ? {} : { uploaded: openNotes('uploaded', UPLOADS_KEPT_MS) }),
     signer: openSigner,
-    openPeerNetwork,
+    openPeerNetwork: (access) => openPeerNetwork(access, tcp),
     sendRequest,
     shards: openShardCache({ maxBytes: maxDiskBytes }),
     ...witnessIn(process.env['STARLING_WITNESS']),

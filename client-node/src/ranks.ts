@@ -1,5 +1,5 @@
 // Groups of processes: starts those of this machine, gives each its Communicator, and introduces those of a group that
-// is all on this machine. The links are the same WebRTC links as between volunteers.
+// is all on this machine. The links are the same as between Node volunteers: TCP, and WebRTC where that does not open.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
@@ -210,6 +210,7 @@ function forward(clients: ReadonlyMap<MemberId, WebSocket>, src: MemberId, text:
   if (destination?.readyState === destination?.OPEN && destination !== undefined)
     destination.send(JSON.stringify({ type, src, payload }))
   else if (type === 'OFFER') clients.get(src)?.send(JSON.stringify({ type: 'EXPIRE', src: dst }))
+  else if (type === 'KNOCK') clients.get(src)?.send(JSON.stringify({ type: 'DOOR', src: dst }))
 }
 
 async function endOf(child: ChildProcess): Promise<number | string> {

@@ -1,20 +1,24 @@
-// How a headless volunteer reaches others: PeerJS over node-datachannel.
+// How a headless volunteer reaches others: PeerJS over node-datachannel, and before it TCP (tcp-door.ts).
 import {
   openPeerJsNetwork,
   type PeerJsPlatform,
   type PeerNetwork,
   type SignallingAccess,
 } from '@starling-grid/volunteer'
+import { type ListenPlace, openTcpDoor } from './tcp-door.ts'
 
 /** Networks of this process that are not released; the native library is cleaned up after the last. */
 let open = 0
 
 /**
- * @throws GridError 'coordinator-lost' when signalling cannot be opened
+ * `tcp`: where links over TCP are taken; false: neither taken nor dialled.
+ * @throws GridError 'coordinator-lost' when signalling cannot be opened, 'usage' when there is no such place
  * @example const network = await openPeerNetwork(access)
  */
-export async function openPeerNetwork(access: SignallingAccess): Promise<PeerNetwork> {
-  return openPeerJsNetwork(await openWebRtc(), access)
+export async function openPeerNetwork(access: SignallingAccess, tcp: ListenPlace | false = {}): Promise<PeerNetwork> {
+  const platform = await openWebRtc()
+  const door = tcp === false ? undefined : await openTcpDoor(access.url, tcp)
+  return openPeerJsNetwork({ ...platform, door }, access)
 }
 
 /** The native library behind PeerJS' class, for one network. */

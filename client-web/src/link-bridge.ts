@@ -12,7 +12,6 @@ import {
 import {
   ChannelLink,
   type Channel,
-  type LinkCarrier,
   type PeerLink,
   type PeerNetwork,
   type SignallingAccess,
@@ -44,7 +43,7 @@ type LinkToWorker =
 interface LinkDescription {
   readonly id: number
   readonly peer: MemberId
-  readonly carrier: LinkCarrier
+  readonly carrier: PeerLink['carrier']
 }
 
 /** In the window: lets the Worker at the other end of `port` use `network`, until it stops it. */

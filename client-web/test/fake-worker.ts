@@ -12,6 +12,7 @@ export const TRAINING: VolunteerStatus = {
   mode: 'ring',
   ring: { rank: 2, size: 5 },
   relayedLinks: 0,
+  tcpLinks: 0,
   samplesPerSecond: 41.2,
   samplesCommitted: 1280,
   version: 42,

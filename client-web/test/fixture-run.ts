@@ -208,6 +208,7 @@ function fixtureMember(mode: Mode, member: (typeof MEMBERS)[number], index: numb
     hidden: false,
     leaseMs: 10_000,
     relayed: false,
+    tcpLinks: index < 2 ? [idOf(1 - index)] : [],
     bytesSent: 81_000_000 + 1_700_000 * index,
     bytesReceived: 80_400_000 + 1_500_000 * index,
     joinedAt: STARTED_AT - 1000 * (10 - index),

@@ -8,6 +8,7 @@ import { CLOSE_DROPPED, type ErrorCode, type MemberId, newMemberId, sessionProto
 import Fastify from 'fastify'
 import { WebSocket } from 'ws'
 import { openPeerNetwork } from '../../client-node/src/rtc-link.ts'
+import { readSignal, withSeenAddress } from '../src/net/signalling-messages.ts'
 import { registerSignalling, type Signalling } from '../src/net/signalling.ts'
 
 interface Server {
@@ -133,6 +134,70 @@ test('offer, answer, candidate and leave reach their destination under the sende
   near.send({ type: 'LEAVE', dst: far.id })
   assert.deepEqual(await far.next(), { type: 'LEAVE', src: near.id })
   assert.deepEqual(server.refusals, [])
+})
+
+const door = { fingerprint: 'f'.repeat(64), port: 50_000, addresses: ['192.168.1.5', '93.184.216.34'] }
+
+test('a knock and the door that answers it reach members that were introduced', async () => {
+  const server = await startServer()
+  const [near, far] = [await Client.open(server), await Client.open(server)]
+  near.send({ type: 'KNOCK', dst: far.id, payload: door, extra: 1 })
+  assert.deepEqual(await far.next(), { type: 'KNOCK', src: near.id, payload: door })
+  far.send({ type: 'DOOR', dst: near.id, payload: door })
+  assert.deepEqual(await near.next(), { type: 'DOOR', src: far.id, payload: door })
+  far.send({ type: 'DOOR', dst: near.id })
+  assert.deepEqual(await near.next(), { type: 'DOOR', src: far.id })
+  assert.deepEqual(server.refusals, [])
+})
+
+test('threat 27: absent members and those that were not introduced look like members without a door', async () => {
+  const server = await startServer()
+  const [near, far] = [await Client.open(server), await Client.open(server)]
+  const absent = newMemberId()
+  near.send({ type: 'KNOCK', dst: absent, payload: door })
+  assert.deepEqual(await near.next(), { type: 'DOOR', src: absent })
+  server.forbidden.add(far.id)
+  near.send({ type: 'KNOCK', dst: far.id, payload: door })
+  assert.deepEqual(await near.next(), { type: 'DOOR', src: far.id })
+  await until(() => server.refusals.length === 1)
+  assert.deepEqual(server.refusals, ['message-unexpected'])
+})
+
+test('threat 28: members of another network hear no private address of a door', async () => {
+  const server = await startServer(false)
+  const [near, far] = [await Client.open(server), await Client.open(server)]
+  near.send({ type: 'KNOCK', dst: far.id, payload: door })
+  assert.deepEqual(await far.next(), {
+    type: 'KNOCK',
+    src: near.id,
+    payload: { ...door, addresses: ['93.184.216.34'] },
+  })
+})
+
+for (const wrong of [
+  { ...door, port: 22 },
+  { ...door, addresses: ['printer.local'] },
+  { ...door, addresses: Array.from({ length: 9 }, () => '93.184.216.34') },
+  { ...door, fingerprint: 'x' },
+  undefined,
+])
+  test(`threat 29: a knock with the door ${JSON.stringify(wrong)} is refused`, async () => {
+    const server = await startServer()
+    const [near, far] = [await Client.open(server), await Client.open(server)]
+    near.send({ type: 'KNOCK', dst: far.id, payload: wrong })
+    await until(() => server.refusals.length === 1)
+    assert.deepEqual(server.refusals, ['message-malformed'])
+  })
+
+test('a door is known by the address that its member comes from, too', () => {
+  const signal = readSignal(JSON.stringify({ type: 'DOOR', dst: newMemberId(), payload: door }))
+  const addressesOf = (seen: string): unknown => {
+    const passed = withSeenAddress(signal, seen)
+    return passed.type === 'DOOR' && passed.payload?.addresses
+  }
+  assert.deepEqual(addressesOf('::ffff:93.184.216.99'), [...door.addresses, '93.184.216.99'])
+  assert.deepEqual(addressesOf('93.184.216.34'), door.addresses)
+  assert.deepEqual(addressesOf('10.0.0.1'), door.addresses)
 })
 
 test('fields that no volunteer needs are not passed on', async () => {

@@ -16,7 +16,7 @@ const farCalls = new Map<number, (answer: Request) => void>()
 let lastCall = 0
 
 const commands = linkPeer({
-  openPeerNetwork,
+  openPeerNetwork: (access) => openPeerNetwork(access, process.env['STARLING_TCP'] === 'off' ? false : {}),
   dialRelay: dialRelaySocket,
   callFarEnd: (method, args) =>
     new Promise((resolve, reject) => {

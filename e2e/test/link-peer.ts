@@ -72,7 +72,7 @@ export function linkPeer(host: LinkPeerHost): Commands {
       far.catch(() => undefined) // told by the next command
     },
     async runRelayCase(name: string, peer: MemberId) {
-      await runCase(host, name, await relay(host, access, peer))
+      return runCase(host, name, await relay(host, access, peer))
     },
     async accept(peer: MemberId) {
       open().expect([memberId(peer)])
@@ -89,7 +89,7 @@ export function linkPeer(host: LinkPeerHost): Commands {
       return answerFarEnd(await far, command, args)
     },
     async runCase(name: string, peer: MemberId) {
-      await runCase(host, name, await dial(peer))
+      return runCase(host, name, await dial(peer))
     },
     async dial(peer: MemberId) {
       dialled = await dial(peer)
@@ -130,9 +130,11 @@ function relay({ dialRelay }: LinkPeerHost, access: SignallingAccess | undefined
   )
 }
 
-async function runCase({ callFarEnd }: LinkPeerHost, name: string, link: PeerLink): Promise<void> {
+/** Returns what carried it. */
+async function runCase({ callFarEnd }: LinkPeerHost, name: string, link: PeerLink): Promise<PeerLink['carrier']> {
   await peerLinkCases.find((one) => one.name === name)?.run(link, remoteFarEnd(callFarEnd))
   link.close('the case is over')
+  return link.carrier
 }
 
 async function runRing(

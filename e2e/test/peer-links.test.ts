@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import fastifyWebsocket from '@fastify/websocket'
 import { launchBrowser } from '@starling-grid/client-node'
 import { LINK_OPEN_MS, MAX_MESSAGE_BYTES, newMemberId, type ErrorCode, type MemberId } from '@starling-grid/protocol'
-import type { SignallingAccess } from '@starling-grid/volunteer'
+import type { PeerLink, SignallingAccess } from '@starling-grid/volunteer'
 import { peerLinkCases, type CallFarEnd } from '@starling-grid/volunteer/testing'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Browser } from 'playwright-core'
@@ -102,8 +102,10 @@ function accessFor(self: MemberId): SignallingAccess {
 }
 
 /** A peer in a Node process. Its `stop` waits for the process to end by itself. */
-async function startProcess(callFarEnd: CallFarEnd): Promise<Peer> {
-  const child = fork(TYPESCRIPT, [fileURLToPath(new URL('link-peer-process.ts', import.meta.url))])
+async function startProcess(callFarEnd: CallFarEnd, env: Readonly<Record<string, string>> = {}): Promise<Peer> {
+  const child = fork(TYPESCRIPT, [fileURLToPath(new URL('link-peer-process.ts', import.meta.url))], {
+    env: { ...process.env, ...env },
+  })
   children.add(child)
   child.once('exit', () => children.delete(child))
   const waiting = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>()
@@ -141,6 +143,7 @@ async function startProcess(callFarEnd: CallFarEnd): Promise<Peer> {
   return opened({ id: newMemberId(), call, stop })
 }
 
+const startWithoutTcp: Start = (callFarEnd) => startProcess(callFarEnd, { STARLING_TCP: 'off' })
 const startTab = (callFarEnd: CallFarEnd): Promise<Peer> => openPage(callFarEnd, 'callPeer')
 /** In a Worker of a tab, where training runs, over the bridge to the window. */
 const startWorker = (callFarEnd: CallFarEnd): Promise<Peer> => openPage(callFarEnd, 'callWorkerPeer')
@@ -170,28 +173,31 @@ async function withinLimit<T>(answer: Promise<T>, what: string): Promise<T> {
 }
 
 type Start = (callFarEnd: CallFarEnd) => Promise<Peer>
-const pairs: readonly [what: string, near: Start, far: Start][] = [
-  ['a process to a process', startProcess, startProcess],
-  ['a process to a tab', startProcess, startTab],
-  ['a tab to a process', startTab, startProcess],
-  ['a tab to a tab', startTab, startTab],
-  ['a Worker to a process', startWorker, startProcess],
+const pairs: readonly [what: string, near: Start, far: Start, carrier: PeerLink['carrier']][] = [
+  ['a process to a process', startProcess, startProcess, 'tcp'],
+  ['a process without TCP to a process', startWithoutTcp, startProcess, 'webrtc'],
+  ['a process to a process without TCP', startProcess, startWithoutTcp, 'webrtc'],
+  ['a process to a tab', startProcess, startTab, 'webrtc'],
+  ['a tab to a process', startTab, startProcess, 'webrtc'],
+  ['a tab to a tab', startTab, startTab, 'webrtc'],
+  ['a Worker to a process', startWorker, startProcess, 'webrtc'],
 ]
+const inTabs: readonly Start[] = [startTab, startWorker]
 
-for (const [what, startNear, startFar] of pairs)
-  test(`links from ${what}`, async (t) => {
-    if (browser === undefined && !(startNear === startProcess && startFar === startProcess)) return t.skip(noBrowser)
+for (const [what, startNear, startFar, carrier] of pairs)
+  test(`links from ${what} are ${carrier}`, async (t) => {
+    if (browser === undefined && [startNear, startFar].some((start) => inTabs.includes(start))) return t.skip(noBrowser)
     const far = await startFar(() => Promise.reject(new Error('internal: the far end runs no cases')))
     const near = await startNear((command, args) => far.call('far', command, args))
     for (const { name } of peerLinkCases)
       await t.test(name, async () => {
         await far.call('accept', near.id)
-        await near.call('runCase', name, far.id)
+        assert.equal(await near.call('runCase', name, far.id), carrier)
       })
     await Promise.all([near.stop(), far.stop()])
   })
 
-const relayedPairs: typeof pairs = [
+const relayedPairs: readonly [what: string, near: Start, far: Start][] = [
   ['a process and a Worker', startProcess, startWorker],
   ['a Worker and a tab', startWorker, startTab],
 ]

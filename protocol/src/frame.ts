@@ -16,6 +16,8 @@ import { MAX_FRAME_PAYLOAD_BYTES } from './limits.ts'
 
 const MAGIC = 0x4c525453
 export const FRAME_HEADER_BYTES = 36
+/** where the header says how many bytes of payload follow */
+const LENGTH_AT = 28
 
 /** What a frame carries. */
 export const FRAME_TYPES = {
@@ -81,6 +83,18 @@ function writeFrame(frame: Frame, bytes: Uint8Array<ArrayBuffer>): Uint8Array<Ar
   fields.push(frame.payload.byteLength, checksum(bytes.subarray(FRAME_HEADER_BYTES)))
   fields.forEach((value, i) => header.setUint32(4 * i, value, true))
   return bytes
+}
+
+/**
+ * Bytes of a frame, told by its header alone: what carries frames in a stream cuts it so.
+ * @throws GridError 'message-malformed', or 'message-too-large' above `most` bytes
+ */
+export function frameBytes(header: Uint8Array, most: number): number {
+  const view = new DataView(header.buffer, header.byteOffset, FRAME_HEADER_BYTES)
+  if (view.getUint32(0, true) !== MAGIC) throw malformed('expected a frame that starts with "STRL"')
+  const bytes = FRAME_HEADER_BYTES + view.getUint32(LENGTH_AT, true)
+  if (bytes <= most) return bytes
+  throw new GridError('message-too-large', `expected a frame of at most ${most} bytes, got ${bytes}`)
 }
 
 /**

@@ -35,12 +35,14 @@ export {
   storedElementsOf,
   requirePossibleImages,
 } from './dataset.ts'
+export { type MemberDoor, DoorSchema, isDoor, LOWEST_DOOR_PORT, MAX_DOOR_ADDRESSES } from './door.ts'
 export { describeError, ERROR_CODES, type ErrorCode, GridError, isErrorCode, isGridError } from './errors.ts'
 export {
   checksum,
   type Frame,
   FRAME_HEADER_BYTES,
   FRAME_TYPES,
+  frameBytes,
   FramePacker,
   type FrameType,
   packFrame,
@@ -215,6 +217,7 @@ export {
   type AuditView,
   type DepartureView,
   epochText,
+  linksInWords,
   type MemberView,
   membersText,
   type Phase,

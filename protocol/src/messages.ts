@@ -167,6 +167,8 @@ const toCoordinator = {
     linkMs: Type.Optional(Type.Number({ minimum: 0, maximum: 60_000 })),
     /** the tab is in the background, where its browser may throttle or suspend it */
     hidden: Type.Optional(Type.Boolean()),
+    /** members whose frames take TCP; absent: none */
+    tcpLinks: Type.Optional(Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS })),
     /** frames of other members that this one refused since its last heartbeat */
     refusals: Type.Optional(
       Type.Array(strict({ code: ErrorCodeSchema, from: MemberIdSchema, count: Count }), { maxItems: MAX_REFUSALS }),

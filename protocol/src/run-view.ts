@@ -61,6 +61,8 @@ const MEMBER_TRAFFIC = {
    * (R18)
    */
   relayed: Type.Boolean(),
+  /** members of its ring that it reaches over TCP; the others over WebRTC, or through the coordinator */
+  tcpLinks: Type.Array(MemberIdSchema),
   bytesSent: FiniteNumber,
   bytesReceived: FiniteNumber,
 } as const
@@ -77,6 +79,14 @@ const MemberViewSchema = Type.Object({
   joinedAt: Moment,
 })
 export type MemberView = ReadonlyOf<typeof MemberViewSchema>
+
+/** What carries the links of a member, as far as it is not WebRTC: "relayed", "TCP to 2, 4". Empty: nothing else. */
+export function linksInWords({ id, relayed, tcpLinks }: MemberView, members: readonly MemberView[]): string {
+  const others = members.filter(({ id: other, rank }) => rank !== null && other !== id)
+  const ranks = others.flatMap(({ id: other, rank }) => (rank !== null && tcpLinks.includes(other) ? [rank + 1] : []))
+  const over = ranks.length === others.length ? 'TCP' : `TCP to ${ranks.sort((a, b) => a - b).join(', ')}`
+  return [...(relayed ? ['relayed'] : []), ...(ranks.length > 0 ? [over] : [])].join(', ')
+}
 
 const DepartureViewSchema = Type.Object({
   id: MemberIdSchema,

@@ -123,6 +123,8 @@ export interface VolunteerStatus extends VolunteerProgress {
   readonly ring: { readonly rank: number; readonly size: number } | null
   /** links to neighbours whose frames go through the coordinator, because no direct one opens */
   readonly relayedLinks: number
+  /** links over TCP */
+  readonly tcpLinks: number
   readonly bytesSent: number
   readonly bytesReceived: number
   /** why it failed or stopped */

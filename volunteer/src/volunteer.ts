@@ -4,6 +4,7 @@ import {
   HEARTBEAT_MS,
   type JobId,
   type JobTerms,
+  MAX_RING_MEMBERS,
   type MemberId,
   type MessageFrom,
   type MessageTo,
@@ -493,6 +494,7 @@ class VolunteerLife implements Volunteer {
     if (sleptMs > SILENCE_MS) return this.#wakeUp(session, sleptMs)
     const { links, linkMs } = session.runner
     const { bytesSent, bytesReceived } = links
+    const tcpLinks = links.over('tcp').slice(0, MAX_RING_MEMBERS)
     this.#link.send({
       type: 'heartbeat',
       job: session.terms.id,
@@ -501,6 +503,7 @@ class VolunteerLife implements Volunteer {
       bytesSent,
       bytesReceived,
       refusals: links.takeRefusals(),
+      ...(tcpLinks.length > 0 ? { tcpLinks } : {}),
       ...(linkMs === undefined ? {} : { linkMs: Math.min(linkMs, 60_000) }),
       ...(this.#host.isHidden?.() ? { hidden: true } : {}),
     })

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { EXECUTOR_CHOICES, EXECUTOR_TEXT, type ExecutorWish } from '@starling-grid/client-node/executor-choice'
-import { createNodeHost } from '@starling-grid/client-node/host'
+import { createNodeHost, type ListenPlace, listenPlaceIn } from '@starling-grid/client-node/host'
 import { pinCertificate } from '@starling-grid/client-node/pinned-certificate'
 import { DEFAULT_DISK_BYTES } from '@starling-grid/client-node/shard-cache'
 import { describeError, GridError, jobId, MAX_NAME_LENGTH } from '@starling-grid/protocol'
@@ -34,6 +34,14 @@ interface LimitFlags {
   readonly maxWork: number
 }
 
+/** How it reaches others. */
+interface LinkFlags {
+  readonly allowIce: readonly string[]
+  readonly relaysOnly?: boolean
+  readonly tcp: boolean
+  readonly listen?: ListenPlace
+}
+
 /** What computes. */
 interface ComputeFlags {
   readonly adapter?: string
@@ -42,22 +50,23 @@ interface ComputeFlags {
   readonly as?: 'gpu'
 }
 
-interface VolunteerCommandOptions extends LogFlags, LimitFlags, ComputeFlags {
+interface VolunteerCommandOptions extends LogFlags, LimitFlags, LinkFlags, ComputeFlags {
   readonly url?: string
   readonly name: string
   readonly once?: boolean
   readonly job?: string
   readonly fingerprint?: string
   readonly inviteFile?: string
-  readonly allowIce: readonly string[]
   readonly also: readonly string[]
-  readonly relaysOnly?: boolean
 }
 
 const MEMORY_TEXT = 'bytes of one job, on this machine and its GPU together; jobs that need more are not taken'
 const UPLOAD_TEXT = 'bytes sent in an hour; the volunteer rests when they are spent'
 const WORK_TEXT = 'computing of one block, in TFLOP; jobs with larger blocks are not taken'
 const THREADS_TEXT = 'threads that compute on the processor (default: one for each core)'
+const LISTEN_TEXT =
+  'where other Node volunteers link to this one over TCP; by default any port of all interfaces, or of this machine ' +
+  'alone when the coordinator is on it'
 const TERA = 1e12
 const HOW_TO_LEAVE = 'Ctrl-C leaves gracefully'
 /** An invite link holds a code. */
@@ -106,6 +115,8 @@ export function volunteerCommand(): Command {
       '--relays-only',
       'show the address of this machine to no other volunteer: all links go through the coordinator',
     )
+    .option('--no-tcp', 'neither take nor dial links over TCP; WebRTC instead')
+    .addOption(new Option('--listen <address[:port[-port]]>', LISTEN_TEXT).argParser(listenPlaceIn))
     .option(
       '--fingerprint <sha256>',
       'of the certificate of a coordinator with --https, as it printed at its start: this one is trusted and no other',
@@ -156,7 +167,7 @@ export async function volunteer(argv: string[]): Promise<number> {
 }
 
 function hostOf(coordinatorUrl: string, options: VolunteerCommandOptions): VolunteerHost {
-  const { adapter, executor, threads, allowIce, relaysOnly = false } = options
+  const { adapter, executor, threads, allowIce, relaysOnly = false, tcp, listen = {} } = options
   const { maxMemory: memoryBytes, maxUpload: uploadBytesPerHour, maxDisk, maxWork } = options
   return createNodeHost({
     coordinatorUrl,
@@ -168,6 +179,7 @@ function hostOf(coordinatorUrl: string, options: VolunteerCommandOptions): Volun
     limits: { memoryBytes, uploadBytesPerHour, blockFlops: maxWork * TERA },
     maxDiskBytes: maxDisk,
     relaysOnly,
+    tcp: tcp && listen,
   })
 }
 

@@ -68,6 +68,8 @@ export interface VolunteerProcessOptions {
   readonly once?: boolean
   /** the only job that it works for */
   readonly job?: string
+  /** false: no links over TCP */
+  readonly tcp?: boolean
   readonly entry?: string
   readonly env?: NodeJS.ProcessEnv
 }
@@ -150,27 +152,9 @@ export class Grid {
     return (await this.api.jobs()).jobs.map(({ job }) => job.id)
   }
 
-  addVolunteer({
-    name = `volunteer-${this.volunteers.length + 1}`,
-    executor,
-    threads,
-    adapter,
-    as,
-    once = false,
-    job,
-    entry,
-    env,
-  }: VolunteerProcessOptions = {}): Child {
-    const args = [
-      '--name',
-      name,
-      ...(executor === undefined ? [] : ['--executor', executor]),
-      ...(threads === undefined ? [] : ['--threads', String(threads)]),
-      ...(adapter === undefined ? [] : ['--adapter', adapter]),
-      ...(as === undefined ? [] : ['--as', as]),
-      ...(once ? ['--once'] : []),
-      ...(job === undefined ? [] : ['--job', job]),
-    ]
+  addVolunteer(options: VolunteerProcessOptions = {}): Child {
+    const { name = `volunteer-${this.volunteers.length + 1}`, entry, env } = options
+    const args = ['--name', name, ...flagsOf(options)]
     const kept = this.#options.audited === true ? { STARLING_WITNESS: this.witness } : {}
     const child = startChild({
       name,
@@ -317,4 +301,16 @@ async function startCoordinator(
 function doorArguments({ host, https, cert, key, publicUrl }: GridDoors): string[] {
   const values = { host, https, cert, key, 'public-url': publicUrl }
   return Object.entries(values).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, String(value)]))
+}
+
+function flagsOf({ executor, threads, adapter, as, once, job, tcp = true }: VolunteerProcessOptions): string[] {
+  return [
+    ...(executor === undefined ? [] : ['--executor', executor]),
+    ...(threads === undefined ? [] : ['--threads', String(threads)]),
+    ...(adapter === undefined ? [] : ['--adapter', adapter]),
+    ...(as === undefined ? [] : ['--as', as]),
+    ...(once === true ? ['--once'] : []),
+    ...(job === undefined ? [] : ['--job', job]),
+    ...(tcp ? [] : ['--no-tcp']),
+  ]
 }

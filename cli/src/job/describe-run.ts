@@ -2,6 +2,7 @@
 import {
   epochText,
   type JobList,
+  linksInWords,
   type MemberView,
   membersText,
   type NamedMetric,
@@ -162,7 +163,7 @@ function speedText({ phase, samplesPerSecond, etaSeconds }: RunView): string {
 
 function membersOf(run: RunView): [string, string][] {
   const { members, memberCount } = run
-  const shown = members.slice(0, MOST_MEMBERS).map((member): [string, string] => ['', memberText(member)])
+  const shown = members.slice(0, MOST_MEMBERS).map((member): [string, string] => ['', memberText(member, members)])
   const more = memberCount - shown.length
   return [
     ['members', membersText(run)],
@@ -171,10 +172,15 @@ function membersOf(run: RunView): [string, string][] {
   ]
 }
 
-function memberText({ name, client, state, activity, samplesPerSecond, adapter }: MemberView): string {
+function memberText(member: MemberView, members: readonly MemberView[]): string {
+  const { name, client, state, activity, samplesPerSecond, adapter } = member
+  const links = linksInWords(member, members)
   const doing = activity === '' ? state : `${state}, ${plainText(activity)}`
   const on = adapter === null ? client : `${client}, ${plainText(adapter.name)}`
-  return `${plainText(name)} (${on}): ${doing}, ${samplesPerSecond.toFixed(1)} samples/s`
+  return (
+    `${plainText(name)} (${on}): ${doing}, ${samplesPerSecond.toFixed(1)} samples/s` +
+    (links === '' ? '' : `, ${links}`)
+  )
 }
 
 /** One line about what happens now. */

@@ -86,6 +86,7 @@ function progressText({
   mode,
   ring,
   relayedLinks,
+  tcpLinks,
   version,
   loss,
   samplesPerSecond,
@@ -93,7 +94,8 @@ function progressText({
   phase,
 }: VolunteerStatus): string {
   const relayed = relayedLinks === 0 ? '' : `, ${relayedLinks} relayed`
-  const inRing = ring === null ? 'no ring' : `ring ${ring.rank + 1}/${ring.size}${relayed}`
+  const overTcp = tcpLinks === 0 ? '' : `, ${tcpLinks} over TCP`
+  const inRing = ring === null ? 'no ring' : `ring ${ring.rank + 1}/${ring.size}${overTcp}${relayed}`
   const place = mode === 'async' ? 'parameter server' : inRing
   const lossText = loss === null ? '' : `, loss ${loss.toFixed(4)}`
   return (

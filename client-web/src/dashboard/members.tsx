@@ -1,5 +1,5 @@
 // Who takes part, who left and why. Names are text nodes.
-import type { AdapterDescription, DepartureView, MemberView } from '@starling-grid/protocol'
+import { type AdapterDescription, type DepartureView, linksInWords, type MemberView } from '@starling-grid/protocol'
 import { ringNodes } from '../flock/ring-layout.ts'
 import { bytes, clockTime, plural, rate } from '../format.ts'
 
@@ -41,7 +41,7 @@ function MemberTable(props: { readonly members: readonly MemberView[] }) {
           {ringNodes(props.members).map(({ id, member }) => (
             <tr key={id}>
               <th scope="row">{member.name}</th>
-              <td>{rankInWords(member)}</td>
+              <td>{rankInWords(member, props.members)}</td>
               <td>{member.state === 'training' ? member.activity || 'training' : member.state}</td>
               <td class="right">{rate(member.samplesPerSecond)}</td>
               <td class="adapter" title={adapterInWords(member.adapter, member.client)}>
@@ -57,9 +57,11 @@ function MemberTable(props: { readonly members: readonly MemberView[] }) {
   )
 }
 
-function rankInWords({ rank, relayed }: MemberView): string {
+function rankInWords(member: MemberView, members: readonly MemberView[]): string {
+  const { rank } = member
   if (rank === null) return 'none'
-  return relayed ? `${rank + 1}, relayed` : String(rank + 1)
+  const links = linksInWords(member, members)
+  return links === '' ? String(rank + 1) : `${rank + 1}, ${links}`
 }
 
 function adapterInWords(adapter: AdapterDescription | null, client: MemberView['client']): string {

@@ -32,7 +32,16 @@ export interface Presence {
   readonly job: JobId | undefined
   readonly member: Pick<
     MemberView,
-    'id' | 'name' | 'client' | 'adapter' | 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived' | 'joinedAt'
+    | 'id'
+    | 'name'
+    | 'client'
+    | 'adapter'
+    | 'activity'
+    | 'samplesPerSecond'
+    | 'bytesSent'
+    | 'bytesReceived'
+    | 'tcpLinks'
+    | 'joinedAt'
   >
 }
 
@@ -251,6 +260,7 @@ function memberView(state: RunState, presence: Presence['member']): MemberView {
   const relayed = phase.type === 'ring' && isRelayedFrom(rank, phase)
   return {
     ...presence,
+    tcpLinks: presence.tcpLinks.filter((other) => phase.type === 'ring' && phase.members.includes(other)),
     state: memberState(state, presence.id),
     rank: rank < 0 ? null : rank,
     fraction: fractionAt(state, rank),

@@ -42,7 +42,7 @@ function isLocalV6([first = 0]: readonly number[]): boolean {
 }
 
 /** ::ffff:192.0.2.1 is 192.0.2.1; a zone (%eth0) is of the machine that says it. */
-function withoutMapping(address: string): string {
+export function withoutMapping(address: string): string {
   const plain = address.replace(/%.*$/, '')
   const mapped = /^::ffff:([0-9.]+)$/i.exec(plain)?.[1]
   return mapped !== undefined && isIPv4(mapped) ? mapped : plain

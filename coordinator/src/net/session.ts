@@ -110,11 +110,12 @@ export class VolunteerSession {
   readonly #openedAt: number
   #hello: Hello | undefined
   #ready: MessageFrom<'ready'> | undefined
-  #report: Pick<Presence['member'], 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived'> = {
+  #report: Pick<Presence['member'], 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived' | 'tcpLinks'> = {
     activity: 'preparing',
     samplesPerSecond: 0,
     bytesSent: 0,
     bytesReceived: 0,
+    tcpLinks: [],
   }
   /** the newest job that this volunteer was told of */
   #offered: JobTerms | undefined
@@ -492,13 +493,14 @@ export class VolunteerSession {
     bytesReceived,
     hidden = false,
     linkMs,
+    tcpLinks = [],
     refusals = [],
   }: OnWire<MessageFrom<'heartbeat'>>): void {
     for (const { code, from, count } of refusals)
       if (isErrorCode(code))
         this.#desk.refused(code, `${this.#who} ${refusalText(code, count, this.#desk.nameOf(from))}`)
     if (this.id === undefined || this.#run?.job.id !== job) return
-    this.#report = { activity: plainText(activity), samplesPerSecond, bytesSent, bytesReceived }
+    this.#report = { activity: plainText(activity), samplesPerSecond, bytesSent, bytesReceived, tcpLinks }
     this.#run.feed({
       type: 'speed',
       member: this.id,

@@ -1,9 +1,18 @@
 // What PeerJS clients say to each other through us, rebuilt from what is allowed: data connections, one section of SDP,
-// candidates with plausible ports. Field names are those of the PeerJS protocol. Independent of sockets.
-import { GridError, MemberIdSchema, parse, parseJson, type MemberId } from '@starling-grid/protocol'
+// candidates with plausible ports. Field names are those of the PeerJS protocol. Two messages are ours: KNOCK tells a
+// member our door and asks for its own, DOOR answers. Independent of sockets.
+import {
+  DoorSchema,
+  GridError,
+  MAX_DOOR_ADDRESSES,
+  MemberIdSchema,
+  parse,
+  parseJson,
+  type MemberId,
+} from '@starling-grid/protocol'
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
-import { isLocal } from './network.ts'
+import { isLocal, withoutMapping } from './network.ts'
 
 /** Bytes of session description in an offer or answer; ours have about 500, browsers' with candidates about 2000. */
 const MAX_SDP_BYTES = 16 * 1024
@@ -55,8 +64,23 @@ const CandidateSchema = Type.Object({
   }),
 })
 const LeaveSchema = Type.Object({ type: Type.Literal('LEAVE'), dst: MemberIdSchema })
+const KnockSchema = Type.Object({ type: Type.Literal('KNOCK'), dst: MemberIdSchema, payload: DoorSchema })
+/** without a payload: this member has none */
+const AnsweredDoorSchema = Type.Object({
+  type: Type.Literal('DOOR'),
+  dst: MemberIdSchema,
+  payload: Type.Optional(DoorSchema),
+})
 const HeartbeatSchema = Type.Object({ type: Type.Literal('HEARTBEAT') })
-const SignalSchema = Type.Union([OfferSchema, AnswerSchema, CandidateSchema, LeaveSchema, HeartbeatSchema])
+const SignalSchema = Type.Union([
+  OfferSchema,
+  AnswerSchema,
+  CandidateSchema,
+  LeaveSchema,
+  KnockSchema,
+  AnsweredDoorSchema,
+  HeartbeatSchema,
+])
 
 /** A message from a PeerJS client, holding allowed fields only. */
 export type Signal = Static<typeof SignalSchema>
@@ -64,7 +88,11 @@ export type Signal = Static<typeof SignalSchema>
 /** A message to a PeerJS client. */
 export type SignalOut =
   | { readonly type: 'OPEN' }
-  | { readonly type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE'; readonly src: MemberId; readonly payload?: unknown }
+  | {
+      readonly type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE' | 'KNOCK' | 'DOOR'
+      readonly src: MemberId
+      readonly payload?: unknown
+    }
   /** the member `src`, which got an offer of this client, cannot be reached */
   | { readonly type: 'EXPIRE'; readonly src: MemberId }
 
@@ -76,6 +104,8 @@ export function readSignal(text: string): Signal {
     ANSWER: AnswerSchema,
     CANDIDATE: CandidateSchema,
     LEAVE: LeaveSchema,
+    KNOCK: KnockSchema,
+    DOOR: AnsweredDoorSchema,
     HEARTBEAT: HeartbeatSchema,
   }
   const type = typeof value === 'object' && value !== null && 'type' in value ? String(value.type) : ''
@@ -90,6 +120,12 @@ function rebuild(signal: Signal): Signal {
       return { type: signal.type }
     case 'LEAVE':
       return { type: signal.type, dst: signal.dst }
+    case 'KNOCK':
+      return { type: signal.type, dst: signal.dst, payload: signal.payload }
+    case 'DOOR':
+      return signal.payload === undefined
+        ? { type: signal.type, dst: signal.dst }
+        : { type: signal.type, dst: signal.dst, payload: signal.payload }
     case 'CANDIDATE': {
       const {
         type,
@@ -192,7 +228,32 @@ export function withoutLocalAddresses(signal: Signal): Signal | undefined {
       ...signal,
       payload: { ...signal.payload, sdp: { ...signal.payload.sdp, sdp: sdpWithoutLocal(signal.payload.sdp.sdp) } },
     }
-  return signal
+  return signal.type === 'KNOCK' || signal.type === 'DOOR' ? withAddresses(signal, isGlobal) : signal
+}
+
+/**
+ * The same message with the address that its socket comes from: behind a router whose ports lead to it, a machine does
+ * not know its own.
+ */
+export function withSeenAddress(signal: Signal, address: string): Signal {
+  if ((signal.type !== 'KNOCK' && signal.type !== 'DOOR') || signal.payload === undefined || isLocal(address))
+    return signal
+  const addresses = [...new Set([...signal.payload.addresses, withoutMapping(address)])].slice(0, MAX_DOOR_ADDRESSES)
+  return { ...signal, payload: { ...signal.payload, addresses } }
+}
+
+function withAddresses(
+  signal: Extract<Signal, { type: 'KNOCK' | 'DOOR' }>,
+  takes: (address: string) => boolean,
+): Signal {
+  const { payload } = signal
+  return payload === undefined
+    ? signal
+    : { ...signal, payload: { ...payload, addresses: payload.addresses.filter(takes) } }
+}
+
+function isGlobal(address: string): boolean {
+  return !isLocal(address)
 }
 
 function sdpWithoutLocal(sdp: string): string {

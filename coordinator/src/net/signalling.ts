@@ -22,6 +22,7 @@ import {
   MAX_SIGNAL_BYTES,
   readSignal,
   withoutLocalAddresses,
+  withSeenAddress,
   type Signal,
   type SignalOut,
 } from './signalling-messages.ts'
@@ -159,6 +160,7 @@ class SignallingDesk implements Signalling {
     if (reachable) this.#pass(client, destination, signal)
     // The same answer for absent and forbidden members: an offer must not tell strangers who is here.
     else if (signal.type === 'OFFER') send(client, { type: 'EXPIRE', src: signal.dst })
+    else if (signal.type === 'KNOCK') send(client, { type: 'DOOR', src: signal.dst })
     if (!allowed)
       throw new GridError(
         'message-unexpected',
@@ -167,7 +169,8 @@ class SignallingDesk implements Signalling {
   }
 
   #pass(from: Client, to: Client, signal: Exclude<Signal, { type: 'HEARTBEAT' }>): void {
-    const passed = this.#options.shareNetwork(from.address, to.address) ? signal : withoutLocalAddresses(signal)
+    const seen = withSeenAddress(signal, from.address)
+    const passed = this.#options.shareNetwork(from.address, to.address) ? seen : withoutLocalAddresses(seen)
     if (passed !== undefined && passed.type !== 'HEARTBEAT') send(to, { ...withoutDestination(passed), src: from.id })
   }
 
@@ -186,6 +189,7 @@ class SignallingDesk implements Signalling {
 /** @throws GridError 'message-unexpected' */
 function countCandidates({ candidates }: Client, signal: Exclude<Signal, { type: 'HEARTBEAT' }>): void {
   if (signal.type === 'LEAVE') return void candidates.delete(signal.dst)
+  if (signal.type === 'KNOCK' || signal.type === 'DOOR') return
   const { connectionId } = signal.payload
   const sent = candidates.get(signal.dst)
   const entry = sent?.connectionId === connectionId ? sent : { connectionId, count: 0 }
@@ -199,10 +203,12 @@ function countCandidates({ candidates }: Client, signal: Exclude<Signal, { type:
 }
 
 function withoutDestination(signal: Exclude<Signal, { type: 'HEARTBEAT' }>): {
-  type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE'
+  type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE' | 'KNOCK' | 'DOOR'
   payload?: unknown
 } {
-  return signal.type === 'LEAVE' ? { type: signal.type } : { type: signal.type, payload: signal.payload }
+  return signal.type === 'LEAVE' || signal.payload === undefined
+    ? { type: signal.type }
+    : { type: signal.type, payload: signal.payload }
 }
 
 function send(client: Client, message: SignalOut): void {

@@ -1,7 +1,7 @@
 // Limits the addresses that a volunteer's links connect to, whatever the coordinator passes on. Few addresses per
 // connection, no names, and none in the volunteer's own network unless the coordinator is there too. And which STUN and
 // TURN servers it asks.
-import { isLocalV4 } from '@starling-grid/protocol'
+import { isLocalV4, isLoopbackUrl } from '@starling-grid/protocol'
 import type { SignallingAccess } from './peer-link.ts'
 
 /** Addresses of one other member: all interfaces of an ordinary machine, not a list of targets. */
@@ -47,6 +47,29 @@ export function isInOwnNetwork(coordinatorUrl: string): boolean {
   const host = hostOf(coordinatorUrl)
   const isName = !isAddress(host)
   return isName ? host === 'localhost' || !host.includes('.') || host.endsWith('.local') : !isGlobal(host)
+}
+
+/**
+ * Addresses of another member's door that a volunteer connects to. Those of its own network only when the coordinator is
+ * there, too; those of this machine only when the coordinator is on it. Never link-local ones: cloud machines have
+ * services of their own there.
+ */
+export function dialable(addresses: readonly string[], coordinatorUrl: string): string[] {
+  const own = isInOwnNetwork(coordinatorUrl)
+  const here = isLoopbackUrl(coordinatorUrl)
+  return addresses.filter((address) => isGlobal(address) || (own && isOfSite(address)) || (here && isLoopback(address)))
+}
+
+function isLoopback(address: string): boolean {
+  return address === '::1' || octetsOf(address)?.[0] === LOOPBACK_NET
+}
+const LOOPBACK_NET = 127
+
+/** RFC 1918, RFC 6598, and RFC 4193 */
+function isOfSite(address: string): boolean {
+  return /^(10|192\.168|172\.(1[6-9]|2\d|3[01])|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\./.test(address)
+    ? octetsOf(address) !== undefined
+    : /^f[cd][0-9a-f]{2}:/i.test(address)
 }
 
 /** STUN and TURN servers on the coordinator's own host, and on those that the volunteer's owner allows. */

@@ -10,7 +10,7 @@ import {
 } from '@starling-grid/protocol'
 
 /** Bytes of a greeting: a header and a short JSON object. */
-const MAX_GREETING_BYTES = FRAME_HEADER_BYTES + 200
+export const MAX_GREETING_BYTES = FRAME_HEADER_BYTES + 200
 
 export function greeting(self: MemberId): Uint8Array<ArrayBuffer> {
   return greetingOf(new TextEncoder().encode(JSON.stringify({ from: self })))

@@ -9,7 +9,6 @@ import {
   linkProof,
   type MemberId,
   requireLinkProof,
-  systemClock,
 } from '@starling-grid/protocol'
 import type { ChannelLink } from './channel-link.ts'
 import { greeting, greetingOf, requireGreeting } from './greeting.ts'
@@ -22,8 +21,7 @@ export interface LinkOpeningOptions {
   readonly dialled: boolean
   /** after which the try is given up */
   readonly milliseconds: number
-  /** absent: the machine's */
-  readonly clock?: Clock | undefined
+  readonly clock: Clock
   readonly signal: AbortSignal
 }
 
@@ -58,7 +56,7 @@ export class LinkOpening {
    */
   async open(start: () => void): Promise<ChannelLink> {
     const { link } = this
-    const { signal, milliseconds, clock = systemClock } = this.#options
+    const { signal, milliseconds, clock } = this.#options
     const cancelTimer = clock.timer(milliseconds, () => link.close(`not open after ${Math.round(milliseconds)} ms`))
     const abort = (): void => link.close(describeError(signal.reason))
     signal.addEventListener('abort', abort)

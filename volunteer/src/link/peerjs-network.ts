@@ -1,5 +1,5 @@
 // PeerNetwork over PeerJS: signalling through the coordinator, retries, and the list of what is open. The same for tabs
-// and Node; the platform injects the PeerJS class. Independent of frames beyond the greeting (rtc-link.ts).
+// and Node; the platform injects the PeerJS class, and in Node a door for TCP. Independent of frames beyond the greeting (rtc-link.ts).
 import {
   GridError,
   LINK_OPEN_MS,
@@ -10,9 +10,11 @@ import {
 } from '@starling-grid/protocol'
 import { isInOwnNetwork } from './candidate-gate.ts'
 import type { ChannelLink } from './channel-link.ts'
+import { type DoorKeeper, MemberDoors } from './doors.ts'
+import type { LinkOpeningOptions } from './link-opening.ts'
 import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
 import { LINGER_MS, openRtcLink, type RtcConnection } from './rtc-link.ts'
-import { readSignalled, type Signalled, SignalGate } from './signal-gate.ts'
+import { isDoorSignal, type PeerJsSignal, readSignalled, type Signalled, SignalGate } from './signal-gate.ts'
 
 /** Milliseconds of one try to open a link: most open within one second, some never (a second try cures these). */
 const TRY_MS = 4000
@@ -33,6 +35,8 @@ export interface SignallingSource {
   listeners(event: 'message'): ((message: unknown) => void)[]
   removeAllListeners(event: 'message'): unknown
   on(event: 'message', listener: (message: unknown) => void): unknown
+  /** Without effect while signalling is away. */
+  send(message: object): void
 }
 
 /** What is used of PeerJS' class Peer. */
@@ -65,6 +69,8 @@ export interface PeerJsPlatform {
   /** absent: the machine's */
   readonly clock?: Clock
   createPeer(id: string, options: PeerJsOptions): PeerJsClient
+  /** links over TCP, tried before WebRTC; absent: none */
+  readonly door?: DoorKeeper | undefined
   /** Called once, when a stopped network has closed everything. */
   released?(): void
 }
@@ -95,6 +101,9 @@ class PeerJsNetwork implements PeerNetwork {
   /** ends the try to reach a member that signalling does not know */
   readonly #unreachable = new Map<MemberId, (reason: string) => void>()
   readonly #gate = new SignalGate()
+  readonly #doors: MemberDoors
+  /** links of others that come through the door and have not greeted yet, by member */
+  readonly #arriving: MemberId[] = []
   /** hands a signalling message to the present client */
   #deliver: (message: Signalled) => void = () => undefined
   readonly #clock: Clock
@@ -105,6 +114,15 @@ class PeerJsNetwork implements PeerNetwork {
     this.#platform = platform
     this.#clock = platform.clock ?? systemClock
     this.#access = access
+    this.#doors = new MemberDoors({
+      clock: this.#clock,
+      coordinatorUrl: () => this.#access.url,
+      keeper: platform.door,
+      say: (message) => this.#client?.socket.send(message),
+      options: (dialled, milliseconds) => this.#options(dialled, milliseconds, this.#stopping.signal),
+      hasRoom: (member) => this.onLink !== undefined && this.#linksOf(member) < MAX_LINKS_PER_PEER,
+      arriving: (from, opening) => this.#arrives(from, opening),
+    })
   }
 
   async start(): Promise<void> {
@@ -119,7 +137,7 @@ class PeerJsNetwork implements PeerNetwork {
       signal.throwIfAborted()
       this.#stopping.signal.throwIfAborted()
       try {
-        return await this.#tryOnce(peer, Math.min(TRY_MS, deadline - clock.now()), signal)
+        return await this.#tryOnce(peer, deadline, signal)
       } catch (error) {
         signal.throwIfAborted()
         reason = error instanceof Error ? error.message : String(error)
@@ -134,6 +152,7 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   expect(members: readonly MemberId[]): void {
+    this.#doors.expect(members)
     for (const message of this.#gate.expect(members, this.#clock.now())) this.#deliver(message)
   }
 
@@ -141,6 +160,7 @@ class PeerJsNetwork implements PeerNetwork {
     if (this.#stopping.signal.aborted) return
     this.#stopping.abort(new GridError('cancelled', 'the network was stopped'))
     this.#cancelRetry()
+    this.#doors.stop()
     for (const link of [...this.#links]) link.close('the network stopped')
     const client = this.#client
     client?.disconnect()
@@ -185,7 +205,10 @@ class PeerJsNetwork implements PeerNetwork {
     const pass = (message: unknown): void => {
       for (const listener of listeners) listener(message)
     }
-    this.#deliver = (message) => this.#fits(client, message) && pass(message)
+    this.#deliver = (message) => {
+      if (isDoorSignal(message)) this.#doors.heard(message)
+      else if (this.#fits(client, message)) pass(message)
+    }
     socket.removeAllListeners('message')
     socket.on('message', (value) => {
       if (isOpening(value)) return pass(value)
@@ -195,14 +218,15 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   /** PeerJS keeps what is for no connection of its own for ever, and counts no connections. */
-  #fits(client: PeerJsClient, { type, src, payload }: Signalled): boolean {
+  #fits(client: PeerJsClient, { type, src, payload }: PeerJsSignal): boolean {
     if (type === 'OFFER')
       return this.onLink !== undefined && !this.#stopping.signal.aborted && this.#linksOf(src) < MAX_LINKS_PER_PEER
     return type === 'LEAVE' || type === 'EXPIRE' || Boolean(client.getConnection(src, payload?.connectionId ?? ''))
   }
 
   #linksOf(member: string): number {
-    return [...this.#links, ...this.#answering].filter(({ peer }) => peer === member).length
+    const all = [...[...this.#links, ...this.#answering].map(({ peer }) => peer), ...this.#arriving]
+    return all.filter((peer) => peer === member).length
   }
 
   #retryLater(): void {
@@ -212,10 +236,14 @@ class PeerJsNetwork implements PeerNetwork {
     this.#cancelRetry = this.#clock.timer(delay, () => void this.#signal().catch(() => this.#retryLater()))
   }
 
-  async #tryOnce(peer: MemberId, milliseconds: number, signal: AbortSignal): Promise<ChannelLink> {
+  async #tryOnce(peer: MemberId, deadline: number, signal: AbortSignal): Promise<ChannelLink> {
     this.#gate.dials(peer)
+    const { linkOpenMs = LINK_OPEN_MS } = this.#access
     try {
-      return await this.#open(peer, milliseconds, signal)
+      const stop = AbortSignal.any([signal, this.#stopping.signal])
+      const link = this.#platform.door && (await this.#doors.dial(peer, linkOpenMs / 3, stop))
+      if (link !== undefined) return this.#keep(link)
+      return await this.#open(peer, Math.min(TRY_MS, deadline - this.#clock.now()), signal)
     } finally {
       this.#gate.dialled(peer)
     }
@@ -228,13 +256,10 @@ class PeerJsNetwork implements PeerNetwork {
     this.#unreachable.set(peer, (reason) => giveUp.abort(new Error(reason)))
     try {
       return this.#keep(
-        await openRtcLink(connection, {
-          self: this.#access.self,
-          identity: this.#access.identity,
-          dialled: true,
-          milliseconds,
-          signal: AbortSignal.any([signal, giveUp.signal, this.#stopping.signal]),
-        }),
+        await openRtcLink(
+          connection,
+          this.#options(true, milliseconds, AbortSignal.any([signal, giveUp.signal, this.#stopping.signal])),
+        ),
       )
     } finally {
       this.#unreachable.delete(peer)
@@ -253,18 +278,28 @@ class PeerJsNetwork implements PeerNetwork {
     const full = this.#linksOf(connection.peer) >= MAX_LINKS_PER_PEER
     if (this.onLink === undefined || this.#stopping.signal.aborted || full) return connection.close()
     this.#answering.add(connection)
-    openRtcLink(connection, {
-      self: this.#access.self,
-      identity: this.#access.identity,
-      dialled: false,
-      milliseconds: TRY_MS,
-      signal: this.#stopping.signal,
-    })
-      .finally(() => this.#answering.delete(connection))
-      .then(
-        (link) => this.#accept(link),
-        () => {},
-      ) // when it fails, the dialler notices and tries again
+    this.#acceptFrom(openRtcLink(connection, this.#options(false, TRY_MS, this.#stopping.signal)), () =>
+      this.#answering.delete(connection),
+    )
+  }
+
+  /** As many of one member at once as may be open. */
+  #arrives(from: MemberId, opening: Promise<ChannelLink>): void {
+    this.#arriving.push(from)
+    this.#acceptFrom(opening, () => this.#arriving.splice(this.#arriving.indexOf(from), 1))
+  }
+
+  /** When it fails, the dialler notices and tries again. */
+  #acceptFrom(opening: Promise<ChannelLink>, settled: () => void): void {
+    opening.finally(settled).then(
+      (link) => this.#accept(link),
+      () => {},
+    )
+  }
+
+  #options(dialled: boolean, milliseconds: number, signal: AbortSignal): LinkOpeningOptions {
+    const { self, identity } = this.#access
+    return { self, identity, dialled, milliseconds, clock: this.#clock, signal }
   }
 
   #accept(link: ChannelLink): void {

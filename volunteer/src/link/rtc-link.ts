@@ -29,15 +29,25 @@ export interface RtcConnection {
   on(event: 'error', listener: (error: { readonly message: string }) => void): unknown
 }
 
+/** `clock` absent: the machine's */
+export type RtcLinkOptions = Omit<LinkOpeningOptions, 'clock'> & Partial<Pick<LinkOpeningOptions, 'clock'>>
+
 /** @throws GridError 'link-lost', or the signal's reason; the connection is closed then */
-export function openRtcLink(connection: RtcConnection, options: LinkOpeningOptions): Promise<ChannelLink> {
-  const channel = new RtcChannel(connection, options.clock ?? systemClock)
+export function openRtcLink(
+  connection: RtcConnection,
+  { clock = systemClock, ...options }: RtcLinkOptions,
+): Promise<ChannelLink> {
+  const channel = new RtcChannel(connection, clock)
   const link = new ChannelLink(memberId(connection.peer), channel, 'webrtc')
   const { peerConnection } = connection
-  const opening = new LinkOpening(link, options, {
-    here: () => fingerprintIn(peerConnection?.localDescription),
-    there: () => fingerprintIn(peerConnection?.remoteDescription),
-  })
+  const opening = new LinkOpening(
+    link,
+    { ...options, clock },
+    {
+      here: () => fingerprintIn(peerConnection?.localDescription),
+      there: () => fingerprintIn(peerConnection?.remoteDescription),
+    },
+  )
   return opening.open(() => new RtcOpening(connection, channel, opening).start())
 }
 

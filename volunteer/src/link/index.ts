@@ -1,0 +1,5 @@
+// What platforms build direct links from.
+export { MAX_LINK_FRAME_BYTES } from './channel-link.ts'
+export type { DoorHost, DoorKeeper } from './doors.ts'
+export { MAX_GREETING_BYTES } from './greeting.ts'
+export { LinkOpening, type LinkOpeningOptions } from './link-opening.ts'
