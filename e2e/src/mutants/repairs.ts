@@ -632,7 +632,7 @@ export const REPAIRS: readonly Mutant[] = [
       ],
       [
         'a member that is dialled may offer',
-        "if (this.#dialled.has(src) && type !== 'OFFER') return true",
+        'if (this.#dialled.has(src) && !ASKING.has(type)) return true',
         'if (this.#dialled.has(src)) return true',
       ],
     ],
