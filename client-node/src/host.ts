@@ -1,9 +1,7 @@
 // The headless process's VolunteerHost: everything that differs from a tab.
 import { readFile } from 'node:fs/promises'
-import type { ModelSpec } from '@starling-grid/model'
 import { type ExecutorKind, GridError, isLoopbackUrl, systemClock } from '@starling-grid/protocol'
 import {
-  buildGraph,
   createGpuExecutor,
   DEFAULT_LIMITS,
   type Executor,
@@ -17,7 +15,7 @@ import {
   type VolunteerHost,
 } from '@starling-grid/volunteer'
 import { openReferenceExecutor } from '@starling-grid/volunteer/language'
-import { createWasmExecutor, wasmLacks } from '@starling-grid/volunteer/wasm'
+import { createWasmExecutor } from '@starling-grid/volunteer/wasm'
 import { chooseExecutor, requireNoAdapter, type ExecutorWish } from './executor-choice.ts'
 import { openGpu } from './gpu.ts'
 import { sendRequest } from './http.ts'
@@ -78,13 +76,6 @@ export function createNodeHost({
     choice ??= chooseExecutor({ threads, say, openOnGpu: (spec) => openOnDevice({ spec }, undefined) })
     return choice
   }
-  /** Language models need what only WebGPU has: a choice that was left to this host is WebGPU then, and it says so. */
-  const computing = (spec: ModelSpec, chosen: ExecutorKind): ExecutorKind => {
-    const lacks = chosen === 'wasm' && wanted === 'auto' ? wasmLacks(buildGraph(spec)) : undefined
-    if (lacks === undefined) return chosen
-    say(`WebGPU computes this model: WebAssembly does not have ${lacks}.`)
-    return 'webgpu'
-  }
   return {
     client: 'node',
     clock: systemClock,
@@ -103,13 +94,14 @@ export function createNodeHost({
     at: doorOf,
     async createExecutor(spec, blockSamples, bounds) {
       const size = microBatchFor(spec, blockSamples)
-      const executor = await computing(spec, await chosenFor(bounds))
+      const executor = await chosenFor(bounds)
       if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, asGpu, bounds }, adapter)
       requireF32(bounds, executor)
       if (executor === 'reference') return openReferenceExecutor(spec, { ...size, frozen: bounds?.frozen })
       const { maxBytes } = bounds ?? {}
       return createWasmExecutor(spec, {
         ...size,
+        frozen: bounds?.frozen,
         ...(maxBytes === undefined ? {} : { maxBytes }),
         threads: wasmThreads(threads),
       })

@@ -1,14 +1,9 @@
 // What computes in this tab where nothing was asked for: a GPU; without one, what is faster on the processor. Loaded
 // only where the processor may compute; its counterpart in Node has the same name.
 import { type ExecutorKind, systemClock } from '@starling-grid/protocol'
-import { buildGraph, createReferenceExecutor, type Executor, type ShardCache } from '@starling-grid/volunteer'
-import {
-  createWasmExecutor,
-  knownMeasure,
-  measuredText,
-  measureExecutors,
-  wasmLacks,
-} from '@starling-grid/volunteer/wasm'
+import type { Executor, ShardCache } from '@starling-grid/volunteer'
+import { openReferenceExecutor } from '@starling-grid/volunteer/language'
+import { createWasmExecutor, knownMeasure, measuredText, measureExecutors } from '@starling-grid/volunteer/wasm'
 import { wasmThreads } from './wasm-threads.ts'
 
 type ModelOfExecutor = Parameters<typeof createWasmExecutor>[0]
@@ -36,16 +31,11 @@ export async function fasterHere({ adapter, cache, say, openOnGpu }: SoftwareOpt
   return measured.wasm <= measured.webgpu ? 'wasm' : 'webgpu'
 }
 
-/** What a model needs that only WebGPU has; undefined: WebAssembly computes it. */
-export function lacksHere(spec: ModelOfExecutor): string | undefined {
-  return wasmLacks(buildGraph(spec))
-}
-
 export async function openOnProcessor(
   executor: Exclude<ExecutorKind, 'webgpu'>,
   spec: ModelOfExecutor,
-  size: { readonly maxMicroBatch?: number; readonly maxBytes?: number } = {},
+  size: Pick<NonNullable<Parameters<typeof createWasmExecutor>[1]>, 'maxMicroBatch' | 'maxBytes' | 'frozen'> = {},
 ): Promise<Executor> {
-  if (executor === 'reference') return createReferenceExecutor(spec, size)
+  if (executor === 'reference') return openReferenceExecutor(spec, size)
   return createWasmExecutor(spec, { ...size, threads: wasmThreads() })
 }

@@ -67,13 +67,13 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     async createExecutor(spec, blockSamples, bounds) {
       choice ??= options.executor ? Promise.resolve(options.executor) : chooseExecutor(shards)
       // values in f16 need an adapter
-      const chosen = bounds?.precision === 'f16' ? 'webgpu' : await choice
-      const executor = options.executor === undefined ? await computing(spec, chosen) : chosen
+      const executor = bounds?.precision === 'f16' ? 'webgpu' : await choice
       const size = microBatchFor(spec, blockSamples)
       if (executor !== 'webgpu') {
         const { maxBytes } = bounds ?? {}
         const { openOnProcessor } = await import('./executor-choice.ts')
-        return openOnProcessor(executor, spec, { ...size, ...(maxBytes === undefined ? {} : { maxBytes }) })
+        const bound = maxBytes === undefined ? {} : { maxBytes }
+        return openOnProcessor(executor, spec, { ...size, ...bound, frozen: bounds?.frozen })
       }
       const submitMs = () => (isHidden() ? SUBMIT_MS : SEEN_SUBMIT_MS)
       const open = (trouble: DeviceTrouble) =>
@@ -81,16 +81,6 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
       return renewedExecutor(open, { say, onLost: () => bounds?.onDeviceLost() })
     },
   }
-}
-
-/** Language models need what only WebGPU has: a choice that was left to this tab is WebGPU then, and it says so. */
-async function computing(spec: GpuExecutorOptions['spec'], chosen: ExecutorKind): Promise<ExecutorKind> {
-  if (chosen !== 'wasm') return chosen
-  const { lacksHere } = await import('./executor-choice.ts')
-  const lacks = lacksHere(spec)
-  if (lacks === undefined) return chosen
-  say(`WebGPU computes this model: WebAssembly does not have ${lacks}.`)
-  return 'webgpu'
 }
 
 /** A GPU, or what is faster without one. A browser without WebGPU computes on the processor, which is said. */

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import { openGpu, prepareProcess, wasmThreads } from '@starling-grid/client-node'
 import type { ModelSpec } from '@starling-grid/model'
-import { type ExecutorKind, GridError } from '@starling-grid/protocol'
+import type { ExecutorKind } from '@starling-grid/protocol'
 import {
   type AdapterDescription,
   createGpuExecutor,
@@ -17,7 +17,7 @@ import {
   openReferenceDecoder,
   type TokenDecoder,
 } from '@starling-grid/volunteer/language'
-import { createWasmExecutor } from '@starling-grid/volunteer/wasm'
+import { createWasmDecoder, createWasmExecutor, wasmAdapter } from '@starling-grid/volunteer/wasm'
 
 export interface ExecutorChoice {
   /**
@@ -48,13 +48,9 @@ export async function openExecutor(
   { maxMicroBatch, ...choice }: ExecutorChoice & { readonly maxMicroBatch?: number },
 ): Promise<ExecutorHandle> {
   const bound = maxMicroBatch === undefined ? {} : { maxMicroBatch }
-  if (choice.executor === 'wasm')
-    return {
-      executor: await createWasmExecutor(spec, { threads: wasmThreads(undefined), ...bound }),
-      close: () => undefined,
-    }
   const { made, close } = await opened(choice, {
     onCpu: async () => createReferenceExecutor(spec),
+    onWasm: () => createWasmExecutor(spec, { threads: wasmThreads(undefined), ...bound }),
     onGpu: (device) => createGpuExecutor({ ...device, spec, ...bound }),
   })
   return { executor: made, close }
@@ -75,6 +71,7 @@ export async function openDecoder(
 ): Promise<Opened<TokenDecoder>> {
   return opened(choice, {
     onCpu: () => openReferenceDecoder(spec, { context, frozen }),
+    onWasm: () => createWasmDecoder(spec, { threads: wasmThreads(undefined), context, frozen }),
     onGpu: (device) => createGpuDecoder({ ...device, spec, context, frozen }),
   })
 }
@@ -83,14 +80,15 @@ type OnDevice = Pick<GpuExecutorOptions, 'device' | 'adapter' | 'readText'>
 
 async function opened<T>(
   { executor = 'webgpu', adapter }: ExecutorChoice,
-  make: { readonly onCpu: () => Promise<T>; readonly onGpu: (device: OnDevice) => Promise<T> },
+  make: {
+    readonly onCpu: () => Promise<T>
+    readonly onWasm: () => Promise<T>
+    readonly onGpu: (device: OnDevice) => Promise<T>
+  },
 ): Promise<Opened<T>> {
-  if (executor === 'wasm')
-    throw new GridError(
-      'unsupported',
-      'expected the executor webgpu or reference to go on with a text, got wasm; choose another --executor',
-    )
   if (executor === 'reference') return { made: await make.onCpu(), adapter: REFERENCE_ADAPTER, close: () => undefined }
+  if (executor === 'wasm')
+    return { made: await make.onWasm(), adapter: wasmAdapter(wasmThreads(undefined)), close: () => undefined }
   await prepareProcess({ adapter })
   const gpu = await openGpu({ adapter })
   const readText = (url: URL): Promise<string> => readFile(url, 'utf8')

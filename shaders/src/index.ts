@@ -47,5 +47,5 @@ export { type AdapterTraits, type KernelFamily, PLAIN_TRAITS } from './variants.
 export { hasRelaxedSimd, wasmCode } from './wasm/code.ts'
 export { PAGE_BYTES } from './wasm/module.ts'
 export type { WasmPass } from './wasm/pass.ts'
-export { isInWasm, wasmRecipe } from './wasm/specs.ts'
+export { wasmRecipe } from './wasm/specs.ts'
 export { bindingBytes, boundBindings, passSource, workgroupGrid } from './wgsl.ts'

@@ -29,6 +29,15 @@ import {
   positionsForward,
   positionsParameterGradient,
 } from './kernels/elementwise.ts'
+import {
+  cachedAttentionForward,
+  rotaryBackward,
+  rotaryForward,
+  scaleForward,
+  swigluForward,
+  swigluGateGradient,
+  swigluValueGradient,
+} from './kernels/language.ts'
 import { linearForward, linearInputGradient, linearParameterGradient } from './kernels/linear.ts'
 import {
   avgpool2dBackward,
@@ -51,20 +60,7 @@ import {
 } from './kernels/rows.ts'
 import type { WasmKernel, WasmRecipe } from './pass.ts'
 
-/** Kernels of language models that only WGSL has so far. */
-const NOT_IN_WASM = [
-  'cached_attention.forward',
-  'rotary.forward',
-  'rotary.backward',
-  'scale.forward',
-  'swiglu.forward',
-  'swiglu.gateGradient',
-  'swiglu.valueGradient',
-] as const satisfies readonly KernelName[]
-
-type KernelInWasm = Exclude<KernelName, (typeof NOT_IN_WASM)[number]>
-
-export const WASM_KERNELS: { readonly [K in KernelInWasm]: WasmKernel<K> } = {
+export const WASM_KERNELS: { readonly [K in KernelName]: WasmKernel<K> } = {
   'linear.forward': linearForward,
   'linear.inputGradient': linearInputGradient,
   'linear.parameterGradient': linearParameterGradient,
@@ -81,6 +77,10 @@ export const WASM_KERNELS: { readonly [K in KernelInWasm]: WasmKernel<K> } = {
   'concat.backward': concatBackward,
   'dropout.forward': dropoutForward,
   'add.forward': addForward,
+  'scale.forward': scaleForward,
+  'swiglu.forward': swigluForward,
+  'swiglu.gateGradient': swigluGateGradient,
+  'swiglu.valueGradient': swigluValueGradient,
   'relu.forward': activationForward('relu'),
   'relu.backward': activationBackward('relu'),
   'tanh.forward': activationForward('tanh'),
@@ -101,6 +101,9 @@ export const WASM_KERNELS: { readonly [K in KernelInWasm]: WasmKernel<K> } = {
   'embedding.parameterGradient': embeddingParameterGradient,
   'positions.forward': positionsForward,
   'positions.parameterGradient': positionsParameterGradient,
+  'rotary.forward': rotaryForward,
+  'rotary.backward': rotaryBackward,
+  'cached_attention.forward': cachedAttentionForward,
   'attention.forward': attentionForward,
   'attention.backward': attentionBackward,
   'flash_attention.forward': flashAttentionForward,
@@ -122,13 +125,8 @@ export const WASM_KERNELS: { readonly [K in KernelInWasm]: WasmKernel<K> } = {
   'bce_with_logits.loss': bceWithLogitsLoss,
 }
 
-export function isInWasm(kernel: KernelName): kernel is KernelInWasm {
-  return Object.hasOwn(WASM_KERNELS, kernel)
-}
-
 /** How the call runs on WebAssembly. */
 export function wasmRecipe({ kernel, dims, operands }: KernelCall<unknown>, capacity: number): WasmRecipe {
-  if (!isInWasm(kernel)) throw new Error(`internal: WebAssembly has no kernel ${kernel}`)
   // The table pairs each kernel with its own dims, which the compiler cannot follow through the union of calls.
   const make = WASM_KERNELS[kernel] as (dims: unknown, capacity: number, operands: unknown) => WasmRecipe
   return make(dims, capacity, operands)

@@ -1,20 +1,17 @@
 // The Executor on the processor: WebAssembly's SIMD, on threads where the host has them. Said aloud wherever the adapter is
 // shown: no GPU is used.
 import type { ModelSpec } from '@starling-grid/model'
-import { type Clock, GridError, systemClock } from '@starling-grid/protocol'
-import {
-  hasRelaxedSimd,
-  isInWasm,
-  type KernelCall,
-  PLAIN_TRAITS,
-  type WasmPass,
-  wasmRecipe,
-} from '@starling-grid/shaders'
+import { type Clock, systemClock } from '@starling-grid/protocol'
+import { hasRelaxedSimd, type KernelCall, PLAIN_TRAITS, type WasmPass, wasmRecipe } from '@starling-grid/shaders'
 import { buildGraph, type Graph } from '../graph/build.ts'
 import type { Choice } from '../graph/choice.ts'
+import { buildDecoder } from '../graph/decoder-graph.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
+import { loadFrozen } from '../graph/fixed.ts'
+import type { FrozenSource } from '../graph/frozen-source.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
 import { planPasses } from '../graph/plan.ts'
+import { PROMPT_TOKENS, TokenDecoder } from '../graph/token-decoder.ts'
 import type { WasmThreads } from './crew.ts'
 import { createWasmProgram, type WasmPlan } from './program.ts'
 import { WasmRunner } from './runner.ts'
@@ -32,6 +29,8 @@ export interface WasmExecutorOptions {
   /** absent: the thread that asks computes */
   readonly threads?: WasmThreads | undefined
   readonly maxMicroBatch?: number
+  /** of models with frozen parameters: where these come from */
+  readonly frozen?: FrozenSource | undefined
   /** of this process's memory, as its owner allows */
   readonly maxBytes?: number
   /** keep less and compute it again in backward; absent: where the memory does not suffice otherwise */
@@ -43,7 +42,20 @@ export interface WasmExecutorOptions {
 
 /** @example const executor = await createWasmExecutor(lenet5()) */
 export async function createWasmExecutor(spec: ModelSpec, options: WasmExecutorOptions = {}): Promise<Executor> {
-  return graphExecutor(await createWasmRunner(buildGraph(spec), options), wasmAdapter(options.threads))
+  const runner = await createWasmRunner(buildGraph(spec), options)
+  await loadFrozen(runner, options.frozen)
+  return graphExecutor(runner, wasmAdapter(options.threads))
+}
+
+/** What goes on with a text, token by token. */
+export async function createWasmDecoder(
+  spec: ModelSpec,
+  { context, ...options }: WasmExecutorOptions & { readonly context: number },
+): Promise<TokenDecoder> {
+  const graph = buildDecoder(spec, context)
+  const runner = await createWasmRunner(graph, { ...options, maxMicroBatch: PROMPT_TOKENS })
+  await loadFrozen(runner, options.frozen)
+  return new TokenDecoder(graph, runner)
 }
 
 export function wasmAdapter(threads?: Pick<WasmThreads, 'count'>): AdapterDescription {
@@ -56,25 +68,8 @@ export function wasmAdapter(threads?: Pick<WasmThreads, 'count'>): AdapterDescri
   }
 }
 
-/** What a model needs that WebAssembly does not have: kernels, or frozen parameters. Undefined: it computes the model. */
-export function wasmLacks(graph: Graph): string | undefined {
-  const calls = [...graph.forward, ...graph.evaluation, ...graph.loss, ...graph.backward]
-  const lacking = new Set(calls.map(({ kernel }) => kernel).filter((kernel) => !isInWasm(kernel)))
-  if (lacking.size > 0) return `the kernels ${[...lacking].join(', ')}`
-  return graph.fixed.length > 0 ? 'frozen parameters' : undefined
-}
-
-/**
- * @throws GridError('adapter-limit') or GridError('own-limit') when the memory does not suffice; 'unsupported' for
- * models with what only WebGPU has
- */
+/** @throws GridError('adapter-limit') or GridError('own-limit') when the memory does not suffice */
 export async function createWasmRunner(graph: Graph, options: WasmExecutorOptions = {}): Promise<WasmRunner> {
-  const lacks = wasmLacks(graph)
-  if (lacks !== undefined)
-    throw new GridError(
-      'unsupported',
-      `expected a model that WebAssembly computes, got one with ${lacks}; choose --executor webgpu or reference`,
-    )
   const { threads, clock = systemClock, relaxed = hasRelaxedSimd(), maxBytes } = options
   const program = await createWasmProgram(planWasm(graph, options), {
     threads: threads?.count ?? 1,

@@ -1,4 +1,4 @@
 // What computes on the processor, by itself: pages load it where they need it.
 export type { WasmThreads } from './crew.ts'
-export { createWasmExecutor, createWasmRunner, planWasm, wasmAdapter, wasmLacks } from './executor.ts'
+export { createWasmDecoder, createWasmExecutor, createWasmRunner, planWasm, wasmAdapter } from './executor.ts'
 export { type FasterOptions, knownMeasure, type ExecutorTimes, measuredText, measureExecutors } from './faster.ts'

@@ -30,6 +30,8 @@ export interface WasmProgram {
   readonly controlWords: number
   readonly parameters: Float32Array
   readonly gradient: Float32Array
+  /** of each fixed tensor */
+  readonly fixed: readonly Float32Array[]
   addressOf(resource: Pick<Resource, 'byteOffset'> & { readonly buffer: number }): number
 }
 
@@ -74,6 +76,7 @@ export async function createWasmProgram(plan: WasmPlan, options: ProgramOptions)
     controlWords: controlWords(passes.length),
     parameters: flat(layout.parameters),
     gradient: flat(layout.gradient),
+    fixed: plan.fixed.map((size, i) => new Float32Array(memory.buffer, layout.fixed[i], size / FLOAT_BYTES)),
     addressOf: ({ buffer, byteOffset }) => (layout.buffers[buffer] ?? 0) + byteOffset,
   }
 }
@@ -85,6 +88,7 @@ interface Layout {
   readonly parameters: number
   readonly gradient: number
   readonly buffers: readonly number[]
+  readonly fixed: readonly number[]
   readonly scratch: readonly number[]
   addressOf(resource: Resource): number
 }
@@ -100,6 +104,7 @@ function layOut(plan: WasmPlan, passes: readonly PlannedWasmPass[], { threads }:
   const flatBytes = plan.flat.deviceLength * FLOAT_BYTES
   const [parameters, gradient] = [take(flatBytes), take(flatBytes)]
   const buffers = plan.buffers.map((size) => take(size))
+  const fixed = plan.fixed.map((size) => take(size))
   const scratchBytes = Math.max(0, ...passes.map(({ pass }) => pass.scratchBytes))
   const scratch = Array.from({ length: threads }, () => take(scratchBytes + ALIGNMENT_BYTES))
   take(SLACK_BYTES)
@@ -109,8 +114,10 @@ function layOut(plan: WasmPlan, passes: readonly PlannedWasmPass[], { threads }:
     parameters,
     gradient,
     buffers,
+    fixed,
     scratch,
     addressOf(resource) {
+      if (resource.kind === 'fixed') return (fixed[resource.buffer] ?? 0) + resource.byteOffset
       if (resource.kind === 'pooled') return (buffers[resource.buffer] ?? 0) + resource.byteOffset
       return (resource.kind === 'parameters' ? parameters : gradient) + resource.byteOffset
     },

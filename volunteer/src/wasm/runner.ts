@@ -3,6 +3,7 @@ import { type Clock, SerialQueue } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
 import type { Graph } from '../graph/build.ts'
 import { finalAfter } from '../graph/early-ranges.ts'
+import { loadConstants } from '../graph/fixed.ts'
 import { deviceRange, gather } from '../graph/flat-views.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import { lengthFor, type Tensor } from '../graph/tensor.ts'
@@ -29,6 +30,7 @@ export class WasmRunner implements GraphRunner {
     this.capacity = program.plan.capacity
     this.#program = program
     this.#crew = threads ? new ThreadCrew(program, threads) : new OwnThread(program, clock)
+    loadConstants(this)
   }
 
   loadParameters(flat: Float32Array): void {
@@ -37,8 +39,9 @@ export class WasmRunner implements GraphRunner {
     void this.#inTurn(async () => this.#writeParameters(kept))
   }
 
-  loadFixed(index: number): void {
-    throw new Error(`internal: WebAssembly has no frozen parameters, got number ${index}`)
+  loadFixed(index: number, values: Float32Array): void {
+    const held = this.#program.fixed[index]
+    if (held && held.length >= values.length) held.set(values)
   }
 
   run(request: RunRequest): Promise<Float32Array[]> {

@@ -12,7 +12,7 @@ import { i32, v128, type V128 } from '../values.ts'
 const { constant, add, mul, sub } = v128
 
 /** y = f(inputs), element by element */
-function mapped(
+export function mapped(
   name: KernelName,
   { size, slope = 0 }: { readonly size: number; readonly slope?: number },
   capacity: number,
@@ -37,13 +37,19 @@ function mapped(
   })
 }
 
-function first(values: readonly V128[]): V128 {
-  return second([...values.slice(0, 1), ...values])
-}
-
-function second([, value]: readonly V128[]): V128 {
+/** The value of operand `i`. */
+export function operand(values: readonly V128[], i: number): V128 {
+  const value = values[i]
   if (!value) throw new Error('internal: an operator without its operand')
   return value
+}
+
+function first(values: readonly V128[]): V128 {
+  return operand(values, 0)
+}
+
+function second(values: readonly V128[]): V128 {
+  return operand(values, 1)
 }
 
 type Plain = Exclude<Activation, 'leaky_relu'>
