@@ -17,17 +17,29 @@ export class FrameReader {
     this.#onFrame = onFrame
   }
 
-  /** @throws GridError 'message-malformed' or 'message-too-large': the stream is of no use any more */
+  /**
+   * @throws GridError 'message-malformed' or 'message-too-large': the stream is of no use any more. `onFrame` got the
+   * header that is none, so that its owner knows what the other side sent
+   */
   push(piece: Uint8Array): void {
     let at = 0
     while (at < piece.byteLength)
       at = this.#frame === undefined ? this.#begin(piece, at) : this.#go(this.#frame, piece, at)
   }
 
+  #bytesOf(header: Uint8Array): number {
+    try {
+      return frameBytes(header, this.most)
+    } catch (error) {
+      this.#onFrame(header)
+      throw error
+    }
+  }
+
   /** Returns how far it came. */
   #begin(piece: Uint8Array, at: number): number {
     if (this.#filled === 0 && piece.byteLength - at >= FRAME_HEADER_BYTES) {
-      const bytes = frameBytes(piece.subarray(at), this.most)
+      const bytes = this.#bytesOf(piece.subarray(at, at + FRAME_HEADER_BYTES))
       if (piece.byteLength - at >= bytes) {
         this.#onFrame(piece.subarray(at, at + bytes))
         return at + bytes
@@ -39,7 +51,7 @@ export class FrameReader {
     this.#header.set(piece.subarray(at, end), this.#filled)
     this.#filled += end - at
     if (this.#filled < FRAME_HEADER_BYTES) return end
-    const frame = memoryOf(frameBytes(this.#header, this.most))
+    const frame = memoryOf(this.#bytesOf(this.#header))
     frame.set(this.#header)
     if (frame.byteLength === FRAME_HEADER_BYTES) this.#whole(frame)
     else this.#frame = frame

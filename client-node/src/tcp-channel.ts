@@ -2,7 +2,7 @@ import type { TLSSocket } from 'node:tls'
 // One TLS socket as a channel of frames. A frame tells its own length, so the stream is frames and nothing else. A
 // write is under way or none is: meanwhile frames gather in memory of ours and leave as one write, so that a fast link
 // makes few of them.
-import { FRAME_HEADER_BYTES, frameBytes, LOW_WATER_BYTES } from '@starling-grid/protocol'
+import { LOW_WATER_BYTES } from '@starling-grid/protocol'
 import type { Channel, ChannelLink } from '@starling-grid/volunteer'
 import { MAX_GREETING_BYTES, MAX_LINK_FRAME_BYTES } from '@starling-grid/volunteer/links'
 import { FrameReader } from './frame-reader.ts'
@@ -55,8 +55,6 @@ export class TcpChannel implements Channel {
 
   /** The socket has encrypted what it is given before it returns, as long as no other write is under way. */
   write(frame: Uint8Array<ArrayBuffer>): void {
-    if (frame.byteLength < FRAME_HEADER_BYTES || frameBytes(frame, MAX_LINK_FRAME_BYTES) !== frame.byteLength)
-      throw new Error('internal: a link over TCP carries frames, got other bytes')
     if (this.#leaving === 0) this.#send(frame)
     else this.#gather(frame)
   }

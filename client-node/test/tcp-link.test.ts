@@ -148,10 +148,12 @@ test('threat 33: a frame above the limit ends an open link before memory is take
   const reader = new FrameReader(MAX_LINK_FRAME_BYTES, ({ byteLength }) => frames.push(byteLength))
   reader.push(header(MAX_LINK_FRAME_BYTES - FRAME_HEADER_BYTES))
   const before = process.memoryUsage().arrayBuffers
-  const other = new FrameReader(MAX_LINK_FRAME_BYTES, () => undefined)
+  const refused: number[] = []
+  const other = new FrameReader(MAX_LINK_FRAME_BYTES, ({ byteLength }) => refused.push(byteLength))
   assert.throws(() => other.push(header(0xffff_ffff - FRAME_HEADER_BYTES)), { code: 'message-too-large' })
   assert.ok(process.memoryUsage().arrayBuffers - before < MAX_LINK_FRAME_BYTES)
   assert.deepEqual(frames, [])
+  assert.deepEqual(refused, [FRAME_HEADER_BYTES], 'its owner sees what came')
 })
 
 test('frames are the same however the stream is cut', () => {

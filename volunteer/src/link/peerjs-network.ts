@@ -241,7 +241,7 @@ class PeerJsNetwork implements PeerNetwork {
     const { linkOpenMs = LINK_OPEN_MS } = this.#access
     try {
       const stop = AbortSignal.any([signal, this.#stopping.signal])
-      const link = this.#platform.door && (await this.#doors.dial(peer, linkOpenMs / 3, stop))
+      const link = this.#platform.door && (await this.#doors.dial(peer, linkOpenMs / 4, stop))
       if (link !== undefined) return this.#keep(link)
       return await this.#open(peer, Math.min(TRY_MS, deadline - this.#clock.now()), signal)
     } finally {
