@@ -32,6 +32,64 @@ export const VOLUNTEER: readonly Mutant[] = [
     ],
   ),
   ...mutantsOf(
+    LINKS,
+    'volunteer/src/link/doors.ts',
+    ['volunteer/test/doors'],
+    [
+      ['a certificate is let in for ever', '&& guest.until > now', ''],
+      ['a member of an old generation is let in', 'if (!expected.has(member)) known.delete(member)', ''],
+      ['WebRTC begins as soon as a port is closed', 'await clock.sleep(end - clock.now(), signal)', ''],
+      [
+        'a coordinator may have any number of addresses dialled',
+        'others.slice(0, Math.max(',
+        'others.slice(0, 8 + Math.max(',
+      ],
+      ['a door that never opened is dialled at each ballot', 'this.#shut.set(member, clock.now() + RETRY_MS)', ''],
+    ],
+  ),
+  ...mutantsOf(
+    LINKS,
+    'volunteer/src/link/candidate-gate.ts',
+    ['volunteer/test/doors'],
+    [
+      ['a stranger sends volunteers into their own network', '(own && isOfSite(address))', 'isOfSite(address)'],
+      ["a volunteer's own machine is dialled", '(here && isLoopback(address))', 'isLoopback(address)'],
+    ],
+  ),
+  ...mutantsOf(
+    LINKS,
+    'client-node/src/tcp-door.ts',
+    ['client-node/test/tcp-link'],
+    [
+      [
+        'any certificate is let in',
+        'if (member === undefined || fingerprint === undefined',
+        'if (fingerprint === undefined',
+      ],
+      [
+        'any certificate is dialled',
+        'if (certificateOf(socket) === fingerprint) resolve(socket)',
+        'if (true) resolve(socket)',
+      ],
+      ['other uses of TLS are let in', '|| socket.alpnProtocol !== PROTOCOL', ''],
+      ['handshakes of one address are not counted', 'ofAddress >= MAX_HANDSHAKES_PER_ADDRESS', 'false'],
+      ['proofs name one certificate only', 'there: () => inProofs(fingerprint)', "there: () => ''"],
+    ],
+  ),
+  ...mutantsOf(
+    LINKS,
+    'client-node/src/frame-reader.ts',
+    ['client-node/test/tcp-link'],
+    [
+      [
+        'memory is taken for whatever a header says',
+        'return frameBytes(header, this.most)',
+        'return frameBytes(header, 2 ** 33)',
+      ],
+      ['a header in two pieces loses its first one', 'frame.set(this.#header)', ''],
+    ],
+  ),
+  ...mutantsOf(
     COLLECTIVES,
     'volunteer/src/reduce/direct-reduce.ts',
     ['volunteer/test/direct-reduce', 'volunteer/test/ring-encodings'],
