@@ -45,7 +45,7 @@ export async function compressionSuite(options: SuiteOptions): Promise<BenchRow[
 
 /** f32 bytes of the vector ÷ time. */
 async function rates(rounds: number): Promise<BenchRow[]> {
-  const ranks = await startProcesses(RANKS)
+  const ranks = await startProcesses(RANKS, false)
   const rows: BenchRow[] = []
   const rate = (encoding: EncodingName) => async () =>
     (4 * NUMBERS) / 1000 / slowest(await ranks.order({ type: 'reduce', numbers: NUMBERS, encoding }))

@@ -19,8 +19,9 @@ export interface Ranks {
 
 export type ProcessAnswer = { readonly value: RankAnswer } | { readonly error: string }
 
-export async function startProcesses(size: number): Promise<Ranks> {
-  const { processes, ended } = await startLocalGroup({ size, file: RANK_PROGRAM })
+/** `tcp` false: over WebRTC */
+export async function startProcesses(size: number, tcp = true): Promise<Ranks> {
+  const { processes, ended } = await startLocalGroup({ size, tcp, file: RANK_PROGRAM })
   await Promise.all(processes.map((child) => once(child, 'message')))
   const order = (given: RankCommand) => Promise.all(processes.map((child) => ask(child, given)))
   return {

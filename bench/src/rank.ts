@@ -1,16 +1,17 @@
 // One rank of the all-reduce benchmarks, in a process or in a tab. Reduces, or moves as many bytes over links of its
 // own without looking at them. Independent of the process that gives it orders.
-import { checksum, FRAME_HEADER_BYTES, type MemberId } from '@starling-grid/protocol'
+import { checksum, FRAME_HEADER_BYTES, type MemberId, packFrame } from '@starling-grid/protocol'
 import type { Communicator, PeerLink } from '@starling-grid/volunteer'
 import { CHUNK_BYTES, type Encoding, type Mesh } from '@starling-grid/volunteer/collectives'
 import { type EncodingName, startEncoding } from './encodings.ts'
+import type { MoveBytes } from './raw-tls.ts'
 
 export interface RankCommand {
   /**
    * check: all-reduce once and compare with what it must give. raw: only send to one neighbour and receive from the
-   * other
+   * other; tls: the same without our links
    */
-  readonly type: 'check' | 'reduce' | 'raw' | 'leave'
+  readonly type: 'check' | 'reduce' | 'raw' | 'tls' | 'leave'
   readonly numbers: number
   readonly encoding: EncodingName
 }
@@ -27,6 +28,8 @@ export interface RankParts {
   readonly rawMesh: Mesh
   /** ms of work that this rank's process has done */
   readonly cpuMs: () => number
+  /** absent: tabs have no such sockets */
+  readonly moveTls?: MoveBytes
 }
 
 export type Rank = (order: RankCommand) => Promise<RankAnswer>
@@ -44,7 +47,7 @@ export function rawMembers(members: readonly MemberId[]): MemberId[] {
 }
 
 /** Once all raw links are open. */
-export async function startRank({ group, rawMesh, cpuMs }: RankParts): Promise<Rank> {
+export async function startRank({ group, rawMesh, cpuMs, moveTls }: RankParts): Promise<Rank> {
   rawMesh.listen(() => {})
   await group.barrier()
   const moveRaw = await openRaw(rawMesh)
@@ -58,7 +61,9 @@ export async function startRank({ group, rawMesh, cpuMs }: RankParts): Promise<R
     if (result.length !== numbers) [input, result] = [valuesOf(group.rank, numbers), new Float32Array(numbers)]
     await group.barrier()
     const [begin, cpu] = [performance.now(), cpuMs()]
-    if (type === 'raw') await moveRaw(new Uint8Array(input.buffer), (2 * (group.size - 1) * 4 * numbers) / group.size)
+    const bytes = (2 * (group.size - 1) * 4 * numbers) / group.size
+    if (type === 'raw') await moveRaw(bytes)
+    else if (type === 'tls') await moveTls?.(new Uint8Array(input.buffer), bytes)
     else await group.allReduce(input, { into: result, encoding })
     return { milliseconds: performance.now() - begin, cpuMilliseconds: cpuMs() - cpu }
   }
@@ -87,22 +92,31 @@ async function check(group: Communicator, numbers: number, encoding: Encoding): 
     throw new Error(`ranks hold different bytes with ${encoding.type}: nothing to time`)
 }
 
-/** As many bytes of the vector to the successor as come from the predecessor, neither copied nor looked at here. */
-async function openRaw(mesh: Mesh): Promise<(vector: Uint8Array<ArrayBuffer>, bytes: number) => Promise<void>> {
+/** As many bytes to the successor as come from the predecessor, neither copied nor looked at here. */
+async function openRaw(mesh: Mesh): Promise<(bytes: number) => Promise<void>> {
   const { rank, size } = mesh
   const connect = (peer: number): Promise<PeerLink> => mesh.connect(peer, AbortSignal.timeout(OPEN_MS))
   const [successor, predecessor] = await Promise.all([connect((rank + 1) % size), connect((rank + size - 1) % size)])
+  /** a frame by its header, which tells streams its length; what follows is of no interest */
+  const message = packFrame({
+    type: 'chunk',
+    generation: 0,
+    step: 0,
+    bucket: 0,
+    hop: 0,
+    offset: 0,
+    payload: new Uint8Array(CHUNK_BYTES),
+  })
   let [due, came] = [0, 0]
   let wake: () => void = () => {}
   predecessor.onFrame = () => {
     came++
     wake()
   }
-  return async (vector, bytes) => {
+  return async (bytes) => {
     const messages = Math.ceil(bytes / RAW_BYTES)
     due += messages
-    for (let i = 0; i < messages; i++)
-      await successor.send(new Uint8Array(vector.buffer, (i * RAW_BYTES) % (vector.byteLength - RAW_BYTES), RAW_BYTES))
+    for (let i = 0; i < messages; i++) await successor.send(message)
     while (came < due)
       await new Promise<void>((resolve) => {
         wake = resolve

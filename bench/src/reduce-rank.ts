@@ -3,15 +3,17 @@ import { joinGroup, leaveGroup, ownSeat, openPeerNetwork } from '@starling-grid/
 import { networkMesh } from '@starling-grid/volunteer'
 import type { ProcessAnswer } from './rank-orders.ts'
 import { type RankCommand, rawMembers, startRank } from './rank.ts'
+import { openRawTls } from './raw-tls.ts'
 
 const seat = ownSeat()
 const group = await joinGroup()
 if (group === undefined || seat === undefined) throw new Error('internal: started without a group')
 
 const others = rawMembers(seat.members)
-const network = await openPeerNetwork({ ...seat.access, self: others[group.rank] ?? seat.access.self })
+const { access, tcp = true } = seat
+const network = await openPeerNetwork({ ...access, self: others[group.rank] ?? access.self }, tcp && {})
 const rawMesh = networkMesh(network, others, group.rank)
-const rank = await startRank({ group, rawMesh, cpuMs })
+const rank = await startRank({ group, rawMesh, cpuMs, moveTls: await openRawTls(group) })
 
 process.on('message', async (order: RankCommand) => {
   const answer = await rank(order).then(

@@ -21,6 +21,8 @@ const END_MS = 5000
 export interface ProcessSeat {
   readonly access: SignallingAccess
   readonly members: readonly MemberId[]
+  /** false: its links are WebRTC alone */
+  readonly tcp?: boolean
 }
 
 export interface RunningRanks {
@@ -42,7 +44,7 @@ export interface RankProgram {
   readonly isOne?: boolean
 }
 
-export interface LocalGroupOptions extends RankProgram {
+export interface LocalGroupOptions extends RankProgram, Pick<ProcessSeat, 'tcp'> {
   readonly size: number
 }
 
@@ -67,12 +69,12 @@ export async function localGroup(size: number, main: (group: Communicator) => Pr
 }
 
 /** The processes of a group of this machine, once all can talk to each other. */
-export async function startLocalGroup({ size, ...program }: LocalGroupOptions): Promise<RunningRanks> {
+export async function startLocalGroup({ size, tcp = true, ...program }: LocalGroupOptions): Promise<RunningRanks> {
   if (!(Number.isInteger(size) && size >= 1))
     throw new GridError('usage', `expected a group of 1 rank or more, got ${size}`)
   const signalling = await startLocalSignalling()
   const members = Array.from({ length: size }, newMemberId)
-  const seats = members.map((self) => ({ access: signalling.access(self), members }))
+  const seats = members.map((self) => ({ access: signalling.access(self), members, tcp }))
   try {
     const ranks = await startRanks(seats, program)
     ranks.ended.finally(() => signalling.stop()).catch(() => {}) // who awaits it is told
@@ -155,10 +157,10 @@ export function ownSeat(): ProcessSeat | undefined {
 export async function joinGroup(): Promise<Communicator | undefined> {
   const seat = ownSeat()
   if (seat === undefined) return undefined
-  const { access, members } = seat
+  const { access, members, tcp = true } = seat
   // Ends with the process that started it, however that ends.
   process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
-  const network = await openPeerNetwork({ linkOpenMs: LINK_OPEN_MS, ...access })
+  const network = await openPeerNetwork({ linkOpenMs: LINK_OPEN_MS, ...access }, tcp && {})
   const group = openCommunicator(networkMesh(network, members, members.indexOf(access.self)))
   const go = once(process, 'message')
   process.send?.('ready')

@@ -93,13 +93,13 @@ export async function until(condition: () => boolean, what: string): Promise<voi
 export function knock(
   { door }: Hall,
   certificate?: Pick<OwnCertificate, 'cert' | 'key'>,
-  alpn = 'starling-link/1',
+  protocols = ['starling-link/1'],
 ): TLSSocket {
   const socket = connectTls({
     host: '127.0.0.1',
     port: door.port,
     rejectUnauthorized: false,
-    ALPNProtocols: [alpn],
+    ALPNProtocols: protocols,
     ...(certificate === undefined ? {} : { cert: certificate.cert, key: certificate.key }),
   })
   socket.on('error', () => undefined)

@@ -60,7 +60,8 @@ test('another use of TLS is refused in its handshake', async () => {
   const hall = await openHall()
   const guest = ownCertificate()
   hall.guests.set(guest.fingerprint, near)
-  await closed(knock(hall, guest, 'http/1.1'))
+  await closed(knock(hall, guest, ['http/1.1']))
+  await closed(knock(hall, guest, []))
   assert.deepEqual(hall.arrivals, [])
 })
 
