@@ -58,7 +58,7 @@ async function measureAll({
   return rows
 }
 
-type Measured = 'reduce' | 'raw' | 'tls'
+type MeasuredReduce = 'reduce' | 'raw' | 'tls'
 
 interface Field {
   readonly ranks: Ranks
@@ -73,9 +73,9 @@ interface Field {
 async function measure({ ranks, gloo, kind }: Field, megabytes: number, rounds: number): Promise<BenchRow[]> {
   const numbers = (megabytes * 1e6) / 4
   const rateOf = (ms: number): number => (2 * (ranks.size - 1) * 4 * numbers) / ranks.size / 1000 / ms
-  const answers: Record<Measured, (readonly RankAnswer[])[]> = { reduce: [], raw: [], tls: [] }
+  const answers: Record<MeasuredReduce, (readonly RankAnswer[])[]> = { reduce: [], raw: [], tls: [] }
   const rate =
-    (type: Measured): Contender =>
+    (type: MeasuredReduce): Contender =>
     async () => {
       const all = await ranks.order({ type, numbers, encoding: 'f32' })
       answers[type].push(all)
@@ -98,7 +98,7 @@ async function measure({ ranks, gloo, kind }: Field, megabytes: number, rounds: 
 function work(
   name: string,
   adapter: string,
-  { reduce, raw, tls }: Readonly<Record<Measured, readonly (readonly RankAnswer[])[]>>,
+  { reduce, raw, tls }: Readonly<Record<MeasuredReduce, readonly (readonly RankAnswer[])[]>>,
 ): BenchRow {
   const cpu = (all: readonly RankAnswer[]): number => all.reduce((sum, { cpuMilliseconds }) => sum + cpuMilliseconds, 0)
   // the first of each is the warm-up
