@@ -33,7 +33,7 @@ import {
   pathTo,
   type PlanStep,
   PROTOCOL_VERSION,
-  type Push,
+  type PushHeader,
   PUSH_HEADER,
   ROUTES,
   saltedDigest,
@@ -559,7 +559,7 @@ export class FakeVolunteer {
 
   async push(
     { modeEpoch, base, leases }: Pick<MessageTo<'grant'>, 'modeEpoch' | 'base' | 'leases'>,
-    change: { readonly push?: Partial<Push>; readonly body?: Float32Array } = {},
+    change: { readonly push?: Partial<PushHeader>; readonly body?: Float32Array } = {},
   ): Promise<{
     readonly status: number
     readonly verdict?: string
@@ -568,11 +568,12 @@ export class FakeVolunteer {
   }> {
     await this.request(`${pathTo(ROUTES.version, { id: this.terms?.id ?? '', versionId: base.id })}?part=parameters`)
     const samples = leases.reduce((sum, { block }) => sum + this.#range(block, 'train').samples, 0)
-    const push: Push = {
+    const push: PushHeader = {
       incarnation: this.id,
       modeEpoch,
       base,
-      leases,
+      leaseEpoch: leases[0]?.leaseEpoch ?? 0,
+      blocks: leases.length,
       samples,
       targets: samples,
       lossSum: samples / 2,

@@ -236,6 +236,31 @@ test('small models need no thread, large ones at most one for each core beside t
   )
 })
 
+test('differences of rounds make the same bytes as rounds of a ring member, and rest the inner optimizer', async () => {
+  const outer = { type: 'sgd', lr: 0.7, momentum: 0.7, nesterov: true } as const
+  const rounds: VersionForm = { ...form, outer }
+  const server = new ParameterServer({
+    form: rounds,
+    clipNorm: 1e-3, // of gradients, and no matter here
+    delayCompensation: undefined,
+    cores: 2,
+    rounds: true,
+  })
+  after(() => server.unload())
+  const state = initialVersionState(spec, form.optimizer, 3, outer)
+  await server.load({ version: ref(0), ...state })
+  let held = initialVersionState(spec, form.optimizer, 3, outer)
+  for (let v = 1; v <= 3; v++) {
+    await push(server, v, sumOf(v))
+    const [mean, next] = [new Float32Array(total), initialVersionState(spec, form.optimizer, 3, outer)]
+    meanGradient(sumOf(v), TARGETS, mean)
+    nextVersion(rounds, held, mean, next, 'round')
+    held = next
+    assert.deepEqual(parametersAt(server, v), held.parameters)
+  }
+  assert.deepEqual((await server.encode()).bytes, encodeVersionState({ ...rounds, version: ref(3), ...held }))
+})
+
 test('a norm has the same bits whatever the number of shards', () => {
   const vector = sumOf(1, 9 * BLOCK_ELEMENTS + 77).map((value, i) => value * 2 ** (i % 40))
   const norms = [1, 2, 3, 9].map((count) =>

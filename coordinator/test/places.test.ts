@@ -4,7 +4,14 @@ import { sign } from 'node:crypto'
 import { EventEmitter, once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { test, type TestContext } from 'node:test'
-import { helloText, jobId, type JobTerms, MAX_VOLUNTEERS, PROTOCOL_VERSION, type Push } from '@starling-grid/protocol'
+import {
+  helloText,
+  jobId,
+  type JobTerms,
+  MAX_VOLUNTEERS,
+  PROTOCOL_VERSION,
+  type PushHeader,
+} from '@starling-grid/protocol'
 import { processClock } from '../src/clock.ts'
 import { type SessionHost, VolunteerSession } from '../src/net/session.ts'
 import { Sessions } from '../src/net/sessions.ts'
@@ -128,13 +135,14 @@ test('threat 25: a push under a stale lease is refused before a byte of its body
   const { id } = await submit(url, smallJob({ mode: 'async', volunteers: { min: 1 } }))
   const member = volunteer(url, { works: false })
   const { base, leases, modeEpoch } = await member.heard('grant')
-  const stale = leases.map(({ block, leaseEpoch }) => ({ block, leaseEpoch: leaseEpoch + 1000 }))
+  const stale = (leases[0]?.leaseEpoch ?? 0) + 1000
   const counts = { samples: 1, targets: 1, lossSum: 1, correct: 0 }
   const { answer } = announcePush(port, id, member.session, {
     incarnation: member.id,
     modeEpoch,
     base,
-    leases: stale,
+    leaseEpoch: stale,
+    blocks: leases.length,
     ...counts,
   })
   assert.match(await answer, /^HTTP\/1.1 409 [^]*"code":"lease-stale"/)
@@ -146,7 +154,8 @@ test('threat 25: a member sends one gradient at a time, and a second one is refu
   const member = volunteer(url, { works: false })
   const { base, leases, modeEpoch } = await member.heard('grant')
   const counts = { samples: 1, targets: 1, lossSum: 1, correct: 0 }
-  const push: Push = { incarnation: member.id, modeEpoch, base, leases, ...counts }
+  const granted = { leaseEpoch: leases[0]?.leaseEpoch ?? 0, blocks: leases.length }
+  const push: PushHeader = { incarnation: member.id, modeEpoch, base, ...granted, ...counts }
   const first = announcePush(port, id, member.session, push)
   let text = ''
   while (!text.startsWith('HTTP/1.1 429')) text = await announcePush(port, id, member.session, push).answer
@@ -159,7 +168,7 @@ function announcePush(
   port: number,
   job: string,
   session: string | undefined,
-  push: Push,
+  push: PushHeader,
 ): { readonly socket: Socket; readonly answer: Promise<string> } {
   const socket = connect(port, '127.0.0.1')
   let text = ''

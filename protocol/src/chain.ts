@@ -3,7 +3,7 @@
 import { sha256 } from '@noble/hashes/sha2.js'
 import * as Type from 'typebox'
 import { type BlockId, hex, type JobId, type Sha256, versionId, type VersionId } from './ids.ts'
-import { MAX_STEP_BLOCKS } from './limits.ts'
+import { MAX_STEP_BLOCKS, MAX_VERSION_BLOCKS } from './limits.ts'
 import { BlockIdsSchema, Count, FiniteNumber, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
 /** One step of the committed history, equal on all members that hold it. */
@@ -25,20 +25,25 @@ export interface StepRecord {
   readonly gradDigest: Sha256
 }
 
-export const StepRecordSchema = Type.Unsafe<StepRecord>(
-  strict({
-    v: Count,
-    generation: Count,
-    modeEpoch: Count,
-    kind: Type.Union([Type.Literal('ring'), Type.Literal('round'), Type.Literal('async')]),
-    blocks: BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }),
-    samples: Count,
-    targets: Count,
-    lossSum: FiniteNumber,
-    correct: Count,
-    gradDigest: Sha256Schema,
-  }),
-)
+const recordOf = (mostBlocks: number) =>
+  Type.Unsafe<StepRecord>(
+    strict({
+      v: Count,
+      generation: Count,
+      modeEpoch: Count,
+      kind: Type.Union([Type.Literal('ring'), Type.Literal('round'), Type.Literal('async')]),
+      blocks: BlockIdsSchema({ maxItems: mostBlocks }),
+      samples: Count,
+      targets: Count,
+      lossSum: FiniteNumber,
+      correct: Count,
+      gradDigest: Sha256Schema,
+    }),
+  )
+/** In messages: of a ring. */
+export const StepRecordSchema = recordOf(MAX_STEP_BLOCKS)
+/** On the chain: also of the parameter server, whose versions take in what many groups contribute. */
+export const ChainRecordSchema = recordOf(MAX_VERSION_BLOCKS)
 
 export const VersionRefSchema = Type.Unsafe<VersionRef>(strict({ v: Count, id: VersionIdSchema }))
 export interface VersionRef {

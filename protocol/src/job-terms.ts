@@ -61,12 +61,15 @@ export const OptimizerSchema = Type.Union([
 /** More make pieces too small for the ring to be worth a turn. */
 const MAX_FRAGMENTS = 64
 
+/** H at most: DiLoCo has 500 */
+export const MAX_INNER_STEPS = 1000
+
 /**
  * Local rounds (DiLoCo): every volunteer makes `innerSteps` with the job's optimizer, then the mean of their
  * differences one outer step.
  */
 export const LOCAL = {
-  innerSteps: Type.Integer({ minimum: 1, maximum: 1000 }),
+  innerSteps: Type.Integer({ minimum: 1, maximum: MAX_INNER_STEPS }),
   /** of the outer SGD with Nesterov's momentum */
   outerLr: Positive,
   outerMomentum: Fraction,

@@ -47,6 +47,15 @@ const AsyncSchema = strict({
 })
 export type AsyncSettings = Static<typeof AsyncSchema>
 
+/**
+ * Replica groups, in async mode: what a group learns in a round goes to the parameter server as one difference (G1).
+ */
+const GroupsSchema = strict({
+  /** H: inner steps of a round; absent: 32 */
+  innerSteps: Type.Optional(LOCAL.innerSteps),
+})
+export type GroupSettings = Static<typeof GroupsSchema>
+
 /** More than any coordinator takes (limits.ts) is no mistake: other coordinators may take more. */
 const MAX_WANTED = 5000
 const Wanted = Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_WANTED }))
@@ -177,6 +186,8 @@ export const JobSpecSchema = strict({
   mode: Type.Union([Type.Literal('auto'), ModeSchema]),
   /** settings of the parameter server, for the modes that use it */
   async: Type.Optional(AsyncSchema),
+  /** mode `async` in rounds of replica groups, of which each member makes several steps before it pushes */
+  groups: Type.Optional(GroupsSchema),
   /** of gradients in the ring and of the differences of local rounds; absent: f32 */
   encoding: Type.Optional(GradientEncodingSchema),
   /** 'f16': only adapters with the feature shader-f16 take part; absent: f32 */

@@ -5,7 +5,7 @@ import type { ErrorCode } from './errors.ts'
 import { ExchangeSchema } from './exchange.ts'
 import { NONCE_BYTES, PUBLIC_KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES } from './identity.ts'
 import type { BlockId, JobId } from './ids.ts'
-import { JobTermsSchema } from './job-terms.ts'
+import { JobTermsSchema, MAX_INNER_STEPS } from './job-terms.ts'
 import {
   FETCH_CHUNK_BYTES,
   MAX_DIRECT_MEMBERS,
@@ -271,7 +271,7 @@ const toCoordinator = {
   /** the member returns leases whose data or base version it could not get */
   'gave-back': strict({
     type: literal('gave-back'),
-    leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: 256 }),
+    leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: MAX_STEP_BLOCKS }),
     code: ErrorCodeSchema,
     message: Text,
   }),
@@ -450,8 +450,10 @@ const toVolunteer = {
     ...ballot,
     modeEpoch: Count,
     base: VersionRefSchema,
-    leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: 256 }),
+    leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: MAX_STEP_BLOCKS }),
     deadlineMs: Count,
+    /** in a run of groups: make so many inner steps of these blocks, and push their difference (G1) */
+    innerSteps: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_INNER_STEPS })),
     offRing: Type.Optional(Type.Boolean()),
   }),
   /** no work at present, with the reason */
@@ -528,7 +530,10 @@ export const PushSchema = strict({
   incarnation: MemberIdSchema,
   modeEpoch: Count,
   base: VersionRefSchema,
-  leases: Type.Array(LeaseTokenSchema, { minItems: 1, maxItems: 256 }),
+  /** of the grant: all its blocks, or none of them (G1) */
+  leaseEpoch: Count,
+  /** how many those are */
+  blocks: Type.Integer({ minimum: 1, maximum: MAX_STEP_BLOCKS }),
   samples: Count,
   targets: Count,
   lossSum: FiniteNumber,
@@ -536,7 +541,11 @@ export const PushSchema = strict({
   /** matrices that the body carries by rows (model/src/gradient-body.ts); absent: the body is one dense vector */
   sparse: Type.Optional(SparsePartsSchema),
 })
-export type Push = Static<typeof PushSchema>
+export type PushHeader = Static<typeof PushSchema>
+/** A push whose grant is known: with a token for each of its blocks. */
+export interface Push extends Omit<PushHeader, 'leaseEpoch' | 'blocks'> {
+  readonly leases: readonly LeaseToken[]
+}
 
 /** A member's assignment of one step; it travels with the sums, so that all members build the same record. */
 export const ManifestSchema = Type.Unsafe<Manifest>(

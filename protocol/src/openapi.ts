@@ -1,6 +1,6 @@
 // The table of the HTTP interface as an OpenAPI 3.1 document. Schemas of this package are JSON Schema already.
 import type { TSchema } from 'typebox'
-import { StepRecordSchema } from './chain.ts'
+import { ChainRecordSchema } from './chain.ts'
 import { ERROR_CODES, type ErrorCode } from './errors.ts'
 import { type ApiRoute, CALLERS, type Caller, COMMON_REFUSALS, HTTP_API, OCTETS } from './http-api.ts'
 import { JobSpecSchema } from './job.ts'
@@ -13,7 +13,7 @@ const COMPONENTS: Readonly<Record<string, TSchema>> = {
   Job: JobSpecSchema,
   Run: RunViewSchema,
   RunEvent: RunEventSchema,
-  StepRecord: StepRecordSchema,
+  StepRecord: ChainRecordSchema,
   Problem: ProblemSchema,
 }
 

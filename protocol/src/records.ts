@@ -1,6 +1,6 @@
 // The committed chain over HTTP, page by page: GET /api/v1/jobs/ID/records?from=V&limit=N.
 import * as Type from 'typebox'
-import { type StepRecord, StepRecordSchema } from './chain.ts'
+import { type StepRecord, ChainRecordSchema } from './chain.ts'
 import { GridError } from './errors.ts'
 import { pathTo, ROUTES } from './routes.ts'
 import { Count, parse, strict } from './schema.ts'
@@ -21,7 +21,7 @@ export interface RecordsPage {
 
 export const RecordsPageSchema = Type.Unsafe<RecordsPage>(
   strict({
-    records: Type.Array(StepRecordSchema, { maxItems: MAX_RECORDS }),
+    records: Type.Array(ChainRecordSchema, { maxItems: MAX_RECORDS }),
     next: Type.Union([Count, Type.Null()]),
     rewinds: Count,
   }),

@@ -353,6 +353,17 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     default: { words: 'no correction' },
     example: 0.04,
   },
+  groups: {
+    about: 'Mode `async` in rounds: each member makes inner steps and pushes what it learned (docs/ASYNC.md).',
+    default: { words: 'members push gradients' },
+    example: { innerSteps: 32 },
+  },
+  'groups.innerSteps': {
+    about: 'Steps of a member of median speed in a round; others make as many as take as long.',
+    unit: 'steps',
+    default: 32,
+    example: 64,
+  },
   encoding: {
     about: 'How gradients travel in the ring, and differences of local rounds.',
     default: 'f32',

@@ -9,7 +9,7 @@ import {
   type JobId,
   MAX_SHARD_BYTES,
   pathTo,
-  type Push,
+  type PushHeader,
   PUSH_HEADER,
   ROUTES,
   ROWS_HEADER,
@@ -160,7 +160,7 @@ export class CoordinatorHttp {
    * Σ gradients of a lease (A2). A refusal is an answer here, not an error: a second try of a push that was taken is a
    * `duplicate`.
    */
-  push(job: JobId, push: Push, gradient: Uint8Array): Promise<PushReply> {
+  push(job: JobId, push: PushHeader, gradient: Uint8Array): Promise<PushReply> {
     const path = pathTo(ROUTES.pushes, { id: job })
     const asked = { method: 'POST', ...binary(gradient, { [PUSH_HEADER]: JSON.stringify(push) }) }
     return this.#persistently(async () => {

@@ -250,7 +250,7 @@ export class JobSession {
         local.fragments,
       )
     this.runner = this.#openRunner({ first, layout, rounds })
-    this.#async = this.#openAsync(layout)
+    this.#async = this.#openAsync(layout, rounds)
   }
 
   #openRunner({
@@ -290,13 +290,14 @@ export class JobSession {
     })
   }
 
-  #openAsync(layout: ParameterLayout): AsyncMode {
+  #openAsync(layout: ParameterLayout, rounds: GenerationRunnerParts['rounds']): AsyncMode {
     const { terms, spec } = this
     const { http, host, self, onPushed } = this.#parts
     return new AsyncMode({
       clock: host.clock,
       self,
       layout,
+      rounds,
       tables: embeddingTables(spec, layout),
       lookups: inputTables(spec, layout),
       compute: this.compute,

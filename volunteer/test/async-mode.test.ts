@@ -15,7 +15,7 @@ import {
   type BlockId,
   memberId,
   type MessageTo,
-  type Push,
+  type PushHeader,
   type ToCoordinator,
   versionId,
   systemClock,
@@ -79,7 +79,7 @@ class TokenExecutor implements Executor {
 
 interface Desk {
   readonly mode: AsyncMode
-  readonly pushed: { readonly push: Push; readonly body: Uint8Array }[]
+  readonly pushed: { readonly push: PushHeader; readonly body: Uint8Array }[]
   readonly sent: ToCoordinator[]
   readonly counted: [number, number][]
   /** parameters of the table that were pulled, by row: true where they came */
@@ -144,7 +144,8 @@ test('a grant is computed at its base, pushed with its leases, and followed by a
     incarnation: 'me',
     modeEpoch: 4,
     base: grant.base,
-    leases: grant.leases,
+    leaseEpoch: grant.leases[0]?.leaseEpoch,
+    blocks: grant.leases.length,
     samples: 40,
     lossSum: 80,
     targets: 40,

@@ -10,7 +10,7 @@ import {
   isErrorCode,
   jobId,
   memberId,
-  type Push,
+  type PushHeader,
   versionId,
   systemClock,
 } from '@starling-grid/protocol'
@@ -20,11 +20,12 @@ import { isFatal } from '../src/fatal.ts'
 const JOB = jobId('a-job')
 const VERSION = { v: 3, id: versionId('a'.repeat(64)) }
 const BYTES = Uint8Array.of(1, 2, 3, 4)
-const PUSH: Push = {
+const PUSH: PushHeader = {
   incarnation: memberId('b'.repeat(32)),
   modeEpoch: 1,
   base: VERSION,
-  leases: [{ block: '0:1' as Push['leases'][number]['block'], leaseEpoch: 1 }],
+  leaseEpoch: 1,
+  blocks: 1,
   samples: 1,
   targets: 1,
   lossSum: 1,

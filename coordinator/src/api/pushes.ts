@@ -12,6 +12,7 @@ import {
   parseJson,
   type Push,
   PUSH_HEADER,
+  type PushHeader,
   PushSchema,
   ROUTES,
   statusOf,
@@ -48,18 +49,18 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
         const { member, run } = access.requireMember(request, request.params.id)
         const { layout } = run.job.form
         requireLength(request, layout.total * Float32Array.BYTES_PER_ELEMENT)
-        const push = readPush(request)
-        if (push.incarnation !== member)
+        const header = readPush(request)
+        if (header.incarnation !== member)
           throw new GridError(
             'session-unknown',
             'expected the incarnation of the session that pushes, got another; join again',
           )
-        const stale = run.refusesPush(push)
-        if (stale !== undefined)
+        const push = run.announcedPush(header)
+        if ('verdict' in push)
           return reply
-            .code(statusOf(stale.verdict))
+            .code(statusOf(push.verdict))
             .header('connection', 'close')
-            .send({ ...stale, code: stale.verdict })
+            .send({ ...push, code: push.verdict })
         seats.take(member, reply)
         announced.set(request, { push, form: gradientForm(layout, push.sparse) })
       },
@@ -106,7 +107,7 @@ async function decided(
   }
 }
 
-function readPush(request: FastifyRequest): Push {
+function readPush(request: FastifyRequest): PushHeader {
   const header = request.headers[PUSH_HEADER]
   if (typeof header !== 'string')
     throw new GridError('message-malformed', `expected the header ${PUSH_HEADER}, got none; send it with the push`)

@@ -10,6 +10,7 @@ import {
   named,
   type OnWire,
   type Push,
+  type PushHeader,
   plainText,
   type RunEvent,
   type RunView,
@@ -33,7 +34,7 @@ import type { Job } from '../jobs/jobs.ts'
 import type { JournalRow, StateStore } from '../journal/state-store.ts'
 import { ParameterServer } from '../parameter-server/parameter-server.ts'
 import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
-import { pushRefusal } from '../run/async/leases.ts'
+import { grantedPush, pushRefusal, type PushRefusal, UNGRANTED } from '../run/async/leases.ts'
 import { createRunState } from '../run/create.ts'
 import { applyEntry, forgetChain } from '../run/journal-replay.ts'
 import { mayRelay } from '../run/links/generation-links.ts'
@@ -180,6 +181,7 @@ export class RunHost {
     this.#server = new ParameterServer({
       form: job.form,
       clipNorm: job.spec.clipNorm,
+      rounds: (job.config.groups?.innerSteps ?? 1) > 1,
       delayCompensation: job.config.async.delayCompensation,
       cores: availableParallelism(),
       clock,
@@ -360,11 +362,12 @@ export class RunHost {
     if (this.#deposedBy !== undefined) throw new GridError(LEAVING.verdict, LEAVING.message)
   }
 
-  /** Why a push would not be taken now, whatever its gradient is; counted as what it is. */
-  refusesPush(push: Push): { readonly verdict: ErrorCode; readonly message: string } | undefined {
-    const refusal = pushRefusal(this.state, push, this.#parts.clock.awake())
+  /** The push that a header announces; or why it would not be taken now, whatever it holds, which is counted. */
+  announcedPush(header: PushHeader): Push | PushRefusal {
+    const push = grantedPush(this.state, header)
+    const refusal = push === undefined ? UNGRANTED : pushRefusal(this.state, push, this.#parts.clock.awake())
     if (refusal !== undefined) this.refused(refusal.verdict, `a push: ${refusal.message}`)
-    return refusal
+    return refusal ?? push ?? UNGRANTED
   }
 
   /** The bytes of a sum that this member is to contribute to a step of the ring (A1), while they are kept for it. */

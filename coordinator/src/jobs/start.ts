@@ -6,8 +6,7 @@ import {
   describeError,
   isGridError,
   type JobSpec,
-  type Mistake,
-  MistakesError,
+  type MistakesError,
   type Path,
   readSafetensors,
   type Safetensors,
@@ -17,6 +16,7 @@ import {
 } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { insideRoot, OUTSIDE_HINT } from '../datasets/data-root.ts'
+import { mistaken } from './mistaken.ts'
 
 /** Bytes of a file of parameters, which is read whole: those of the largest version. */
 const MOST_BYTES = 1024 * 1024 * 1024
@@ -126,8 +126,4 @@ function tensorsIn(bytes: Uint8Array, path: Path, what: string): Safetensors {
     const found = `${what}: ${describeError(error)}`
     throw mistaken(path, { expected: 'a safetensors file', found, hint: 'take one that PyTorch or Starling wrote' })
   }
-}
-
-function mistaken(path: Path, mistake: Omit<Mistake, 'path'>): MistakesError {
-  return new MistakesError('job-invalid', [{ path, ...mistake }])
 }

@@ -37,7 +37,7 @@ export interface MemoryOptions {
 }
 
 export function allocate(
-  { layout, optimizer }: UpdateRule,
+  { layout, optimizer }: Pick<UpdateRule, 'layout' | 'optimizer'>,
   { versions, compensated, shared }: MemoryOptions,
 ): ServerMemory {
   const vector = (length: number): Float32Array => {

@@ -3,7 +3,7 @@
 // only computes. One call at a time: the outbox of the run awaits each before the next.
 import { type PushedGradient, type VersionForm, type VersionState, versionParts } from '@starling-grid/model'
 import { type Clock, systemClock, type VersionId, type VersionRef } from '@starling-grid/protocol'
-import type { OptimizerState } from '@starling-grid/shaders'
+import type { OptimizerSpec, OptimizerState } from '@starling-grid/shaders'
 import { copied } from '../blobs/stored.ts'
 import { inTurns } from '../turns.ts'
 import { allocate, keptVersions, type ServerMemory } from './memory.ts'
@@ -17,6 +17,8 @@ export interface ServerOptions {
   readonly form: VersionForm
   /** the job's bound on the norm of a version's mean gradient */
   readonly clipNorm: number | undefined
+  /** pushes are differences of rounds, which the outer optimizer takes */
+  readonly rounds?: boolean
   /** λ of delay compensation; undefined: late pushes are taken as they are */
   readonly delayCompensation: number | undefined
   /** of this machine */
@@ -55,9 +57,9 @@ interface RunningServer {
   /** oldest first; the last is the head */
   readonly kept: KeptVersion[]
   readonly place: string
-  /** of local rounds: pushes do not change it */
-  readonly outerState: OptimizerState | undefined
-  /** which of the two optimizer states is the head's */
+  /** of the optimizer that pushes do not move: the outer one, or the inner one where pushes are rounds */
+  readonly resting: OptimizerState | undefined
+  /** which of the two states of the other optimizer is the head's */
   current: 0 | 1
   step: number
   scalars: Float64Array
@@ -86,7 +88,9 @@ export class ParameterServer {
     remembered: PushMemory = { norms: [], square: undefined },
   ): Promise<void> {
     await this.unload()
-    const { layout, optimizer } = this.#options.form
+    const { layout } = this.#options.form
+    const optimizer = this.#optimizer
+    const { moving, resting } = this.#statesOf({ optimizerState, outerState })
     const { clock = systemClock, answerMs = ANSWER_MS } = this.#options
     const processes = this.#options.processes?.complete()
     const threads = processes === undefined ? threadsFor(layout.total, this.#options.cores) : 0
@@ -95,9 +99,9 @@ export class ParameterServer {
       { versions: keptVersions(layout.total), compensated: this.#compensates, shared: threads > 0 },
     )
     memory.versions[0]?.set(parameters)
-    for (const [i, slot] of memory.slots[0].entries()) slot.set(optimizerState.slots[i] ?? slot)
+    for (const [i, slot] of memory.slots[0].entries()) slot.set(moving.slots[i] ?? slot)
     if (remembered.square !== undefined) memory.square?.set(remembered.square)
-    const rule = { layout, optimizer }
+    const rule = { layout, optimizer, rounds: this.#rounds }
     const shards = keyRanges(layout.total, threads).map((range) => ({ rule, range, memory }))
     const here = (): Promise<ShardPool> | ShardPool =>
       threads > 0 ? shardThreads(shards, { clock, answerMs }) : localShards(shards)
@@ -105,7 +109,7 @@ export class ParameterServer {
       processes === undefined
         ? await here()
         : await remoteShards(processes, { rule, memory, compensated: this.#compensates })
-    const { step, scalars } = optimizerState
+    const { step, scalars } = moving
     const ownThreads = threads > 0 ? `${shards.length} threads` : "the coordinator's own thread"
     const place = processes === undefined ? ownThreads : `${processes.length} processes`
     this.#running = {
@@ -115,7 +119,7 @@ export class ParameterServer {
       clip: new NormClip(remembered.norms, firstBound(parameters, optimizer.lr)),
       normsAtHead: remembered.norms,
       kept: [{ version, index: 0 }],
-      outerState,
+      resting,
       current: 0,
       step,
       scalars,
@@ -165,7 +169,9 @@ export class ParameterServer {
     if (version.v !== head.version.v + 1 || running.pushes === 0)
       throw new Error(`internal: version ${version.v} cannot follow ${head.version.v} with ${running.pushes} pushes`)
     const norm = normOf(await running.pool.run({ type: 'mean', targets }))
-    const factor = Number.isFinite(norm) ? clipFactor(norm, this.#options.clipNorm ?? Number.POSITIVE_INFINITY) : 0
+    // the job's bound is on gradients, and members of a round kept to it in their inner steps
+    const bound = this.#rounds ? undefined : this.#options.clipNorm
+    const factor = Number.isFinite(norm) ? clipFactor(norm, bound ?? Number.POSITIVE_INFINITY) : 0
     const to = freeVector(running)
     const [answer] = await running.pool.run({ type: 'apply', factor, from: head.index, to })
     if (answer === undefined) throw new Error('internal: a parameter server without shards')
@@ -197,20 +203,50 @@ export class ParameterServer {
     const running = this.#required
     const open = running.pushes > 0
     await running.pool.collect?.(running.current, open ? 'at head' : 'now')
-    const { memory, current, step, scalars, outerState } = running
+    const { memory, current, step, scalars, resting } = running
     const { version, index } = headOf(running)
     const parameters = memory.versions[index] ?? new Float32Array(0)
-    const optimizerState = { step, scalars, slots: memory.slots[current] }
+    const moving = { step, scalars, slots: memory.slots[current] }
     const remembered = encodePushMemory(version, {
       norms: open ? running.normsAtHead : running.clip.norms,
       square: open ? memory.squareAtHead : memory.square,
     })
-    const state = { version, parameters, optimizerState, ...(outerState === undefined ? {} : { outerState }) }
+    const states = this.#rounds
+      ? { optimizerState: resting ?? moving, outerState: moving }
+      : { optimizerState: moving, ...(resting === undefined ? {} : { outerState: resting }) }
+    const state = { version, parameters, ...states }
     return {
       version,
       remembered,
       bytes: await copied(versionParts({ ...this.#options.form, ...state }), this.#options.clock ?? systemClock),
     }
+  }
+
+  get #rounds(): boolean {
+    return this.#options.rounds === true
+  }
+
+  /** That pushes move. */
+  get #optimizer(): OptimizerSpec {
+    const { optimizer, outer } = this.#options.form
+    if (!this.#rounds) return optimizer
+    if (outer === undefined) throw new Error('internal: rounds in a job without an outer optimizer')
+    return outer
+  }
+
+  #statesOf({
+    optimizerState,
+    outerState,
+  }: {
+    readonly optimizerState: OptimizerState
+    readonly outerState: OptimizerState | undefined
+  }): {
+    readonly moving: OptimizerState
+    readonly resting: OptimizerState | undefined
+  } {
+    if (!this.#rounds) return { moving: optimizerState, resting: outerState }
+    if (outerState === undefined) throw new Error('internal: a version without a state of the outer optimizer')
+    return { moving: outerState, resting: optimizerState }
   }
 
   /** Where it computes, in words. */

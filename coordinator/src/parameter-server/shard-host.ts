@@ -74,6 +74,7 @@ function setUp({
   optimizer,
   versions,
   compensated,
+  rounds,
 }: Extract<ShardOrder, { type: 'setup' }>): HeldRange {
   const fits = trained <= total && entries.every(({ offset, length }) => offset + length <= total)
   if (!fits) throw new GridError('message-malformed', 'expected a layout that fits into its range, got a longer one')
@@ -83,7 +84,7 @@ function setUp({
     trained,
     entries: entries.map((entry) => ({ ...entry, initial: { type: 'constant', value: 0 } })),
   }
-  const rule = { layout, optimizer }
+  const rule = { layout, optimizer, rounds: rounds === true }
   const memory = allocate(rule, { versions, compensated, shared: false })
   return { memory, shard: new Shard({ rule, range: { start: 0, end: total }, memory }) }
 }

@@ -97,6 +97,7 @@ export async function remoteShards(
         optimizer: rule.optimizer as Setup['optimizer'],
         versions: memory.versions.length,
         compensated,
+        ...(rule.rounds === true ? { rounds: true } : {}),
         layout: layoutFor(layoutOfRange(rule.layout, range)),
       }),
     )

@@ -38,6 +38,7 @@ const OrderSchema = Type.Union([
     optimizer: OptimizerSchema,
     versions: Type.Integer({ minimum: 2, maximum: MAX_VERSIONS }),
     compensated: Type.Boolean(),
+    rounds: Type.Optional(Type.Literal(true)),
     layout: strict({ total: Index, trained: Index, entries: Type.Array(EntrySchema, { maxItems: 20_000 }) }),
   }),
   /** the next message is these elements */

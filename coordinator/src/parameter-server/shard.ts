@@ -29,16 +29,22 @@ export type ShardCommand =
   /** one optimizer step with `factor` times the mean, out of place → the step's number, then the optimizer's scalars */
   | { readonly type: 'apply'; readonly factor: number; readonly from: number; readonly to: number }
 
+/** `rounds`: the optimizer is the outer one, and statistics follow the mean difference of rounds. */
+export interface ShardRule extends Pick<UpdateRule, 'layout' | 'optimizer'> {
+  readonly rounds?: boolean
+}
+
 export interface ShardParts {
-  readonly rule: UpdateRule
+  readonly rule: ShardRule
   readonly range: KeyRange
   readonly memory: ServerMemory
 }
 
 const NOTHING = new Float64Array(0)
+const NO_STATE: OptimizerState = { step: 0, scalars: NOTHING, slots: [] }
 
 export class Shard {
-  readonly #rule: UpdateRule
+  readonly #rule: ShardRule
   readonly #trained: number
   readonly #versions: readonly Float32Array[]
   readonly #gradient: Float32Array
@@ -48,12 +54,12 @@ export class Shard {
   #state: OptimizerState
   #spare: OptimizerState
 
-  constructor({ rule: { layout, optimizer }, range, memory }: ShardParts) {
+  constructor({ rule: { layout, optimizer, rounds = false }, range, memory }: ShardParts) {
     const own = layoutOfRange(layout, range)
     const part = (vector: Float32Array): Float32Array => vector.subarray(range.start, range.start + own.total)
     const trained = (vector: Float32Array): Float32Array =>
       vector.subarray(Math.min(range.start, layout.trained), Math.min(range.end, layout.trained))
-    this.#rule = { layout: own, optimizer }
+    this.#rule = { layout: own, optimizer, rounds }
     this.#trained = own.trained
     this.#versions = memory.versions.map(part)
     this.#gradient = part(memory.gradient)
@@ -117,12 +123,25 @@ export class Shard {
     const mean = this.#sum
     if (factor === 0) mean.fill(0, 0, this.#trained) // a sum that overflowed moves nothing: ∞ · 0 would be NaN
     else if (factor < 1) for (let i = 0; i < this.#trained; i++) mean[i] = Math.fround((mean[i] ?? 0) * factor)
-    nextVersion(this.#rule, { parameters: this.#version(from), optimizerState: this.#state }, mean, {
-      parameters: this.#version(to),
-      optimizerState: this.#spare,
-    })
+    this.#step(this.#version(from), mean, this.#version(to))
     ;[this.#state, this.#spare] = [this.#spare, this.#state]
     return Float64Array.of(this.#state.step, ...this.#state.scalars)
+  }
+
+  // from (range,), mean (range,) → to (range,)
+  #step(from: Float32Array, mean: Float32Array, to: Float32Array): void {
+    const { layout, optimizer, rounds } = this.#rule
+    const before = { parameters: from, optimizerState: this.#state }
+    const after = { parameters: to, optimizerState: this.#spare }
+    if (!rounds) return nextVersion({ layout, optimizer }, before, mean, after)
+    // The inner optimizer's state is the members' own: none is here.
+    nextVersion(
+      { layout, optimizer, outer: optimizer },
+      { ...before, optimizerState: NO_STATE, outerState: this.#state },
+      mean,
+      { ...after, optimizerState: NO_STATE, outerState: this.#spare },
+      'round',
+    )
   }
 
   #version(index: number): Float32Array {

@@ -73,6 +73,8 @@ export interface Member extends MemberInfo, MemberTrust {
   awaitingLease: boolean
   /** async: leases in a row that ended without a push: others are served first */
   missedLeases: number
+  /** async: its last grant, which a push names as a whole (G1) */
+  granted: { readonly leaseEpoch: number; readonly blocks: readonly BlockId[] } | undefined
   /** async: moving average of the time from grant to push, ms; 0 before the first */
   pushMs: number
   /** bytes a ms of its uploads, when last measured */

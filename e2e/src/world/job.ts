@@ -52,7 +52,17 @@ export interface WorldJob {
 
 export type JobShape = Pick<
   JobSpec,
-  'seed' | 'batchBlocks' | 'mode' | 'volunteers' | 'priority' | 'exchange' | 'async' | 'encoding' | 'local' | 'keep'
+  | 'seed'
+  | 'batchBlocks'
+  | 'mode'
+  | 'volunteers'
+  | 'priority'
+  | 'exchange'
+  | 'async'
+  | 'groups'
+  | 'encoding'
+  | 'local'
+  | 'keep'
 > & {
   readonly epochs: number
   readonly blocks: number

@@ -15,13 +15,23 @@ const ENCODED_TOLERANCE = 0.3
 /** What a block of an off-ring member counts at least (A1): late by fewer versions than a run has. */
 const LEAST_DAMPED = 0.01
 
+/** How far parameters have moved since version 0, at least and at most. */
+interface Moves {
+  readonly least: Float64Array
+  readonly most: Float64Array
+}
+
 export class Ledger extends History {
   readonly job: WorldJob
   readonly #violations: Violations
+  /** version 0 */
+  readonly #first: Float32Array
   /** off-ring members took part, whose late blocks count less */
   isDamped: boolean
   /** version id → its parameters; of other kinds than ring as they were first seen */
   readonly #parameters = new Map<string, Float32Array>()
+  /** of groups: version id → how far each parameter has moved */
+  readonly #moves = new Map<string, Moves>()
 
   constructor(job: WorldJob, { violations, scenario }: Watching) {
     const first = genesisOf(job)
@@ -29,14 +39,15 @@ export class Ledger extends History {
     this.isDamped = isOffRing(scenario)
     this.job = job
     this.#violations = violations
-    this.#parameters.set(
-      first.id,
-      initialVersionState(job.form.spec, job.form.optimizer, job.spec.seed, job.form.outer).parameters,
-    )
+    this.#first = initialVersionState(job.form.spec, job.form.optimizer, job.spec.seed, job.form.outer).parameters
+    this.#parameters.set(first.id, this.#first)
+    const still = (): Float64Array => new Float64Array(this.#first.length)
+    this.#moves.set(first.id, { least: still(), most: still() })
   }
 
   override record(parent: VersionRef, record: StepRecord, version: VersionRef): void {
     super.record(parent, record, version)
+    this.#move(parent, record, version)
     const before = this.#parameters.get(parent.id)
     if (before === undefined || !this.#isExact(record) || this.#parameters.has(version.id)) return
     const parameters = before.slice()
@@ -44,6 +55,33 @@ export class Ledger extends History {
     for (const [i, count] of sum.entries())
       parameters[i] = (parameters[i] ?? 0) - (this.job.lr * count) / Math.max(1, record.targets)
     this.#parameters.set(version.id, parameters)
+  }
+
+  /**
+   * A contribution of n blocks moves the parameter of each by n of the version's samples: by one of them at least, and
+   * by all at most.
+   */
+  #move(parent: VersionRef, { blocks, samples }: StepRecord, version: VersionRef): void {
+    const before = this.#moves.get(parent.id)
+    if (before === undefined) return
+    const after: Moves = { least: before.least.slice(), most: before.most.slice() }
+    for (const block of blocks) {
+      const index = blockIndex(block)
+      after.least[index] = (after.least[index] ?? 0) + 1 / samples
+      after.most[index] = (after.most[index] ?? 0) + 1
+    }
+    this.#moves.set(version.id, after)
+  }
+
+  /** G1: every block of the records is in the parameters, once, and no other. */
+  #hasMoved(version: VersionRef, parameters: Float32Array): boolean {
+    const moves = this.#moves.get(version.id)
+    const first = this.#first
+    if (moves === undefined || this.job.spec.groups === undefined) return true
+    return parameters.every((value, i) => {
+      const by = (first[i] ?? 0) - value
+      return by > (moves.least[i] ?? 0) - TOLERANCE && by < (moves.most[i] ?? 0) + TOLERANCE
+    })
   }
 
   parametersOf({ id }: VersionRef): Float32Array | undefined {
@@ -103,6 +141,7 @@ export class Ledger extends History {
   }
 
   holds(version: VersionRef, parameters: Float32Array): boolean {
+    if (!this.#hasMoved(version, parameters)) return false
     const expected = this.#parameters.get(version.id)
     if (expected === undefined) this.#parameters.set(version.id, parameters.slice())
     return expected?.every((value, i) => Math.abs(value - (parameters[i] ?? Number.NaN)) < TOLERANCE) ?? true

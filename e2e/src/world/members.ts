@@ -7,6 +7,8 @@ export interface MemberScenario {
   readonly encoding: GradientEncoding
   /** of local rounds */
   readonly local: { readonly innerSteps: number; readonly fragments: number }
+  /** in async mode members push what they learned in a round (G1) */
+  readonly isGrouped: boolean
   /** pairs of seats that cannot open a link: the coordinator relays their frames (R18) */
   readonly unlinked: readonly (readonly [number, number])[]
   /** a seat that opens no link, not even a relayed one: it works off the ring (A1) */
@@ -31,6 +33,7 @@ export interface MemberScenario {
 export interface MemberOptions {
   readonly encoding?: GradientEncoding
   readonly fragments?: number
+  readonly grouped?: boolean
   readonly unlinked?: boolean
   readonly linkless?: boolean
   readonly brokenLink?: boolean
@@ -40,6 +43,7 @@ export interface MemberOptions {
 }
 
 /** Of the seeds, how many have it. */
+const GROUPED = 0.5
 const ENCODED = 0.3
 const UNLINKED = 0.2
 const LINKLESS = 0.05
@@ -64,7 +68,9 @@ export function memberScenario(seed: number, seats: number, options: MemberOptio
   const latencyMs = dice.pick([40, 40, 300])
   const linkBytesPerMs = dice.pick([200, 200, 5, 1])
   const linkless = (options.linkless ?? isLinkless) ? seats - 1 : undefined
+  const lines = linesOf(dice, linkless !== undefined, options)
   return {
+    isGrouped: options.grouped ?? dice.chance(GROUPED),
     encoding: options.encoding ?? encoding,
     local: { innerSteps, fragments: options.fragments ?? fragments },
     unlinked: (options.unlinked ?? isUnlinked) && pair[0] !== pair[1] ? [pair] : [],
@@ -73,7 +79,7 @@ export function memberScenario(seed: number, seats: number, options: MemberOptio
     digestMs: options.digestMs ?? digestMs,
     latencyMs,
     linkBytesPerMs,
-    ...linesOf(dice, linkless !== undefined, options),
+    ...lines,
   }
 }
 
@@ -91,12 +97,21 @@ function linesOf(
   }
 }
 
-/** The job's fields that this side draws. In a local round each block is a batch of its own. */
+/** The job's fields that this side draws. In a round each block is a batch of its own, and counts whole. */
 export function memberTerms(
-  { encoding, local }: MemberScenario,
+  { encoding, local, isGrouped }: MemberScenario,
   mode: JobSpec['mode'],
-): Pick<JobSpec, 'encoding' | 'local'> & { readonly batchBlocks?: number } {
-  const travels = encoding === 'f32' ? {} : { encoding }
+  async: JobSpec['async'],
+): Pick<JobSpec, 'encoding' | 'local' | 'groups' | 'async'> & { readonly batchBlocks?: number } {
+  const travels = { ...(encoding === 'f32' ? {} : { encoding }), ...(async === undefined ? {} : { async }) }
+  if (mode === 'async' && isGrouped)
+    return {
+      ...travels,
+      batchBlocks: 1,
+      groups: { innerSteps: local.innerSteps },
+      local: { outerLr: 1, outerMomentum: 0 },
+      async: { ...async, damping: 'none' },
+    }
   if (mode !== 'local') return travels
   return { ...travels, batchBlocks: 1, local: { ...local, outerLr: 1, outerMomentum: 0 } }
 }

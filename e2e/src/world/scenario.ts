@@ -156,8 +156,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       volunteers: { min: dice.between(1, 2) },
       ...(seed % 8 === 5 ? { keep: KEPT } : {}),
       exchange: dice.pick(['ring', 'ring', 'direct', 'auto']),
-      ...memberTerms(members, mode),
-      ...asyncOf(dice.pick(POLICIES)),
+      ...memberTerms(members, mode, dice.pick(POLICIES)),
     },
     timing: {
       ...TIMING,
@@ -192,10 +191,6 @@ function drawnDefect(dice: Dice, { linkless, brokenLink }: MemberScenario): Defe
 /** One ring of three, without a defect of its own. */
 function ofThree(scenario: GridScenario, accomplices: number): GridScenario {
   return { ...scenario, seats: 3, accomplices, defect: undefined, shape: { ...scenario.shape, volunteers: { min: 3 } } }
-}
-
-function asyncOf(async: JobSpec['async']): Pick<JobSpec, 'async'> {
-  return async === undefined ? {} : { async }
 }
 
 /** One seed in ten has many. */

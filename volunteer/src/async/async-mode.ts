@@ -1,14 +1,15 @@
 import { type ParameterEntry, type ParameterLayout, type RowsByName, writeGradient } from '@starling-grid/model'
-// Async mode on a volunteer: pull the base version, compute the leased blocks, push Σ gradients with the lease tokens,
-// ask for more (A2). One grant at a time; a new ballot or mode ends it. The coordinator decides when grants come, and
-// so which member waits.
+// Async mode on a volunteer: pull the base version, compute the leased blocks, push Σ gradients under the grant's number,
+// ask for more (A2). In a run of groups it makes inner steps of the blocks, and pushes the difference (G1). One grant at
+// a time; a new ballot or mode ends it. The coordinator decides when grants come, and so which member waits.
 import {
   type BlockId,
   type Clock,
   describeError,
   type MemberId,
   type MessageTo,
-  type Push,
+  GridError,
+  type PushHeader,
   type ToCoordinator,
   type VersionRef,
 } from '@starling-grid/protocol'
@@ -16,7 +17,8 @@ import type { Compute, GradientLease, NamedParameters } from '../compute.ts'
 import type { PushReply } from '../coordinator-http.ts'
 import type { Batches } from '../data/batch.ts'
 import { endsWork } from '../fatal.ts'
-import type { Batch } from '../graph/executor.ts'
+import type { Batch, BatchSums } from '../graph/executor.ts'
+import type { InnerSteps } from '../local/round-work.ts'
 import { backoffMs } from '../retry.ts'
 import { rowsOfBatch } from './pull-rows.ts'
 import { giveBack } from './validation.ts'
@@ -33,13 +35,15 @@ export interface AsyncParts extends AsyncEvents {
   readonly compute: Compute
   readonly batches: Pick<Batches, 'of'>
   readonly layout: ParameterLayout
+  /** in jobs with rounds */
+  readonly rounds?: (InnerSteps & { readonly contribution: Float32Array }) | undefined
   /** of embeddings: pushed by rows when few of them were touched */
   readonly tables: readonly ParameterEntry[]
   /** of these, the ones that a batch needs only by the rows of its tokens */
   readonly lookups: readonly ParameterEntry[]
   /** parameters of a version, from the coordinator; `rows`: of some matrices only these */
   pull(version: VersionRef, rows?: RowsByName): Promise<NamedParameters>
-  push(push: Push, gradient: Uint8Array): Promise<PushReply>
+  push(push: PushHeader, gradient: Uint8Array): Promise<PushReply>
   send(message: ToCoordinator): void
 }
 
@@ -54,6 +58,7 @@ export class AsyncMode {
   #failures = 0
   /** of the grant under way */
   #lease: GradientLease | undefined
+  #ending = new AbortController()
 
   constructor(parts: AsyncParts) {
     this.#parts = parts
@@ -63,6 +68,8 @@ export class AsyncMode {
   stop(): void {
     this.#turn++
     this.#lease?.end()
+    this.#ending.abort(new GridError('generation-stale', 'another grant came, or a ballot'))
+    this.#ending = new AbortController()
   }
 
   async granted(grant: MessageTo<'grant'>): Promise<void> {
@@ -85,8 +92,13 @@ export class AsyncMode {
     if (current()) this.#parts.send({ type: 'lease-request', modeEpoch: grant.modeEpoch })
   }
 
-  async #work({ modeEpoch, base, leases }: MessageTo<'grant'>, lease: GradientLease): Promise<void> {
-    const { compute, layout, self, tables, push, onActivity, onPushed } = this.#parts
+  async #work(grant: MessageTo<'grant'>, lease: GradientLease): Promise<void> {
+    return grant.innerSteps === undefined ? this.#gradient(grant, lease) : this.#round(grant, this.#ending.signal)
+  }
+
+  async #gradient(grant: MessageTo<'grant'>, lease: GradientLease): Promise<void> {
+    const { base, leases } = grant
+    const { compute, onActivity } = this.#parts
     onActivity('exchanging', `fetching version ${base.v}`)
     const { batch, parameters } = await this.#fetch(
       base,
@@ -96,25 +108,51 @@ export class AsyncMode {
     onActivity('computing', `${batch.samples} samples at version ${base.v}`)
     const computed = await compute.pulledGradient(lease, parameters, batch)
     if (computed === undefined) return
-    const { sums } = computed
-    onActivity('exchanging', 'sending gradients to the parameter server')
-    const answer = await lease.use((gradient) => {
-      const { body, sparse } = writeGradient(gradient, layout, tables)
-      return push(
-        {
-          incarnation: self,
-          modeEpoch,
-          base,
-          leases,
-          samples: batch.samples,
-          ...sums,
-          ...(sparse.length === 0 ? {} : { sparse: [...sparse] }),
-        },
-        body,
-      )
-    })
+    const pushed = { samples: batch.samples, sums: computed.sums }
+    await lease.use((gradient) => this.#push(grant, gradient, pushed))
+  }
+
+  /** The private copy begins at the base, and what it learned is its difference from there (G1). */
+  async #round(grant: MessageTo<'grant'>, signal: AbortSignal): Promise<void> {
+    const { base, leases, innerSteps = 1 } = grant
+    const { rounds, pull, onActivity } = this.#parts
+    if (rounds === undefined)
+      throw new GridError('message-unexpected', 'expected rounds in a job that has them, got some in another')
+    onActivity('exchanging', `fetching version ${base.v}`)
+    const { parameters } = await pull(base)
+    if (signal.aborted) return
+    const blocks = leases.map(({ block }) => block)
+    onActivity('computing', `${innerSteps} inner steps from version ${base.v}`)
+    const result = await rounds.run({ base, parameters, blocks, innerSteps, signal, onLearned: () => undefined })
+    if (result === undefined || signal.aborted) return
+    if (!result.finite)
+      throw new GridError('gradient-not-finite', 'expected finite parameters after inner steps, got NaN or infinity')
+    await this.#push(grant, rounds.contribution, result)
+  }
+
+  async #push(
+    { modeEpoch, base, leases }: MessageTo<'grant'>,
+    gradient: Float32Array,
+    { samples, sums }: { readonly samples: number; readonly sums: BatchSums },
+  ): Promise<void> {
+    const { layout, self, tables, push, onActivity, onPushed } = this.#parts
+    onActivity('exchanging', 'sending to the parameter server')
+    const { body, sparse } = writeGradient(gradient, layout, tables)
+    const answer = await push(
+      {
+        incarnation: self,
+        modeEpoch,
+        base,
+        leaseEpoch: leases[0]?.leaseEpoch ?? 0,
+        blocks: leases.length,
+        samples,
+        ...sums,
+        ...(sparse.length === 0 ? {} : { sparse: [...sparse] }),
+      },
+      body,
+    )
     this.#failures = 0
-    if (answer?.verdict === 'received') onPushed(batch.samples, sums.lossSum / Math.max(sums.targets, 1))
+    if (answer.verdict === 'received') onPushed(samples, sums.lossSum / Math.max(sums.targets, 1))
   }
 
   /** At once, unless the rows to pull depend on the batch. */

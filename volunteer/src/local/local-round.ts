@@ -118,7 +118,7 @@ export class LocalRounds implements InnerSteps {
     const progress = this.#resume(order)
     order.onLearned(progress)
     const left = order.blocks.filter((block) => !progress.blocks.includes(block))
-    const steps = innerBatches(left, this.#parts.innerSteps, order.blocks.length)
+    const steps = innerBatches(left, order.innerSteps ?? this.#parts.innerSteps, order.blocks.length)
     const stream =
       this.#parts.stream &&
       (await this.#stream(this.#parts.stream, order, { made: progress.steps, left: steps.length }))

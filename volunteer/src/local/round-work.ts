@@ -13,6 +13,8 @@ export interface RoundOrder {
   readonly base: VersionRef
   readonly parameters: Float32Array
   readonly blocks: readonly BlockId[]
+  /** to make of them; absent: those of the job */
+  readonly innerSteps?: number
   /** raised when the generation ends, and the rest of the round with it */
   readonly signal: AbortSignal
   /** what the private copy has learned from now: told at the next ballot */

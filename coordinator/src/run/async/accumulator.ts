@@ -5,10 +5,12 @@ import {
   digest,
   extend,
   MAX_STEP_BLOCKS,
+  MAX_VERSION_BLOCKS,
   type Push,
   type Sha256,
   type StepRecord,
 } from '@starling-grid/protocol'
+import { expected, isOverdue } from '../groups/group-rounds.ts'
 import { available, trainingIsOver } from '../queue/scheduler.ts'
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
@@ -25,9 +27,11 @@ export interface OpenSum {
   /** SHA-256 of the gradients, in the order of the pushes */
   digests: readonly Sha256[]
   blocks: ReadonlySet<BlockId>
+  /** ms: its first push */
+  since: number
 }
 
-const empty = (): OpenSum => ({ pushes: [], digests: [], blocks: new Set() })
+const empty = (): OpenSum => ({ pushes: [], digests: [], blocks: new Set(), since: 0 })
 
 /** Taken elsewhere, or dropped. */
 export function emptySum(state: RunState): void {
@@ -44,14 +48,15 @@ export const accumulator = {
  * K: pushes that make a version. Counted over those whose last lease came back: who gives nothing is not waited for.
  */
 export function pushesPerVersion(state: RunState): number {
+  if (state.config.groups !== undefined) return Math.max(1, pushesAsked(state, expected(state)))
   return Math.max(1, Math.min(pushesAsked(state), state.config.batchBlocks))
 }
 
-function pushesAsked({ config, workers }: RunState): number {
+function pushesAsked({ config, workers }: RunState, pushing = workers.size): number {
   const { update, proportion } = config.async
   if (update === 'each') return 1
-  if (update === 'all') return workers.size
-  return proportion > 1 ? proportion : Math.ceil(proportion * workers.size)
+  if (update === 'all') return pushing
+  return proportion > 1 ? proportion : Math.ceil(proportion * pushing)
 }
 
 /** Blocks of one lease: K of them are one global batch, so that a version has as many samples as a step of the ring. */
@@ -61,12 +66,14 @@ export function blocksPerLease(state: RunState): number {
 
 export function addToSum(transition: Transition, push: Push, gradDigest: Sha256): void {
   const { state } = transition
-  if (state.open.blocks.size + push.leases.length > MAX_STEP_BLOCKS) closeSum(transition)
-  const { pushes, digests, blocks } = own(state, 'open')
+  const mostBlocks = state.config.groups === undefined ? MAX_STEP_BLOCKS : MAX_VERSION_BLOCKS
+  if (state.open.blocks.size + push.leases.length > mostBlocks) closeSum(transition)
+  const { pushes, digests, blocks, since } = own(state, 'open')
   Object.assign(own(state, 'open'), {
     pushes: [...pushes, push],
     digests: [...digests, gradDigest],
     blocks: new Set([...blocks, ...push.leases.map(({ block }) => block)]),
+    since: pushes.length === 0 ? transition.now : since,
   } satisfies OpenSum)
 }
 
@@ -77,7 +84,13 @@ function closeWhenDue(transition: Transition): void {
   if (trainingIsOver(state)) return drop(state)
   const { pushes } = state.open
   if (pushes.length === 0) return
-  if (pushes.length >= pushesPerVersion(state) || (state.leases.size === 0 && nothingFree(state))) closeSum(transition)
+  if (pushes.length >= pushesPerVersion(state) || isLast(transition)) closeSum(transition)
+}
+
+/** No push comes before these are a version, or none for long. */
+function isLast({ state, now }: Transition): boolean {
+  if (state.config.groups !== undefined) return state.leases.size === 0 || isOverdue(state, now)
+  return state.leases.size === 0 && nothingFree(state)
 }
 
 /** One record of all pushes, durable before the server makes its version (R1). */

@@ -1,6 +1,6 @@
 // What a job says of its parameter server, with defaults, checked: how many pushes make a version, and what becomes of
 // late ones.
-import { type AsyncSettings, GridError } from '@starling-grid/protocol'
+import { type AsyncSettings, GridError, type GroupSettings } from '@starling-grid/protocol'
 
 export interface AsyncPolicy {
   readonly update: 'each' | 'proportion' | 'all'
@@ -22,6 +22,8 @@ export interface AsyncPolicy {
  * Half of the members that push: no member waits for the slower half, and a version still has the samples of several.
  */
 const DEFAULT_PROPORTION = 0.5
+/** Of groups most finish a round at about the same time (group-rounds.ts), so a version waits for more of them. */
+const PROPORTION_OF_GROUPS = 0.8
 
 export const DEFAULT_ASYNC: AsyncPolicy = {
   update: 'each',
@@ -33,7 +35,12 @@ export const DEFAULT_ASYNC: AsyncPolicy = {
 }
 
 /** @throws GridError 'job-invalid' when settings contradict each other, or need older versions than the server keeps */
-export function asyncPolicy(settings: AsyncSettings | undefined, keptVersions: number): AsyncPolicy {
+export function asyncPolicy(
+  given: AsyncSettings | undefined,
+  keptVersions: number,
+  groups?: GroupSettings,
+): AsyncPolicy {
+  const settings = groups === undefined ? given : ofGroups(given)
   if (settings === undefined) return DEFAULT_ASYNC
   refuseContradictions(settings, keptVersions)
   const { update = 'each', proportion = DEFAULT_PROPORTION, maxStaleness, whenStale, delayCompensation } = settings
@@ -47,6 +54,15 @@ export function asyncPolicy(settings: AsyncSettings | undefined, keptVersions: n
     // A compensated gradient is meant to count whole.
     damping: settings.damping ?? (compensates ? 'none' : 'inverse'),
   }
+}
+
+/** A version of groups takes in most of them. */
+function ofGroups(settings: AsyncSettings = {}): AsyncSettings {
+  if (settings.delayCompensation !== undefined)
+    throw contradiction('`delayCompensation` corrects gradients, and groups push differences; leave it out')
+  return settings.update === undefined
+    ? { ...settings, update: 'proportion', proportion: settings.proportion ?? PROPORTION_OF_GROUPS }
+    : settings
 }
 
 function refuseContradictions(settings: AsyncSettings, keptVersions: number): void {

@@ -1,8 +1,9 @@
 // Async mode: leases of training blocks, and which pushes are taken (A2–A4).
-import type { BlockId, ErrorCode, MemberId, MessageFrom, Push } from '@starling-grid/protocol'
+import type { BlockId, ErrorCode, LeaseToken, MemberId, MessageFrom, Push, PushHeader } from '@starling-grid/protocol'
 import type { PushWeights } from '../../parameter-server/add-push.ts'
 import type { PushNorms } from '../../parameter-server/norm-clip.ts'
 import { proved } from '../ballot/proofs.ts'
+import { blocksOfRound, innerStepsOf, isWaitingForItsVersion, roundMs, stepsIn } from '../groups/group-rounds.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } from '../queue/quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
@@ -66,9 +67,14 @@ function onLeaseRequest(transition: Transition, member: MemberId, { modeEpoch }:
   transition.enqueue({ type: 'advance' })
 }
 
-/** A member could not get what these blocks need: they are free at once, and the member is asked again later. */
-function onGaveBack(transition: Transition, member: MemberId, { leases, message }: MessageFrom<'gave-back'>): void {
+/**
+ * A member could not get what these blocks need: they are free at once, and the member is asked again later. Where its
+ * inner steps became no number, there is nothing to push, and the blocks are as after a push of no numbers.
+ */
+function onGaveBack(transition: Transition, member: MemberId, gaveBack: MessageFrom<'gave-back'>): void {
   const { state } = transition
+  const { leases, message } = gaveBack
+  if (gaveBack.code === 'gradient-not-finite') return failedAll(transition, member, leases)
   const count = leases.filter((token) => takeBack(state.leases, member, token)).length
   if (count === 0) return
   gaveUp(state, member)
@@ -91,25 +97,15 @@ function grantTraining(transition: Transition): string | undefined {
   const { state } = transition
   if (state.phase.type !== 'async') return undefined
   if (trainingIsOver(state)) return state.phaseReason
-  const awaitingLease: Member[] = []
-  for (const member of state.members.values())
-    if (member.awaitingLease && member.noWorkUntil <= transition.now) awaitingLease.push(member)
-  awaitingLease.sort((a, b) => a.missedLeases - b.missedLeases)
-  const free = freeFor(state, awaitingLease.length)
-  for (const member of awaitingLease) {
+  const awaitingLease = hungry(transition)
+  const wanted = wantedBy(state, awaitingLease)
+  const free = freeFor(state, wanted)
+  for (const [i, member] of awaitingLease.entries()) {
     if (!mayRunAhead(state, stalenessBound(state))) return 'parameter server: members wait for the slowest'
-    const blocks = nextLease(transition, member.id, free)
+    const blocks = nextLease(transition, member.id, { free, max: wanted[i] ?? 1 })
     if (blocks.length === 0) continue
     member.awaitingLease = false
-    const leases = lease(transition, state.leases, { holder: member.id, blocks })
-    transition.send(member.id, {
-      type: 'grant',
-      ...transition.ballot,
-      modeEpoch: state.modeEpoch,
-      base: state.chain.head,
-      leases,
-      deadlineMs: leaseMs(state, member.id),
-    })
+    grant(transition, member, blocks)
   }
   const pushes = pushesPerVersion(state)
   return (
@@ -118,26 +114,67 @@ function grantTraining(transition: Transition): string | undefined {
   )
 }
 
+/** Who gets blocks now, the reliable first. In a run of groups those of an open version wait until it is made. */
+function hungry({ state, now }: Transition): Member[] {
+  const waits = state.config.groups === undefined ? () => false : isWaitingForItsVersion(state)
+  const found: Member[] = []
+  for (const member of state.members.values())
+    if (member.awaitingLease && member.noWorkUntil <= now && !waits(member)) found.push(member)
+  return found.sort((a, b) => a.missedLeases - b.missedLeases)
+}
+
+/** Blocks for each. */
+function wantedBy(state: RunState, members: readonly Member[]): readonly number[] {
+  if (members.length === 0) return []
+  if (innerStepsOf(state) !== undefined) return blocksOfRound(state, members)
+  const each = blocksPerLease(state)
+  return members.map(() => each)
+}
+
+function grant(transition: Transition, member: Member, blocks: readonly BlockId[]): void {
+  const { state } = transition
+  const steps = innerStepsOf(state) === undefined ? undefined : stepsIn(state, blocks.length)
+  const usualMs = leaseMs(state, member.id)
+  const deadlineMs =
+    steps === undefined
+      ? usualMs
+      : Math.ceil(Math.min(state.config.timing.leaseMaxMs, Math.max(usualMs, roundMs(state, member, blocks.length))))
+  const leases = lease(transition, state.leases, { holder: member.id, blocks, ms: deadlineMs })
+  transition.send(member.id, {
+    type: 'grant',
+    ...transition.ballot,
+    modeEpoch: state.modeEpoch,
+    base: state.chain.head,
+    leases,
+    deadlineMs,
+    ...(steps === undefined ? {} : { innerSteps: steps }),
+  })
+}
+
 function stalenessBound({ config }: RunState): number {
   return config.async.maxStaleness ?? config.timing.stalenessBound
 }
 
-/** What so many members can be given, in order: found once for all of them. */
-function freeFor(state: RunState, members: number): BlockId[] {
-  if (members === 0) return []
-  const max = members * blocksPerLease(state) + state.aside.failures.size
+/** What members who want so many can be given, in order: found once for all of them. */
+function freeFor(state: RunState, wanted: readonly number[]): BlockId[] {
+  if (wanted.length === 0) return []
+  const max = wanted.reduce((sum, count) => sum + count, 0) + state.aside.failures.size
   return available(state, (block) => isTaken(state, block), max)
+}
+
+interface Choice {
+  readonly free: BlockId[]
+  readonly max: number
 }
 
 /**
  * A block that was in a failed push is leased alone, so that only the culprit is set aside. It goes to another member,
  * where there is one that brings leases back, or to the same member after a while. What is returned leaves `free`.
  */
-function nextLease({ state, now }: Transition, member: MemberId, free: BlockId[]): BlockId[] {
+function nextLease({ state, now }: Transition, member: MemberId, { free, max }: Choice): BlockId[] {
   const { failures } = state.aside
   const first = free.findIndex((block) => mayTry(state, block, member, now))
   if (failures.has(free[first] ?? ('' as BlockId))) return free.splice(first, 1)
-  const max = blocksPerLease(state)
   if (failures.size === 0) return free.splice(0, max)
   const sound = free.filter((block) => !failures.has(block)).slice(0, max)
   for (const block of sound) free.splice(free.indexOf(block), 1)
@@ -202,7 +239,7 @@ export function acceptPush(transition: Transition, push: Push): boolean {
 
 /** Zeros move nothing: they are no work, and a block that makes them with one member goes to another. */
 function noWork(transition: Transition, push: Push): void {
-  const retry = isRetry(transition.state, push)
+  const retry = isRetry(transition.state, push.incarnation, push.leases)
   for (const { block } of push.leases) fail(transition, block, push.incarnation)
   if (!retry) countRefused(transition, push.incarnation)
   transition.effect({
@@ -265,6 +302,19 @@ export function pushRefusal(state: RunState, push: Push, now: number): PushRefus
   return stale && { verdict: 'lease-stale', message: `the lease of block ${stale.block} is no longer yours` }
 }
 
+/**
+ * G1: a push is of a grant as a whole. Undefined: this member was granted another since, or the coordinator that granted
+ * it is gone.
+ */
+export function grantedPush({ members }: RunState, { leaseEpoch, blocks, ...push }: PushHeader): Push | undefined {
+  const granted = members.get(push.incarnation)?.granted
+  if (granted?.leaseEpoch !== leaseEpoch || granted.blocks.length !== blocks) return undefined
+  return { ...push, leases: granted.blocks.map((block) => ({ block, leaseEpoch })) }
+}
+
+/** Of such a push. */
+export const UNGRANTED: PushRefusal = { verdict: 'lease-stale', message: 'this lease is not known, or not any more' }
+
 function holds(state: RunState, holder: MemberId, block: BlockId, leaseEpoch: number): boolean {
   const held = state.leases.get(block)
   return held !== undefined && held.holder === holder && held.leaseEpoch === leaseEpoch
@@ -290,12 +340,16 @@ export function measure(transition: Transition, push: Push): void {
 
 /** Refused for what it holds (NaN, wrong length): the blocks go back, and a block that keeps failing is set aside. */
 function onPushRefused(transition: Transition, { push, code }: Extract<RunInput, { type: 'push-refused' }>): void {
-  const { state } = transition
-  const retry = isRetry(state, push)
-  for (const { block, leaseEpoch } of push.leases)
-    if (holds(state, push.incarnation, block, leaseEpoch)) fail(transition, block, push.incarnation)
-  if (!retry) countRefused(transition, push.incarnation)
+  failedAll(transition, push.incarnation, push.leases)
   transition.refuse(push.incarnation, code, 'the push was refused')
+}
+
+function failedAll(transition: Transition, member: MemberId, leases: readonly LeaseToken[]): void {
+  const { state } = transition
+  const retry = isRetry(state, member, leases)
+  for (const { block, leaseEpoch } of leases)
+    if (holds(state, member, block, leaseEpoch)) fail(transition, block, member)
+  if (!retry) countRefused(transition, member)
   transition.enqueue({ type: 'advance' })
 }
 
@@ -312,10 +366,10 @@ function expire(transition: Transition, block: BlockId, member: MemberId): void 
 }
 
 /** The member tries a block again that it failed on: that says something of the block, and was asked of the member. */
-function isRetry(state: RunState, { incarnation, leases }: Push): boolean {
+function isRetry(state: RunState, member: MemberId, leases: readonly LeaseToken[]): boolean {
   const [only, ...others] = leases
-  if (only === undefined || others.length > 0 || !canCompute(state, incarnation)) return false
-  return (state.aside.failures.get(only.block)?.get(incarnation)?.times ?? 0) > 0
+  if (only === undefined || others.length > 0 || !canCompute(state, member)) return false
+  return (state.aside.failures.get(only.block)?.get(member)?.times ?? 0) > 0
 }
 
 function fail(transition: Transition, block: BlockId, member: MemberId): void {

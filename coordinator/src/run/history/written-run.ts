@@ -6,7 +6,7 @@ import {
   MOST_LAST_CHECKPOINTS,
   type MemberId,
   Sha256Schema,
-  StepRecordSchema,
+  ChainRecordSchema,
   TallySchema,
   strict,
   VersionIdSchema,
@@ -59,7 +59,7 @@ export const WrittenRunSchema = strict({
   generation: Count,
   chain: strict({
     base: VersionRefSchema,
-    records: Type.Array(StepRecordSchema),
+    records: Type.Array(ChainRecordSchema),
     head: VersionRefSchema,
     done: Type.Array(strict({ epoch: Count, bits: Type.Optional(Type.String()) })),
   }),
@@ -85,7 +85,7 @@ export const WrittenRunSchema = strict({
   finished: Type.Union([Text, Type.Null()]),
   /** by its owner; absent: not */
   paused: Type.Optional(Type.Literal(true)),
-  abandoned: Type.Array(StepRecordSchema),
+  abandoned: Type.Array(ChainRecordSchema),
   lostGenerations: Type.Union([strict({ from: Count, to: Type.Integer() }), Type.Null()]),
   forgottenGeneration: Count,
   rings: Type.Array(strict({ generation: Count, members: Type.Array(MemberName) }), { maxItems: RINGS_KEPT }),

@@ -32,6 +32,8 @@ export function lease(
   const deadline = now + ms
   for (const block of blocks)
     leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
+  const member = state.members.get(holder)
+  if (member !== undefined && leases === state.leases) member.granted = { leaseEpoch, blocks }
   return blocks.map((block) => ({ block, leaseEpoch }))
 }
 

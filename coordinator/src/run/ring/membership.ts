@@ -49,6 +49,7 @@ function onMemberJoined(
     silent: false,
     awaitingLease: false,
     missedLeases: 0,
+    granted: undefined,
     pushMs: 0,
     uploadRate: undefined,
     refusedPushes: 0,

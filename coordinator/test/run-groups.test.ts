@@ -1,0 +1,137 @@
+// Rounds of replica groups (G1, G2): how much each member learns from in one, when contributions become a version, and
+// that one counts as a whole or not at all.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { asyncPolicy, own } from '@starling-grid/coordinator/run'
+import { memberId, type PushHeader } from '@starling-grid/protocol'
+import { grantedPush } from '../src/run/async/leases.ts'
+import { ask, blocksOf, type Grant, push } from './async-desk.ts'
+import { Desk, type DeskOptions } from './run-desk.ts'
+
+const USUAL = { gradient: 1, statistics: 1 }
+const NAMES = ['a', 'b', 'c', 'd', 'e']
+const H = 4
+const BATCH = 2
+
+/** In async mode, with rounds of H global batches, and members of these speeds. */
+function groupDesk(speeds: Readonly<Record<string, number>>, options: DeskOptions = {}): Desk {
+  const names = Object.keys(speeds)
+  const desk = new Desk({
+    mode: 'async',
+    minVolunteers: names.length,
+    blocks: 1000,
+    batchBlocks: BATCH,
+    groups: { innerSteps: H },
+    async: asyncPolicy(undefined, 12, {}),
+    ...options,
+  })
+  desk.join(...names)
+  for (const name of names) desk.answer(name)
+  for (const [name, samplesPerSecond] of Object.entries(speeds)) {
+    own(desk.state, 'pushNorms').set(memberId(name), [USUAL])
+    desk.feed({ type: 'speed', member: memberId(name), samplesPerSecond })
+  }
+  return desk
+}
+
+const alike = (names = NAMES): Record<string, number> => Object.fromEntries(names.map((name) => [name, 100]))
+
+test('a member of median speed learns from H global batches in a round, others from as many as take them as long', () => {
+  const desk = groupDesk({ slow: 10, a: 100, b: 100, c: 100, fast: 400 })
+  const grants = ['slow', 'a', 'fast'].map((name) => ask(desk, name))
+  assert.deepEqual(
+    grants.map(({ leases, innerSteps }) => [leases.length, innerSteps]),
+    [
+      [1, 1],
+      [H * BATCH, H],
+      [4 * H * BATCH, 4 * H],
+    ],
+  )
+})
+
+test('no member gets more of a small dataset than its part', () => {
+  const desk = groupDesk(alike(), { blocks: 15 })
+  assert.deepEqual(
+    NAMES.map((name) => ask(desk, name).leases.length),
+    [3, 3, 3, 3, 3],
+  )
+})
+
+test('a version takes in four of five contributions, and the fifth is in the next', () => {
+  const desk = groupDesk(alike())
+  const grants = new Map(NAMES.map((name) => [name, ask(desk, name)] as const))
+  for (const name of ['a', 'b', 'c']) assert.equal(push(desk, name, grants.get(name) as Grant), 'received')
+  assert.equal(desk.state.chain.head.v, 0)
+  push(desk, 'd', grants.get('d') as Grant)
+  assert.equal(desk.state.chain.head.v, 1)
+  assert.deepEqual(
+    new Set(desk.state.chain.record(1)?.blocks),
+    new Set(['a', 'b', 'c', 'd'].flatMap((name) => blocksOf(grants.get(name) as Grant))),
+  )
+  for (const name of ['a', 'b', 'c', 'd']) grants.set(name, ask(desk, name))
+  assert.equal(push(desk, 'e', grants.get('e') as Grant), 'received', 'it is one version late')
+  assert.equal(desk.effects.find((effect) => effect.type === 'server-add')?.damping, 0.5, 'and counts half')
+})
+
+test('who contributed begins its next round from the version that takes its last one in', () => {
+  const desk = groupDesk(alike())
+  const grants = NAMES.map((name) => ask(desk, name))
+  push(desk, 'a', grants[0] as Grant)
+  desk.say('a', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+  assert.equal(desk.sent('grant').length, 0)
+  for (const i of [1, 2, 3]) push(desk, NAMES[i] ?? '', grants[i] as Grant)
+  const next = desk.sent('grant').find(({ to }) => to === 'a')
+  assert.equal(next?.base.v, 1)
+})
+
+test('a version waits half a round for more contributions, and no longer', () => {
+  const desk = groupDesk(alike())
+  const grants = NAMES.map((name) => ask(desk, name))
+  desk.now += 20_000
+  push(desk, 'a', grants[0] as Grant)
+  desk.now += 9000
+  desk.feed({ type: 'tick' })
+  assert.equal(desk.state.chain.head.v, 0)
+  desk.now += 2000
+  desk.feed({ type: 'tick' })
+  assert.equal(desk.state.chain.head.v, 1)
+})
+
+test('a version waits for no member that is gone', () => {
+  const desk = groupDesk(alike())
+  const grants = NAMES.map((name) => ask(desk, name))
+  push(desk, 'a', grants[0] as Grant)
+  for (const name of ['b', 'c', 'd', 'e'])
+    desk.feed({ type: 'member-lost', member: memberId(name), reason: 'closed', expected: false })
+  assert.equal(desk.state.chain.head.v, 1)
+})
+
+test('a push names its grant as a whole: one of fewer blocks, or of an earlier grant, is none', () => {
+  const desk = groupDesk(alike(['a', 'b']))
+  const first = ask(desk, 'a')
+  const header = ({ base, leases, modeEpoch }: Grant, blocks = leases.length): PushHeader => ({
+    incarnation: memberId('a'),
+    modeEpoch,
+    base,
+    leaseEpoch: leases[0]?.leaseEpoch ?? 0,
+    blocks,
+    samples: blocks,
+    targets: blocks,
+    lossSum: 1,
+    correct: 0,
+  })
+  assert.deepEqual(grantedPush(desk.state, header(first))?.leases, first.leases)
+  assert.equal(grantedPush(desk.state, header(first, first.leases.length - 1)), undefined)
+  const second = ask(desk, 'a')
+  assert.equal(grantedPush(desk.state, header(first)), undefined)
+  assert.deepEqual(grantedPush(desk.state, header(second))?.leases, second.leases)
+})
+
+test('blocks whose inner steps became no number go to other members, one at a time', () => {
+  const desk = groupDesk(alike(['a', 'b']))
+  const { leases } = ask(desk, 'a')
+  desk.say('a', { type: 'gave-back', leases, code: 'gradient-not-finite', message: 'NaN' })
+  const next = ask(desk, 'b')
+  assert.equal(next.leases.length, 1)
+  assert.ok(blocksOf({ ...next, leases }).includes(next.leases[0]?.block as never))
+})

@@ -1,0 +1,41 @@
+// Real processes that train in rounds of several inner steps, each as a group of its own.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
+import { auditChain } from '../src/audit.ts'
+import { QUICK, tinyJob } from './small-job.ts'
+
+const EPOCHS = 3
+/** of an epoch: 9,000 digits */
+const BLOCKS = 1125
+const INNER_STEPS = 8
+/** of ten classes: chance is 0.1 */
+const LEARNED = 0.8
+
+test(
+  'groups learn the digits in outer rounds; a killed member loses no block and doubles none',
+  { timeout: 300_000 },
+  async () => {
+    const grid = await Grid.start({ timing: QUICK })
+    try {
+      const job = await grid.submit({
+        ...tinyJob({ stop: { epochs: EPOCHS }, minVolunteers: 3 }),
+        mode: 'async',
+        groups: { innerSteps: INNER_STEPS },
+        evaluate: { everyEpochs: EPOCHS },
+      })
+      for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
+      const victim = grid.addVolunteer({ name: 'victim', executor: 'reference' })
+      await grid.watch.waitFor('some outer versions', ({ run }) => (run?.version.v ?? 0) >= 4)
+      victim.kill('SIGKILL')
+      const run = await grid.watch.waitFor('the end', ({ run }) => run?.phase === 'finished' && run, 250_000)
+      const records = await grid.records(job)
+      const { lost, duplicated } = auditChain(records, EPOCHS * BLOCKS)
+      assert.deepEqual({ lost, duplicated }, { lost: 0, duplicated: 0 })
+      assert.ok(records.length < (EPOCHS * BLOCKS) / INNER_STEPS, `${records.length} versions`)
+      assert.ok((run.lastValidation?.accuracy ?? 0) > LEARNED, `accuracy ${run.lastValidation?.accuracy}`)
+    } finally {
+      await grid.stop()
+    }
+  },
+)
