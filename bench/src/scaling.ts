@@ -3,7 +3,7 @@
 // around the ring alone.
 import { predict, type ScalePrediction, type Setting } from '@starling-grid/cli/scaling'
 import { HOMES, LAB, MIXED, SOFTWARE } from '@starling-grid/cli/scaling/profiles'
-import { DEFAULT_ASYNC } from '@starling-grid/coordinator/run'
+import { asyncPolicy, DEFAULT_ASYNC } from '@starling-grid/coordinator/run'
 import type { BenchRow } from './row.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
 
@@ -22,6 +22,8 @@ const RESNET20 = {
 }
 /** LeNet-5: 61,706 parameters with momentum, 256 samples a step: small enough that latency is most of a step. */
 const LENET5 = { gradientBytes: 246_824, exchangeBytes: 246_824, stateBytes: 493_648, batchBlocks: 32, blockSamples: 8 }
+/** versions that the parameter server keeps of a small model */
+const KEPT_VERSIONS = 12
 const SMALL_VOLUNTEERS = [1, 4, 10, 50]
 const ALWAYS = {
   mode: 'auto',
@@ -37,10 +39,25 @@ const ALWAYS = {
 
 type ScalingQuestion = Omit<Setting, 'churnPerMinute'>
 
+/**
+ * Rounds of replica groups: a round of a member of median speed takes 164 s, so a measurement has four of them. Blocks
+ * are larger, since the coordinator keeps a lease for each.
+ */
+const GROUPS = {
+  mode: 'async',
+  async: asyncPolicy(undefined, KEPT_VERSIONS, { innerSteps: 16 }),
+  batchBlocks: 8,
+  blockSamples: 512,
+  warmUpSeconds: 400,
+  seconds: 656,
+} as const
+const CROWDS = [10, 50, 200, 1000]
+
 export async function scalingSuite(options: SuiteOptions): Promise<BenchRow[]> {
-  return Object.entries(questions())
-    .filter(([name]) => isWanted(options, name))
-    .map(([name, question]) => row(name, question, options.log))
+  const wanted = Object.entries(questions()).filter(([name]) => isWanted(options, name))
+  return wanted.map(([name, question]) =>
+    question.async.groups === undefined ? row(name, question, options.log) : crowdRow(name, question, options.log),
+  )
 }
 
 function questions(): Record<string, ScalingQuestion> {
@@ -60,9 +77,17 @@ function questions(): Record<string, ScalingQuestion> {
     machines: SOFTWARE,
     volunteers,
   }))
-  const nameOf = ({ links, volunteers, machines }: ScalingQuestion): string =>
-    `scaling ${links.name} ${volunteers}${machines === SOFTWARE ? ', LeNet-5' : ''}`
-  return Object.fromEntries([...large, ...small].map((question) => [nameOf(question), question]))
+  const crowds = CROWDS.map((volunteers) => ({
+    ...RESNET20,
+    ...ALWAYS,
+    ...GROUPS,
+    links: HOMES,
+    machines: MIXED,
+    volunteers,
+  }))
+  const nameOf = ({ links, volunteers, machines, async }: ScalingQuestion): string =>
+    `scaling ${links.name} ${volunteers}${machines === SOFTWARE ? ', LeNet-5' : ''}${async.groups ? ', groups' : ''}`
+  return Object.fromEntries([...large, ...small, ...crowds].map((question) => [nameOf(question), question]))
 }
 
 function row(name: string, setting: ScalingQuestion, log: SuiteOptions['log']): BenchRow {
@@ -85,6 +110,33 @@ function row(name: string, setting: ScalingQuestion, log: SuiteOptions['log']): 
     max: ours,
     peers,
     ratio: { calm: times(peers.calm), ring: times(peers.ring) },
+  }
+}
+
+/** `peers.alone`: what the machines train without each other, together. */
+function crowdRow(name: string, setting: ScalingQuestion, log: SuiteOptions['log']): BenchRow {
+  const calm = predict({ ...setting, churnPerMinute: 0 })
+  const churned = predict({ ...setting, churnPerMinute: CHURN })
+  const { samplesPerSecond: speeds } = setting.machines
+  const all = Array.from({ length: setting.volunteers }, (_, i) => speeds[i % speeds.length] ?? 0)
+  const alone = all.reduce((sum, speed) => sum + speed, 0)
+  const told = ({ samplesPerSecond, coordinatorCores, coordinatorBytesPerSecond }: ScalePrediction): string =>
+    `${Math.round(samplesPerSecond)} samples/s, ${((100 * samplesPerSecond) / alone).toFixed(0)} % of ${alone}, ` +
+    `coordinator ${(100 * coordinatorCores).toFixed(1)} % of a core and ` +
+    `${((8 * coordinatorBytesPerSecond) / 1e6).toFixed(0)} Mbit/s`
+  log(`${name} volunteers: calm ${told(calm)}; ${100 * CHURN} % churn a minute ${told(churned)}`)
+  const ours = Math.round(calm.samplesPerSecond)
+  const peers = { alone, churned: Math.round(churned.samplesPerSecond) }
+  const times = (peer: number): number => Number((ours / peer).toFixed(3))
+  return {
+    name,
+    adapter: 'model',
+    ours,
+    unit: 'samples/s, predicted',
+    min: ours,
+    max: ours,
+    peers,
+    ratio: { alone: times(peers.alone), churned: times(peers.churned) },
   }
 }
 

@@ -21,8 +21,7 @@ function groupDesk(speeds: Readonly<Record<string, number>>, options: DeskOption
     minVolunteers: names.length,
     blocks: 1000,
     batchBlocks: BATCH,
-    groups: { innerSteps: H },
-    async: asyncPolicy(undefined, 12, {}),
+    async: asyncPolicy(undefined, 12, { innerSteps: H }),
     ...options,
   })
   desk.join(...names)

@@ -11,7 +11,6 @@ export {
   sha256Of,
   type StepRecord,
   ChainRecordSchema,
-  StepRecordSchema,
   type VersionRef,
   VersionRefSchema,
 } from './chain.ts'

@@ -443,7 +443,7 @@ const toVolunteer = {
   /** async mode: ask for leases (A5) */
   async: strict({ type: literal('async'), ...ballot, modeEpoch: Count }),
   /**
-   * leases for one push and the base version to pull; `off-ring`: beside a ring, where the base is a checkpoint (A1)
+   * leases for one push, and its base version; `offRing`: a checkpoint beside a ring (A1)
    */
   grant: strict({
     type: literal('grant'),

@@ -181,7 +181,7 @@ export class RunHost {
     this.#server = new ParameterServer({
       form: job.form,
       clipNorm: job.spec.clipNorm,
-      rounds: (job.config.groups?.innerSteps ?? 1) > 1,
+      rounds: (job.config.async.groups?.innerSteps ?? 1) > 1,
       delayCompensation: job.config.async.delayCompensation,
       cores: availableParallelism(),
       clock,

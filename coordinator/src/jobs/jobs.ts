@@ -38,7 +38,7 @@ import type { RunConfig } from '../run/state.ts'
 import type { Timing } from '../run/timing.ts'
 import { filesOf, type HeldBase, type HeldBlob, withBase } from './base.ts'
 import { mistaken } from './mistaken.ts'
-import { groupSettings, localSettings } from './rounds.ts'
+import { localSettings } from './rounds.ts'
 import { startOf, type StartParts } from './start.ts'
 import { withFieldsOfToday } from './stored-spec.ts'
 
@@ -234,7 +234,6 @@ function configOf({ id, spec, model, timing, initial, ...sizes }: ConfigParts): 
     exchange: exchangeOf(spec, model),
     timing,
     async: asyncPolicy(spec.async, keptVersions(parameterCount(model)), spec.groups),
-    ...(spec.groups ? { groups: groupSettings(spec.groups) } : {}),
     roundSteps: localSettings(spec)?.innerSteps ?? 1,
   }
 }

@@ -1,21 +1,16 @@
 // What a job says of rounds of several inner steps, with defaults, checked: local rounds of a ring (A7), and rounds of
 // replica groups (G1).
-import { type GroupSettings, type JobSpec, type LocalSettings, MAX_STEP_BLOCKS } from '@starling-grid/protocol'
-import type { GroupPolicy } from '../run/groups/group-policy.ts'
+import { type JobSpec, type LocalSettings, MAX_STEP_BLOCKS } from '@starling-grid/protocol'
+import { groupPolicy } from '../run/groups/group-policy.ts'
 import { mistaken } from './mistaken.ts'
 
-/** H where the job names none. A ring exchanges all the time; groups over home lines do so every minute. */
+/** H of a ring where the job names none: most jobs here are short */
 const RING_STEPS = 16
-const GROUP_STEPS = 32
 /**
  * Of the outer step as in DiLoCo (Douillard et al., 2023), but for momentum 0.7. Its 0.9 is for hundreds of inner steps
  * and rounds. After 26 rounds of 16 it left the loss 20 to 60 % above the ring's (`npm run bench -- local` compares).
  */
 const OUTER = { outerLr: 0.7, outerMomentum: 0.7 } as const
-
-export function groupSettings({ innerSteps = GROUP_STEPS }: GroupSettings): GroupPolicy {
-  return { innerSteps }
-}
 
 /**
  * What rounds use; undefined in a job that makes none. Groups of one inner step exchange gradients. @throws MistakesError
@@ -24,7 +19,7 @@ export function groupSettings({ innerSteps = GROUP_STEPS }: GroupSettings): Grou
 export function localSettings({ mode, local, groups, batchBlocks }: JobSpec): LocalSettings | undefined {
   if (groups !== undefined) requireGroups({ mode, local })
   if (mode !== 'local' && local === undefined && groups === undefined) return undefined
-  const innerSteps = groups === undefined ? RING_STEPS : groupSettings(groups).innerSteps
+  const innerSteps = groups === undefined ? RING_STEPS : groupPolicy(groups).innerSteps
   if (groups !== undefined && innerSteps === 1) return undefined
   const settings = { innerSteps, ...OUTER, ...local }
   requireFew(settings, batchBlocks, groups === undefined ? 'local' : 'groups')

@@ -15,7 +15,6 @@ import type {
   VersionRef,
 } from '@starling-grid/protocol'
 import type { AsyncPolicy } from './async/async-policy.ts'
-import type { GroupPolicy } from './groups/group-policy.ts'
 import type { Evaluation } from './history/ending.ts'
 import type { WrittenRun } from './history/written-run.ts'
 import type { Chain, ChainIndex } from './queue/chain-index.ts'
@@ -56,8 +55,6 @@ export interface RunConfig extends RunBeginning, RunBlocks {
   /** bytes of a whole state as it is uploaded, about */
   readonly versionBytes: number
   readonly async: AsyncPolicy
-  /** of async mode: members push what they learned in a round of several inner steps (G1) */
-  readonly groups?: GroupPolicy
   readonly timing: Timing
 }
 

@@ -716,7 +716,7 @@ export const REPAIRS: readonly Mutant[] = [
     [
       [
         'the body of a push without a lease is read',
-        'if (stale !== undefined)\n          return reply',
+        "if ('verdict' in push)\n          return reply",
         'if (false)\n          return reply',
       ],
       ['a member pushes any number of gradients at once', 'seats.take(member, reply)\n        announced', 'announced'],

@@ -307,8 +307,8 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     rule: 'G2',
     breaks: 'G2: the first round of many makes a version of its own',
     file: `${RUN}/async/accumulator.ts`,
-    from: 'if (state.config.groups !== undefined) return Math.max(1, pushesAsked(state, expected(state)))',
-    to: 'if (state.config.groups !== undefined) return 1',
+    from: 'if (state.config.async.groups !== undefined) return Math.max(1, pushesAsked(state, expected(state)))',
+    to: 'if (state.config.async.groups !== undefined) return 1',
     tests: ['coordinator/test/run-groups'],
   },
   {

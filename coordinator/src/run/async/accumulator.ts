@@ -48,7 +48,7 @@ export const accumulator = {
  * K: pushes that make a version. Counted over those whose last lease came back: who gives nothing is not waited for.
  */
 export function pushesPerVersion(state: RunState): number {
-  if (state.config.groups !== undefined) return Math.max(1, pushesAsked(state, expected(state)))
+  if (state.config.async.groups !== undefined) return Math.max(1, pushesAsked(state, expected(state)))
   return Math.max(1, Math.min(pushesAsked(state), state.config.batchBlocks))
 }
 
@@ -66,7 +66,7 @@ export function blocksPerLease(state: RunState): number {
 
 export function addToSum(transition: Transition, push: Push, gradDigest: Sha256): void {
   const { state } = transition
-  const mostBlocks = state.config.groups === undefined ? MAX_STEP_BLOCKS : MAX_VERSION_BLOCKS
+  const mostBlocks = state.config.async.groups === undefined ? MAX_STEP_BLOCKS : MAX_VERSION_BLOCKS
   if (state.open.blocks.size + push.leases.length > mostBlocks) closeSum(transition)
   const { pushes, digests, blocks, since } = own(state, 'open')
   Object.assign(own(state, 'open'), {
@@ -89,7 +89,7 @@ function closeWhenDue(transition: Transition): void {
 
 /** No push comes before these are a version, or none for long. */
 function isLast({ state, now }: Transition): boolean {
-  if (state.config.groups !== undefined) return state.leases.size === 0 || isOverdue(state, now)
+  if (state.config.async.groups !== undefined) return state.leases.size === 0 || isOverdue(state, now)
   return state.leases.size === 0 && nothingFree(state)
 }
 

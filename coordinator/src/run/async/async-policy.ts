@@ -1,6 +1,7 @@
 // What a job says of its parameter server, with defaults, checked: how many pushes make a version, and what becomes of
 // late ones.
 import { type AsyncSettings, GridError, type GroupSettings } from '@starling-grid/protocol'
+import { type GroupPolicy, groupPolicy } from '../groups/group-policy.ts'
 
 export interface AsyncPolicy {
   readonly update: 'each' | 'proportion' | 'all'
@@ -16,6 +17,8 @@ export interface AsyncPolicy {
   readonly damping: 'none' | 'inverse'
   /** λ of DC-ASGD; undefined: none */
   readonly delayCompensation: number | undefined
+  /** members push what they learned in a round of several inner steps (G1); absent: gradients */
+  readonly groups?: GroupPolicy
 }
 
 /**
@@ -53,6 +56,7 @@ export function asyncPolicy(
     whenStale: update === 'all' ? 'wait' : (whenStale ?? 'drop'),
     // A compensated gradient is meant to count whole.
     damping: settings.damping ?? (compensates ? 'none' : 'inverse'),
+    ...(groups === undefined ? {} : { groups: groupPolicy(groups) }),
   }
 }
 

@@ -3,7 +3,14 @@ import type { BlockId, ErrorCode, LeaseToken, MemberId, MessageFrom, Push, PushH
 import type { PushWeights } from '../../parameter-server/add-push.ts'
 import type { PushNorms } from '../../parameter-server/norm-clip.ts'
 import { proved } from '../ballot/proofs.ts'
-import { blocksOfRound, innerStepsOf, isWaitingForItsVersion, roundMs, stepsIn } from '../groups/group-rounds.ts'
+import {
+  blocksOfRound,
+  expected,
+  innerStepsOf,
+  isWaitingForItsVersion,
+  roundMs,
+  stepsIn,
+} from '../groups/group-rounds.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } from '../queue/quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
@@ -107,16 +114,27 @@ function grantTraining(transition: Transition): string | undefined {
     member.awaitingLease = false
     grant(transition, member, blocks)
   }
+  return workInWords(state)
+}
+
+function workInWords(state: RunState): string {
   const pushes = pushesPerVersion(state)
+  const epoch = currentEpoch(state) + 1
+  const steps = innerStepsOf(state)
+  if (steps !== undefined)
+    return (
+      `replica groups: epoch ${epoch}, rounds of about ${steps} inner steps, ` +
+      `${expected(state)} under way, ${pushes} make a version`
+    )
   return (
-    `parameter server: epoch ${currentEpoch(state) + 1}, ${state.leases.size} blocks ` +
+    `parameter server: epoch ${epoch}, ${state.leases.size} blocks ` +
     `leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`
   )
 }
 
 /** Who gets blocks now, the reliable first. In a run of groups those of an open version wait until it is made. */
 function hungry({ state, now }: Transition): Member[] {
-  const waits = state.config.groups === undefined ? () => false : isWaitingForItsVersion(state)
+  const waits = state.config.async.groups === undefined ? () => false : isWaitingForItsVersion(state)
   const found: Member[] = []
   for (const member of state.members.values())
     if (member.awaitingLease && member.noWorkUntil <= now && !waits(member)) found.push(member)
@@ -162,7 +180,7 @@ function freeFor(state: RunState, wanted: readonly number[]): BlockId[] {
   return available(state, (block) => isTaken(state, block), max)
 }
 
-interface Choice {
+interface FreeBlocks {
   readonly free: BlockId[]
   readonly max: number
 }
@@ -171,7 +189,7 @@ interface Choice {
  * A block that was in a failed push is leased alone, so that only the culprit is set aside. It goes to another member,
  * where there is one that brings leases back, or to the same member after a while. What is returned leaves `free`.
  */
-function nextLease({ state, now }: Transition, member: MemberId, { free, max }: Choice): BlockId[] {
+function nextLease({ state, now }: Transition, member: MemberId, { free, max }: FreeBlocks): BlockId[] {
   const { failures } = state.aside
   const first = free.findIndex((block) => mayTry(state, block, member, now))
   if (failures.has(free[first] ?? ('' as BlockId))) return free.splice(first, 1)

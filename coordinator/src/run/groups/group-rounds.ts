@@ -11,7 +11,7 @@ const LEASE_FACTOR = 3
 
 /** Rounds of several inner steps; undefined: members push gradients. */
 export function innerStepsOf({ config }: RunState): number | undefined {
-  const steps = config.groups?.innerSteps ?? 1
+  const steps = config.async.groups?.innerSteps ?? 1
   return steps === 1 ? undefined : steps
 }
 
