@@ -1,6 +1,7 @@
 // Frames out of a stream of bytes. A frame's length is checked before memory is taken for it; it is copied once, out of
 // the pieces that the socket hands over, and not at all where one piece holds it whole.
 import { FRAME_HEADER_BYTES, frameBytes } from '@starling-grid/protocol'
+import { takeMemory } from '@starling-grid/volunteer/links'
 
 export class FrameReader {
   readonly #onFrame: (frame: Uint8Array) => void
@@ -44,14 +45,14 @@ export class FrameReader {
         this.#onFrame(piece.subarray(at, at + bytes))
         return at + bytes
       }
-      this.#frame = memoryOf(bytes)
+      this.#frame = takeMemory(bytes)
       return at
     }
     const end = Math.min(piece.byteLength, at + FRAME_HEADER_BYTES - this.#filled)
     this.#header.set(piece.subarray(at, end), this.#filled)
     this.#filled += end - at
     if (this.#filled < FRAME_HEADER_BYTES) return end
-    const frame = memoryOf(this.#bytesOf(this.#header))
+    const frame = takeMemory(this.#bytesOf(this.#header))
     frame.set(this.#header)
     if (frame.byteLength === FRAME_HEADER_BYTES) this.#whole(frame)
     else this.#frame = frame
@@ -71,10 +72,4 @@ export class FrameReader {
     this.#filled = 0
     this.#onFrame(frame)
   }
-}
-
-/** Not from the pool, which others share; not zeroed, since all of it is written. */
-function memoryOf(bytes: number): Uint8Array {
-  const { buffer } = Buffer.allocUnsafeSlow(bytes)
-  return new Uint8Array(buffer)
 }

@@ -5,7 +5,10 @@
 // that the process holds after every 10 MB or so of them. Counted in a rank of four that did 40 all-reduces of 4 MB: 5
 // to 24 times, 10 to 50 ms each. It is not once since frames are let go. What is transferred to a port is no more this
 // side's, and what is sent to a closed port goes nowhere. Source: HTML standard, "message port post message steps".
-// Node frees it there and then. Where a closed port takes nothing, nothing changes.
+// Node frees it there and then. Where a closed port takes nothing, nothing changes. Links over TCP put their next
+// frames into it instead.
+
+import { giveBack } from '../link/frame-memory.ts'
 
 /**
  * Bytes from which on a transfer costs less than what it saves; above those that Node cuts from a pool, which cannot be
@@ -21,6 +24,7 @@ let nowhere: MessagePort | undefined
  */
 export function letGo({ buffer, byteLength }: Uint8Array, around: number): void {
   if (byteLength < WORTH_BYTES || buffer.byteLength > byteLength + around || !(buffer instanceof ArrayBuffer)) return
+  if (giveBack(buffer)) return
   nowhere ??= closedPort()
   nowhere.postMessage(undefined, [buffer])
 }

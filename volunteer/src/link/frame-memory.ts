@@ -1,0 +1,31 @@
+// Memory of frames that were read, for the next ones. A link over TCP puts each large frame together in memory of its
+// own; taking that from the system costs more than filling it. Who has read a frame gives its memory back
+// (collectives/let-go.ts); who does not leaves it to the collector.
+
+/** Bytes that wait at most: what a link holds in flight, several times. */
+const MOST_BYTES = 4 * 1024 * 1024
+
+const waiting = new Map<number, ArrayBuffer[]>()
+let bytesWaiting = 0
+/** nothing is kept where nothing is taken, as in tabs */
+let isUsed = false
+
+/** Memory whose content is of no meaning. */
+export function takeMemory(bytes: number): Uint8Array<ArrayBuffer> {
+  isUsed = true
+  const buffer = waiting.get(bytes)?.pop()
+  if (buffer === undefined) return new Uint8Array(bytes)
+  bytesWaiting -= bytes
+  return new Uint8Array(buffer)
+}
+
+/** `buffer` is read and written by nobody any more. False: there is no use for it. */
+export function giveBack(buffer: ArrayBuffer): boolean {
+  const { byteLength } = buffer
+  if (!isUsed || byteLength === 0 || bytesWaiting + byteLength > MOST_BYTES) return false
+  const alike = waiting.get(byteLength) ?? []
+  waiting.set(byteLength, alike)
+  alike.push(buffer)
+  bytesWaiting += byteLength
+  return true
+}
