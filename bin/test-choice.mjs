@@ -13,9 +13,9 @@ export const LATER = {
   'a-coordinator-gives-its-jobs-away':
     'several-coordinators.test.ts gives jobs away in one process, another-coordinator-takes-over.test.ts kills one',
   'a-tab-follows-its-job':
-    'several-coordinators.test.ts has which pages open where, another-coordinator-takes-over.test.ts what volunteers do',
+    'several-coordinators.test.ts has which pages open where, another-coordinator-takes-over.test.ts the rest',
   'trains-between-two-nats':
-    'ice-servers.test.ts has the credentials of TURN, relays-a-pair-that-cannot-link.test.ts the way through the coordinator',
+    'ice-servers.test.ts has the credentials of TURN, relays-a-pair-that-cannot-link.test.ts the relay',
   image: 'deploy.test.ts reads the Containerfile and looks up what it names',
   operator: 'reconcile.test.ts has every decision of it',
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',

@@ -1,7 +1,7 @@
-import { journalRows } from './journal.ts'
-import { leaseRows } from './leases.ts'
 // What one coordinator carries: volunteers that lease and push over real sockets, durable events of its journal, and
 // shards served. Each beside the least that anything on this machine needs for it.
+import { journalRows } from './journal.ts'
+import { leaseRows } from './leases.ts'
 import { type BenchRow } from './row.ts'
 import { shardRow } from './served-shards.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'

@@ -113,7 +113,7 @@ describe('the https door', { skip, timeout: 300_000 }, () => {
   })
 })
 
-/** Of another machine, at an address that a command printed: nothing of its certificate but the fingerprint is believed. */
+/** Of another machine, at an address that a command printed: of its certificate the fingerprint alone is believed. */
 function statusAt(url: string, fingerprint: string): Promise<number> {
   return new Promise((resolve, reject) => {
     const asked = httpsRequest(`${url}healthz`, { rejectUnauthorized: false }, (response) => {

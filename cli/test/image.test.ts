@@ -1,6 +1,6 @@
 // The container image without an engine, which not every machine has. What `deploy/Containerfile` builds is built in a
-// folder, line by line, and what it starts is started from there: as a user without rights, on a root that is read-only.
-// The base images are not fetched: this machine's Node takes their place.
+// folder, line by line, and what it starts is started from there: as a user without rights, on a root that is
+// read-only. The base images are not fetched: this machine's Node takes their place.
 import assert from 'node:assert/strict'
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -177,7 +177,8 @@ test('what the Containerfile builds runs a coordinator and a volunteer', { skip,
     const health = JSON.parse(
       /\[.*\]/.exec(instructions.find(({ name }) => name === 'HEALTHCHECK')?.rest ?? '')?.[0] ?? '[]',
     ) as string[]
-    execFileSync(health[0] ?? '', health.slice(1), { env: plain({ STARLING_PORT: port }) }) // throws unless it ends with 0
+    // throws unless it ends with 0
+    execFileSync(health[0] ?? '', health.slice(1), { env: plain({ STARLING_PORT: port }) })
     assert.throws(() => execFileSync(health[0] ?? '', health.slice(1), { env: plain({ STARLING_PORT: '1' }) }))
     for (const page of ['/', '/dashboard', '/api']) assert.equal((await fetch(url + page)).status, 200, page)
 

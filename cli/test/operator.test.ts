@@ -1,6 +1,6 @@
-// `starling operator` between a cluster and a coordinator, each as it is used: a coordinator and volunteers in processes
-// of their own, and an API server over HTTP. The whole runs against the server of kube-server.ts, and again against a
-// real kube-apiserver where this machine has one.
+// `starling operator` between a cluster and a coordinator, each as it is used: a coordinator and volunteers in
+// processes of their own, and an API server over HTTP. The whole runs against the server of kube-server.ts, and again
+// against a real kube-apiserver where this machine has one.
 import assert from 'node:assert/strict'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

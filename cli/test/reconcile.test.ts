@@ -55,7 +55,7 @@ test('each state leads to one action, and the state after it to the next', () =>
     ['pause', object({ spec: { paused: true } }), run()],
     [undefined, object({ spec: { paused: true } }), run({ paused: true })],
     ['resume', object({ spec: { paused: false } }), run({ paused: true })],
-    [undefined, object(), run({ paused: true })], // somebody else paused it
+    [undefined, object(), run({ paused: true })], // an owner paused it by other means
     [undefined, object({ spec: { paused: true } }), run({ phase: 'finished' })],
   ]
   for (const [expected, job, seen] of cases)
@@ -124,7 +124,7 @@ test('a description that changes after its submission is said to be another, and
   assert.deepEqual(again, refused)
 })
 
-test('volunteers are those that open jobs have work for: the minimum at least, the most that is allowed at most', () => {
+test('as many volunteers run as open jobs have work for, within the least and the most that are allowed', () => {
   const job = (batchBlocks: number, min: number, max: number | null, change: object = {}): RunView =>
     run({ job: { batchBlocks, volunteers: { min, max } }, ...change }).view
   assert.equal(replicasFor([], 10).replicas, 0)

@@ -1,4 +1,5 @@
-// What computes on this machine where nobody said: its GPU; without one, what is faster on the processor. Said aloud.
+// What computes on this machine where its owner did not choose: a GPU, or without one what is faster on the processor.
+// The volunteer says which.
 import { type ExecutorKind, GridError, isGridError, systemClock } from '@starling-grid/protocol'
 import { type Executor } from '@starling-grid/volunteer'
 import {

@@ -23,7 +23,7 @@ const SET = 0x31
 const ED25519 = [0x2b, 0x65, 0x70]
 /** 2.5.4.3 */
 const COMMON_NAME = [0x55, 0x04, 0x03]
-/** Clocks of machines differ, and nobody looks at the dates of a pinned certificate: RFC 5280 §4.1.2.5 has no end. */
+/** Clocks of machines differ, and members ignore the dates of a pinned certificate: RFC 5280 §4.1.2.5 has no end. */
 const FROM = '20200101000000Z'
 const UNTIL = '99991231235959Z'
 /** From here on a length has bytes of its own. */

@@ -1,7 +1,7 @@
-import type { TLSSocket } from 'node:tls'
 // One TLS socket as a channel of frames. A frame tells its own length, so the stream is frames and nothing else. A
 // write is under way or none is: meanwhile frames gather in memory of ours and leave as one write, so that a fast link
 // makes few of them.
+import type { TLSSocket } from 'node:tls'
 import { LOW_WATER_BYTES } from '@starling-grid/protocol'
 import type { Channel, ChannelLink } from '@starling-grid/volunteer'
 import { MAX_GREETING_BYTES, MAX_LINK_FRAME_BYTES } from '@starling-grid/volunteer/links'

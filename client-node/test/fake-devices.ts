@@ -1,5 +1,5 @@
-// Devices that behave as those of browsers and drivers that no test machine has, around a real device: what they compute
-// is computed, and only how they answer is theirs. Each stands for behaviour that was reported.
+// Devices that behave as those of browsers and drivers that no test machine has, around a real device: what they
+// compute is computed, and only how they answer is theirs. Each stands for behaviour that was reported.
 
 export interface FakeDevice {
   readonly name: string

@@ -1,5 +1,5 @@
-// Embedding, positions, attention and the losses on the GPU and on WebAssembly against the plain reference, at sizes that meet no tile and
-// no group of four.
+// Embedding, positions, attention and the losses on the GPU and on WebAssembly against the plain reference, at sizes
+// that meet no tile and no group of four.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { initialParameters, parameterCount, parseModelSpec, randomWords, type ModelSpec } from '@starling-grid/model'

@@ -213,7 +213,7 @@ test('threat 22: handshakes of one address are bounded before TLS begins, and co
   }, 'a place')
 })
 
-test('nobody is let in before the door is opened, nor after it was closed', async () => {
+test('no member is let in before the door is opened, nor after it was closed', async () => {
   const keeper = await openTcpDoor(HERE)
   const { port } = keeper.own
   const early = connectPlain(port, '127.0.0.1')

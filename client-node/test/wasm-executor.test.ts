@@ -1,4 +1,5 @@
-// The executor on WebAssembly with threads of Node, against the suite, and against itself with other numbers of threads.
+// The executor on WebAssembly with threads of Node, against the suite, and against itself with other numbers of
+// threads.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gpt, initialParameters, lenet5, parameterCount, type ModelSpec } from '@starling-grid/model'

@@ -1,10 +1,10 @@
 // What computes in this tab where nothing was asked for: a GPU; without one, what is faster on the processor. Loaded
 // only where the processor may compute; its counterpart in Node has the same name.
-import { type ExecutorKind, systemClock } from '@starling-grid/protocol'
+import { systemClock } from '@starling-grid/protocol'
 import type { Executor, ShardCache } from '@starling-grid/volunteer'
-import { openReferenceExecutor } from '@starling-grid/volunteer/language'
 import { createWasmExecutor, knownMeasure, measuredText, measureExecutors } from '@starling-grid/volunteer/wasm'
 import { wasmThreads } from './wasm-threads.ts'
+import type { TabExecutor } from './worker-messages.ts'
 
 type ModelOfExecutor = Parameters<typeof createWasmExecutor>[0]
 
@@ -17,7 +17,7 @@ export interface SoftwareOptions {
 }
 
 /** Of a software adapter and WebAssembly the one that was measured faster here. */
-export async function fasterHere({ adapter, cache, say, openOnGpu }: SoftwareOptions): Promise<ExecutorKind> {
+export async function fasterHere({ adapter, cache, say, openOnGpu }: SoftwareOptions): Promise<TabExecutor> {
   const place = `${adapter}, ${navigator.userAgent}, ${wasmThreads()?.count ?? 0} threads`
   const measured =
     (await knownMeasure({ place, cache })) ??
@@ -25,17 +25,15 @@ export async function fasterHere({ adapter, cache, say, openOnGpu }: SoftwareOpt
       place,
       cache,
       clock: systemClock,
-      open: (executor, spec) => (executor === 'wasm' ? openOnProcessor(executor, spec) : openOnGpu(spec)),
+      open: (executor, spec) => (executor === 'wasm' ? openOnProcessor(spec) : openOnGpu(spec)),
     }))
   say(measuredText(adapter, measured))
   return measured.wasm <= measured.webgpu ? 'wasm' : 'webgpu'
 }
 
 export async function openOnProcessor(
-  executor: Exclude<ExecutorKind, 'webgpu'>,
   spec: ModelOfExecutor,
   size: Pick<NonNullable<Parameters<typeof createWasmExecutor>[1]>, 'maxMicroBatch' | 'maxBytes' | 'frozen'> = {},
 ): Promise<Executor> {
-  if (executor === 'reference') return openReferenceExecutor(spec, size)
   return createWasmExecutor(spec, { ...size, threads: wasmThreads() })
 }

@@ -1,5 +1,5 @@
 // The tab's VolunteerHost: everything that differs from a Node process. Runs in the Worker.
-import { type ExecutorKind, GridError, isGridError, type JobId, systemClock } from '@starling-grid/protocol'
+import { GridError, isGridError, type JobId, systemClock } from '@starling-grid/protocol'
 import {
   createGpuExecutor,
   type DeviceTrouble,
@@ -25,6 +25,7 @@ import { keepChanged, readKept } from './kept-values.ts'
 import { openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
+import type { TabExecutor } from './worker-messages.ts'
 
 /** What a tab's start may take longer for faster kernels; later starts find them in the cache. */
 const TUNING_BUDGET_MS = 1500
@@ -42,13 +43,13 @@ export interface WebHostOptions {
   /** this page's coordinator sends it to another one, or is gone */
   readonly leaveFor: (coordinatorUrl: string, job: JobId | null) => void
   /** undefined: what is found and measured */
-  readonly executor?: ExecutorKind | undefined
+  readonly executor?: TabExecutor | undefined
 }
 
 export async function createWebHost(options: WebHostOptions): Promise<VolunteerHost> {
   const { coordinatorUrl, openPeerNetwork, isHidden, limits, diskBytes, relaysOnly, leaveFor } = options
   const shards = await openShardCache(diskBytes)
-  let choice: Promise<ExecutorKind> | undefined
+  let choice: Promise<TabExecutor> | undefined
   return {
     client: 'tab',
     clock: systemClock,
@@ -69,11 +70,11 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
       // values in f16 need an adapter
       const executor = bounds?.precision === 'f16' ? 'webgpu' : await choice
       const size = microBatchFor(spec, blockSamples)
-      if (executor !== 'webgpu') {
+      if (executor === 'wasm') {
         const { maxBytes } = bounds ?? {}
         const { openOnProcessor } = await import('./executor-choice.ts')
         const bound = maxBytes === undefined ? {} : { maxBytes }
-        return openOnProcessor(executor, spec, { ...size, ...bound, frozen: bounds?.frozen })
+        return openOnProcessor(spec, { ...size, ...bound, frozen: bounds?.frozen })
       }
       const submitMs = () => (isHidden() ? SUBMIT_MS : SEEN_SUBMIT_MS)
       const open = (trouble: DeviceTrouble) =>
@@ -84,7 +85,7 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
 }
 
 /** A GPU, or what is faster without one. A browser without WebGPU computes on the processor, which is said. */
-async function chooseExecutor(shards: ShardCache): Promise<ExecutorKind> {
+async function chooseExecutor(shards: ShardCache): Promise<TabExecutor> {
   try {
     const adapter = describeAdapter((await requestAdapter()).info)
     if (!adapter.software) return 'webgpu'

@@ -4,6 +4,9 @@ import type { ExecutorKind, JobId, LinkIdentity } from '@starling-grid/protocol'
 import type { SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'
 import type { VisitorLimits } from './contribute/visitor-limits.ts'
 
+/** What computes in a tab: the plain reference would only make pages heavier. */
+export type TabExecutor = Exclude<ExecutorKind, 'reference'>
+
 /** What a visitor lends, and to which job. */
 export interface Lent {
   /** that others see */
@@ -14,7 +17,7 @@ export interface Lent {
   /** that another coordinator sent it for */
   readonly sentFor?: JobId | undefined
   /** what computes; undefined: what is found and measured */
-  readonly executor?: ExecutorKind | undefined
+  readonly executor?: TabExecutor | undefined
 }
 
 export type ToWorker =

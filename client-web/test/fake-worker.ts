@@ -1,5 +1,5 @@
-import type { VolunteerStatus } from '@starling-grid/volunteer'
 // Stands in for the training Worker: says what a test scripted, and ends when it is told to stop.
+import type { VolunteerStatus } from '@starling-grid/volunteer'
 import type { Page } from 'playwright-core'
 import type { Failure } from '../src/worker-messages.ts'
 import { VOLUNTEER_PATH } from './fixture-server.ts'

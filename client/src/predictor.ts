@@ -148,7 +148,7 @@ function requireBase(spec: ModelSpec, base: BaseOfAdapters | undefined): void {
   if (base !== undefined || !fixedEntries(spec).some(({ kind }) => kind === 'frozen')) return
   throw new GridError(
     'usage',
-    `expected the model that the adapters of ${spec.name} belong to, got the adapters alone; name its folder with --base`,
+    `expected the model that the adapters of ${spec.name} belong to, got adapters alone; name its folder with --base`,
   )
 }
 

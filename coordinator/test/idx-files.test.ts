@@ -1,5 +1,5 @@
-// `starling dataset import` of IDX files: every type of the format, packed ones, an import that goes on after a kill, and
-// files that are none.
+// `starling dataset import` of IDX files: every type of the format, packed ones, an import that goes on after a kill,
+// and files that are none.
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'

@@ -28,7 +28,7 @@ async function ringOfTwo(): Promise<{ readonly url: string; readonly tab: FakeVo
 
 const firstDeparture = async (url: string): Promise<{ readonly reason: string; readonly expected: boolean }> => {
   const { departed } = await until(url, 'a departure', ({ departed: gone }) => gone.length > 0)
-  const [{ reason, expected } = { reason: 'nobody left', expected: false }] = departed
+  const [{ reason, expected } = { reason: 'no member left', expected: false }] = departed
   return { reason, expected }
 }
 

@@ -1,5 +1,6 @@
 // What every OwnerBook does, wherever it is kept.
 import assert from 'node:assert/strict'
+import { EventEmitter, once } from 'node:events'
 import { after, test } from 'node:test'
 import { jobId } from '@starling-grid/protocol'
 import { coordinatorId, type OwnerBook } from '../src/journal/owner-book.ts'
@@ -94,18 +95,20 @@ function leavingSuite(where: string, two: Two): void {
 
   test(`${where}: of all coordinators one at a time changes shared blobs`, async () => {
     const [, north, , south] = await two()
-    let end = (): void => undefined
-    const first = north.alone(
-      () =>
-        new Promise<string>((resolve) => {
-          end = () => resolve('done')
-        }),
+    const began = new EventEmitter()
+    const beginning = once(began, 'begin')
+    const first = north.alone(async () => {
+      const ended = once(began, 'end')
+      began.emit('begin')
+      await ended
+      return 'done'
+    })
+    await beginning
+    await assert.rejects(
+      south.alone(async () => 'too early'),
+      { code: 'rate-exceeded' },
     )
-    while (true) {
-      const refused = await south.alone(async () => 'too early').catch((error: { code: string }) => error.code)
-      if (refused === 'rate-exceeded') break
-    }
-    end()
+    began.emit('end')
     assert.equal(await first, 'done')
     assert.equal(await south.alone(async () => 'now'), 'now')
     await assert.rejects(

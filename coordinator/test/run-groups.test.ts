@@ -35,7 +35,7 @@ function groupDesk(speeds: Readonly<Record<string, number>>, options: DeskOption
 
 const alike = (names = NAMES): Record<string, number> => Object.fromEntries(names.map((name) => [name, 100]))
 
-test('a member of median speed learns from H global batches in a round, others from as many as take them as long', () => {
+test('in a round a member of median speed takes H global batches, others as many as take them as long', () => {
   const desk = groupDesk({ slow: 10, a: 100, b: 100, c: 100, fast: 400 })
   const grants = ['slow', 'a', 'fast'].map((name) => ask(desk, name))
   assert.deepEqual(

@@ -1,5 +1,5 @@
-// Two coordinators in one process, over one store. A request, a page or a volunteer that comes to the one is sent to the
-// other when its job is there.
+// Two coordinators in one process, over one store. A request, a page or a volunteer that comes to the one is sent to
+// the other when its job is there.
 import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -162,7 +162,7 @@ test('a volunteer that names a job of the other coordinator is sent there, and t
   await one.closed
 })
 
-test('a coordinator that ends gives its jobs to the other, with all steps, and sends its volunteers there', async () => {
+test('a coordinator that ends gives its jobs to the other, with all steps, and sends volunteers there', async () => {
   const { job, at, other } = await placed(await two())
   const one = volunteer(at.url, { stepMs: 20 })
   const { version } = await until(at.url, 'steps', (run) => run.version.v >= 5)

@@ -8,7 +8,7 @@ import { finishesWhole, lightJob, QUICK } from './small-job.ts'
 const STEPS = 30
 
 test(
-  'threat 4: a tab on WebAssembly and Node volunteers on WebGPU and the reference end bit-identical; no address has a token',
+  'threat 4: a tab on WebAssembly and Node on WebGPU and the reference end bit-identical; no address has a token',
   { timeout: 300_000 },
   async () => {
     const grid = await Grid.start({ timing: QUICK, webRoot: await ensureWebPage(() => undefined) })

@@ -1,11 +1,12 @@
-// Two homes behind routers of their own, and a street between them with a coordinator and a STUN and TURN server: network
-// namespaces of this machine, of which nothing leaves. Addresses are those that documents use (RFC 5737): to volunteers
-// they are public ones.
+// Two homes behind routers of their own, and a street between them with a coordinator and a STUN and TURN server:
+// network namespaces of this machine, of which nothing leaves. Addresses are those that documents use (RFC 5737): to
+// volunteers they are public ones.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { describeError } from '@starling-grid/protocol'
 
 const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 export const SERVER = '203.0.113.10'
@@ -13,8 +14,8 @@ const HOMES = ['a', 'b'] as const
 export type Home = (typeof HOMES)[number]
 
 /**
- * How a router maps a home's ports. `cone`: a port stays the same whatever it is sent to, so that STUN tells what others
- * reach. `symmetric`: each destination gets a port of its own by chance, so that it does not.
+ * How a router maps a home's ports. `cone`: a port stays the same whatever it is sent to, so that STUN tells what
+ * others reach. `symmetric`: each destination gets a port of its own by chance, so that it does not.
  */
 export type Nat = 'cone' | 'symmetric'
 
@@ -29,7 +30,7 @@ export function noHomes(): string | undefined {
     run('ip', ['netns', 'exec', name, 'iptables', '-t', 'nat', '-A', 'POSTROUTING', '-o', 'lo', '-j', 'MASQUERADE'])
     return undefined
   } catch (error) {
-    return `this machine allows no network namespaces with NAT: ${error instanceof Error ? error.message : String(error)}`
+    return `this machine allows no network namespaces with NAT: ${describeError(error)}`
   } finally {
     try {
       run('ip', ['netns', 'del', name])

@@ -12,7 +12,7 @@ export const DoorSchema = strict({
   /** SHA-256 of the certificate */
   fingerprint: Sha256Schema,
   port: Type.Integer({ minimum: LOWEST_DOOR_PORT, maximum: 65_535 }),
-  /** IPv4 or IPv6; never a name, which somebody would have to resolve */
+  /** IPv4 or IPv6; never a name, which the dialling member would have to resolve */
   addresses: Type.Array(Type.String({ minLength: 2, maxLength: 45, pattern: '^[0-9A-Fa-f.:]+$' }), {
     maxItems: MAX_DOOR_ADDRESSES,
   }),

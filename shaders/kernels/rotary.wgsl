@@ -1,6 +1,7 @@
 // One of queries, keys and values at its place among the packed heads of attention, and turned by its position where
 // TURNS is 1. One pair of elements, c and c + HALF of a head, per invocation.
-// x (R, OWN, 2·HALF), angles (T, 2·HALF): cosines of a position, then its sines ⇄ part PART of qkv (R, 3, HEADS, 2·HALF)
+// x (R, OWN, 2·HALF), angles (T, 2·HALF): cosines of a position, then its sines
+//   ⇄ part PART of qkv (R, 3, HEADS, 2·HALF)
 // with R = samples · LENGTH. Each of the OWN heads serves HEADS / OWN heads of attention.
 
 const HEAD = 2u * HALF;

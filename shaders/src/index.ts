@@ -44,8 +44,4 @@ export {
   type Shape,
 } from './shapes.ts'
 export { type AdapterTraits, type KernelFamily, PLAIN_TRAITS } from './variants.ts'
-export { hasRelaxedSimd, wasmCode } from './wasm/code.ts'
-export { PAGE_BYTES } from './wasm/module.ts'
-export type { WasmPass } from './wasm/pass.ts'
-export { wasmRecipe } from './wasm/specs.ts'
 export { bindingBytes, boundBindings, passSource, workgroupGrid } from './wgsl.ts'

@@ -81,8 +81,8 @@ export type RotaryDims = {
 }
 
 /**
- * qkv (samples, 3, heads, headSize): each sample a token at its place in a text; cache (context, 2, heads, headSize) has
- * the keys and values of all places before it
+ * qkv (samples, 3, heads, headSize): each sample a token at its place in a text; cache (context, 2, heads, headSize)
+ * has the keys and values of all places before it
  */
 export type CachedAttentionDims = { readonly context: number; readonly heads: number; readonly headSize: number }
 

@@ -33,13 +33,12 @@ import { pullRows } from './async/pull-rows.ts'
 import { validateLeases } from './async/validation.ts'
 import { Compute, type NamedParameters } from './compute.ts'
 import type { CoordinatorHttp } from './coordinator-http.ts'
-import { openBaseModel } from './data/base-model.ts'
 import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
 import { GenerationRunner, type GenerationRunnerParts } from './generation/generation-runner.ts'
 import type { VolunteerHost } from './host.ts'
-import { localRounds } from './late-parts.ts'
+import { baseModels, localRounds } from './late-parts.ts'
 import type { PeerLink, PeerNetwork } from './link/peer-link.ts'
 import type { openLocalRounds } from './local/local-round.ts'
 import type { MemberCore, ControlMessage } from './member/member-state.ts'
@@ -194,7 +193,8 @@ export class JobSession {
     const library = terms.local && (await loaded(localRounds()))
     const { blockSamples, precision = 'f32' } = terms
     const places = { fetchBytes: (name: Sha256) => parts.http.shard(name), cache: parts.host.shards }
-    const frozen = await openBaseModel(spec, places)
+    const { openBaseModel } = spec.base === undefined ? {} : await loaded(baseModels())
+    const frozen = await openBaseModel?.(spec, places)
     requireWanted(signal)
     const bounds = { precision, maxBytes, frozen, onDeviceLost: () => parts.onDeviceLost() }
     const executor = await parts.host.createExecutor(spec, blockSamples, bounds)

@@ -14,10 +14,12 @@ function once<T>(fetchPart: () => Promise<T>): () => Promise<T> {
 
 /** of jobs that train in local rounds */
 export const localRounds = once(() => import('./local/local-round.ts'))
+/** of jobs that tune an imported model */
+export const baseModels = once(() => import('./data/base-model.ts'))
 /** hardly any volunteer needs it */
 export const relayLinks = once(() => import('./link/relay-link.ts'))
 
 /** For simulations: files that are read later would take real time, and events would come in another order. */
 export async function fetchLateParts(): Promise<void> {
-  await Promise.all([localRounds(), relayLinks()])
+  await Promise.all([localRounds(), baseModels(), relayLinks()])
 }

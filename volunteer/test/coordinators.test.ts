@@ -1,5 +1,5 @@
-// Which coordinator a volunteer speaks to: it goes where its own sends it, to no machine of others, and asks the next one
-// when its own does not answer.
+// Which coordinator a volunteer speaks to: it goes where its own sends it, to no machine of others, and asks the next
+// one when its own does not answer.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {

@@ -1,4 +1,4 @@
-// Memory of frames that were read is used again, never while somebody has it, and never without bound.
+// Memory of frames that were read is used again, never while a reader has it, and never without bound.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { letGo } from '../src/collectives/let-go.ts'

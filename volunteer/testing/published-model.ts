@@ -27,7 +27,8 @@ export const SMALL_LLAMA = {
 export const SPECIAL = ['<|endoftext|>', '<|im_end|>', '<|im_start|>', '<|pad|>'] as const
 
 const CHAT_TEMPLATE =
-  "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}" +
+  '{% for message in messages %}' +
+  "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}" +
   "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 
 export interface PublishedOptions {

@@ -1,5 +1,5 @@
-import { toBase64 } from '@starling-grid/cli/browser'
 // The page in which libraries are measured: it opens them, keeps what they prepared, and passes results on as text.
+import { toBase64 } from '@starling-grid/cli/browser'
 import { openDevice } from '@starling-grid/client-web/gpu'
 import { wasmThreads } from '@starling-grid/client-web/wasm-threads'
 import { countGpuCalls, gpuCalls } from '../gpu-calls.ts'

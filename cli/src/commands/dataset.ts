@@ -6,7 +6,6 @@ import {
   type DatasetFormat,
   type ImportRequest,
   importNamed,
-  jobsThatUse,
   type NamedDataset,
   previewOf,
   shardsOf,
@@ -15,9 +14,9 @@ import { ModelCatalog } from '@starling-grid/coordinator/models'
 import { GridError, plainText, samplesIn } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { wholeNumber } from '../arguments.ts'
+import { deleteImport, type FolderFlags, printJson, withFolder } from '../named-imports.ts'
 import { duration, ProgressLine } from '../terminal/progress-line.ts'
 
-const DATA_DIR = 'starling-data'
 /** tokens of a sample of examples */
 const CONTEXT = 512
 /** part of the samples that validates */
@@ -27,11 +26,6 @@ const MB = 1e6
 const BAR = 24
 const SHOWN_SAMPLES = 3
 const SHOWN_ROWS = 12
-
-interface CommonOptions {
-  readonly dataDir: string
-  readonly json?: boolean
-}
 
 /** How rows of a table become samples. */
 interface RowFlags {
@@ -51,7 +45,7 @@ interface ImageFlags {
   readonly channels?: 'first' | 'last'
 }
 
-interface ImportCommandOptions extends CommonOptions, RowFlags, ImageFlags {
+interface ImportCommandOptions extends FolderFlags, RowFlags, ImageFlags {
   readonly format?: DatasetFormat
   readonly tokens: string
   readonly model?: string
@@ -74,13 +68,6 @@ export async function dataset(argv: readonly string[]): Promise<number> {
   ).action(remove)
   await program.parseAsync([...argv], { from: 'user' })
   return 0
-}
-
-function withFolder(command: Command): Command {
-  return command
-    .option('--data-dir <folder>', "the coordinator's data folder", DATA_DIR)
-    .option('--json', 'one JSON value on stdout')
-    .exitOverride()
 }
 
 function importCommand(program: Command): void {
@@ -127,7 +114,7 @@ async function importInto(name: string, paths: readonly string[], options: Impor
   })
   const seconds = (performance.now() - began) / 1000
   line.say(`imported ${name} in ${duration(seconds)}: ${described(dataset)}`)
-  if (options.json === true) print(summary(dataset))
+  if (options.json === true) printJson(summary(dataset))
 }
 
 /** @throws GridError 'model-invalid' for another name, or a model without a tokenizer */
@@ -192,21 +179,21 @@ function targetOf({
   return given[0]
 }
 
-async function list({ dataDir, json }: CommonOptions): Promise<void> {
+async function list({ dataDir, json }: FolderFlags): Promise<void> {
   const catalog = new Catalog(dataDir)
   const datasets = await Promise.all((await catalog.names()).map((name) => catalog.get(name)))
-  if (json === true) return print(datasets.map(summary))
+  if (json === true) return printJson(datasets.map(summary))
   if (datasets.length === 0)
     console.log(`No datasets in ${dataDir}. Import one with: starling dataset import NAME PATH`)
   const width = Math.max(...datasets.map(({ name }) => name.length))
   for (const found of datasets) console.log(`${found.name.padEnd(width)}  ${described(found)}`)
 }
 
-async function show(name: string, { dataDir, json }: CommonOptions): Promise<void> {
+async function show(name: string, { dataDir, json }: FolderFlags): Promise<void> {
   const catalog = new Catalog(dataDir)
   const found = await catalog.get(name)
   if (json === true)
-    return print({ ...summary(found), statistics: found.statistics ?? null, counts: found.counts ?? null })
+    return printJson({ ...summary(found), statistics: found.statistics ?? null, counts: found.counts ?? null })
   console.log(`${name}: ${described(found)}`)
   for (const { path, files, bytes, sha256 } of found.sources)
     console.log(
@@ -219,21 +206,10 @@ async function show(name: string, { dataDir, json }: CommonOptions): Promise<voi
   }
 }
 
-async function remove(name: string, { dataDir, json }: CommonOptions): Promise<void> {
-  const catalog = new Catalog(dataDir)
-  const { unfinished, shards } = await jobsThatUse(shardsOf(await catalog.get(name)), dataDir)
-  if (unfinished.length > 0)
-    throw new GridError(
-      'usage',
-      `expected a dataset that no job trains on, got ${name}, which ${unfinished.join(', ')} has; stop the job first`,
-    )
-  await catalog.delete(name, (shard) => shards.has(shard))
-  if (json === true) return print({ deleted: name })
-  console.log(`deleted ${name}`)
-}
-
-function print(value: unknown): void {
-  process.stdout.write(`${JSON.stringify(value)}\n`)
+async function remove(name: string, flags: FolderFlags): Promise<void> {
+  const catalog = new Catalog(flags.dataDir)
+  const blobs = shardsOf(await catalog.get(name))
+  await deleteImport({ name, free: 'dataset that no job trains on', blobs, catalog }, flags)
 }
 
 interface ImportShare {

@@ -1,19 +1,13 @@
 // `starling model import | list | show | delete`: published language models by name in a coordinator's data folder.
 // Works beside a coordinator that runs on the same folder, and without one.
-import { jobsThatUse } from '@starling-grid/coordinator/datasets'
 import { blobsOfModel, type ImportedModel, importModel, ModelCatalog } from '@starling-grid/coordinator/models'
 import { type Storage, STORAGES } from '@starling-grid/model'
-import { GridError, plainText } from '@starling-grid/protocol'
+import { plainText } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
+import { deleteImport, type FolderFlags, printJson, withFolder } from '../named-imports.ts'
 import { duration, ProgressLine } from '../terminal/progress-line.ts'
 
-const DATA_DIR = 'starling-data'
 const MILLION = 1e6
-
-interface ModelFolderOptions {
-  readonly dataDir: string
-  readonly json?: boolean
-}
 
 export async function model(argv: readonly string[]): Promise<number> {
   const program = new Command('starling model')
@@ -38,17 +32,10 @@ export async function model(argv: readonly string[]): Promise<number> {
   return 0
 }
 
-function withFolder(command: Command): Command {
-  return command
-    .option('--data-dir <folder>', "the coordinator's data folder", DATA_DIR)
-    .option('--json', 'one JSON value on stdout')
-    .exitOverride()
-}
-
 async function importInto(
   name: string,
   folder: string,
-  { dataDir, json, store }: ModelFolderOptions & { readonly store: Storage },
+  { dataDir, json, store }: FolderFlags & { readonly store: Storage },
 ): Promise<void> {
   const line = new ProgressLine()
   const began = performance.now()
@@ -57,41 +44,30 @@ async function importInto(
     onProgress: (done, total) => line.show(`${millions(done)} of ${millions(total)} M parameters`),
   })
   line.say(`imported ${name} in ${duration((performance.now() - began) / 1000)}: ${described(imported)}`)
-  if (json === true) print(summary(imported))
+  if (json === true) printJson(summary(imported))
 }
 
-async function list({ dataDir, json }: ModelFolderOptions): Promise<void> {
+async function list({ dataDir, json }: FolderFlags): Promise<void> {
   const catalog = new ModelCatalog(dataDir)
   const models = await Promise.all((await catalog.names()).map((name) => catalog.get(name)))
-  if (json === true) return print(models.map(summary))
+  if (json === true) return printJson(models.map(summary))
   if (models.length === 0) console.log(`No models in ${dataDir}. Import one with: starling model import NAME FOLDER`)
   const width = Math.max(...models.map(({ name }) => name.length))
   for (const found of models) console.log(`${found.name.padEnd(width)}  ${described(found)}`)
 }
 
-async function show(name: string, { dataDir, json }: ModelFolderOptions): Promise<void> {
+async function show(name: string, { dataDir, json }: FolderFlags): Promise<void> {
   const found = await new ModelCatalog(dataDir).get(name)
-  if (json === true) return print(summary(found))
+  if (json === true) return printJson(summary(found))
   console.log(`${name}: ${described(found)}`)
   console.log(`  from ${plainText(found.folder)}, ${found.importedAt}`)
   for (const [key, value] of Object.entries(found.config)) console.log(`  ${key}: ${plainText(JSON.stringify(value))}`)
 }
 
-async function remove(name: string, { dataDir, json }: ModelFolderOptions): Promise<void> {
-  const catalog = new ModelCatalog(dataDir)
-  const { unfinished, shards } = await jobsThatUse(blobsOfModel(await catalog.get(name)), dataDir)
-  if (unfinished.length > 0)
-    throw new GridError(
-      'usage',
-      `expected a model that no job tunes, got ${name}, which ${unfinished.join(', ')} has; stop the job first`,
-    )
-  await catalog.delete(name, (blob) => shards.has(blob))
-  if (json === true) return print({ deleted: name })
-  console.log(`deleted ${name}`)
-}
-
-function print(value: unknown): void {
-  process.stdout.write(`${JSON.stringify(value)}\n`)
+async function remove(name: string, flags: FolderFlags): Promise<void> {
+  const catalog = new ModelCatalog(flags.dataDir)
+  const blobs = blobsOfModel(await catalog.get(name))
+  await deleteImport({ name, free: 'model that no job tunes', blobs, catalog }, flags)
 }
 
 function summary({ name, importedAt, folder, config, parameters, storage, shards, ...words }: ImportedModel): object {

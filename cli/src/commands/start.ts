@@ -1,5 +1,5 @@
-import { readJobFile } from '@starling-grid/client/job-file'
 // `starling start`: options, the pages, start, next steps, stop on signal.
+import { readJobFile } from '@starling-grid/client/job-file'
 import {
   type Coordinator,
   createCoordinator,

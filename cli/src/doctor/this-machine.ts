@@ -34,7 +34,7 @@ export async function checkAdapter(): Promise<CheckResult> {
     return warning(
       'adapter',
       describeError(error),
-      'WebAssembly computes on the processor instead, slowly. If this machine has a GPU, install its driver with Vulkan.',
+      'WebAssembly computes on the processor instead. If this machine has a GPU, install its driver with Vulkan.',
     )
   }
 }

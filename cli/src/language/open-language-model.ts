@@ -139,7 +139,8 @@ async function adaptersIn(folder: string, spec: ModelSpec): Promise<Float32Array
       throw new GridError(
         'model-invalid',
         `expected ${entry.name} [${entry.shape.join(', ')}] in ${file}, ` +
-          `got ${tensor === undefined ? 'no such tensor' : `[${tensor.shape.join(', ')}]`}; take the adapters of this model`,
+          `got ${tensor === undefined ? 'no such tensor' : `[${tensor.shape.join(', ')}]`}; ` +
+          'take the adapters of this model',
       )
     flat.set(fromPublished(entry, floatValues(tensor, entry.name)), entry.offset)
   }

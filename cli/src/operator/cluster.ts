@@ -19,7 +19,7 @@ export type ReadObject = Pick<TrainingJob['metadata'], 'name' | 'resourceVersion
 
 export interface Cluster {
   list(): Promise<TrainingJobList>
-  /** What happens behind a version. Ends when the server ends it. @throws ClusterRefusal 410 when the version is too old */
+  /** What happens behind a version, until the server ends it. @throws ClusterRefusal 410 when the version is too old */
   watch(resourceVersion: string, signal: AbortSignal): AsyncIterable<ClusterEvent>
   /** The object as it is then. */
   setFinalizers(object: ReadObject, finalizers: readonly string[]): Promise<TrainingJob>

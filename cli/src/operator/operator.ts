@@ -1,5 +1,5 @@
-// Looks after the TrainingJobs of a namespace: submits them, tells how they do, and runs as many volunteers as they have
-// work for. Everything is decided anew in each pass, from what the cluster and the coordinator say then.
+// Looks after the TrainingJobs of a namespace: submits them, tells how they do, and runs as many volunteers as they
+// have work for. Everything is decided anew in each pass, from what the cluster and the coordinator say then.
 import { createHash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { type CoordinatorApi, isPassing } from '@starling-grid/client/coordinator-api'
@@ -204,7 +204,7 @@ function seenIn(coordinated: Coordinated, job: TrainingJob): JobSeen {
   return damage === undefined ? { type: 'none' } : { type: 'refused', why: damage }
 }
 
-/** The coordinator checks it, and says what is wrong. */
+/** Unchecked on purpose, hence the cast: the coordinator checks it at submission, and says what is wrong. */
 function specOf(job: TrainingJob): JobSpec {
   return { ...job.spec.job, reference: referenceOf(job) } as unknown as JobSpec
 }

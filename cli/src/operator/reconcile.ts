@@ -31,7 +31,7 @@ export function nextAction(job: TrainingJob, seen: JobSeen): OperatorDecision | 
   return seen.type === 'run' ? pauseOf(spec.paused, seen.view) : undefined
 }
 
-/** @param wanted undefined: whoever pauses or resumes the job by other means is left in peace */
+/** @param wanted undefined: the object does not say, and what an owner did by other means stays */
 function pauseOf(wanted: boolean | undefined, { phase, paused }: RunView): OperatorDecision | undefined {
   if (wanted === undefined || wanted === paused || phase === 'finished') return undefined
   return { action: wanted ? 'pause' : 'resume', reason: `spec.paused is ${wanted}` }
@@ -124,7 +124,7 @@ function messageOf({ status = {} }: TrainingJob, seen: JobSeen): string {
     case 'none':
       return status.jobId === undefined
         ? (status.message ?? 'not submitted yet')
-        : `the coordinator has no job ${status.jobId} any more; delete this TrainingJob, and create it again to submit it anew`
+        : `the coordinator no longer has the job ${status.jobId}; delete this TrainingJob and create it again`
     default:
       return seen.why
   }

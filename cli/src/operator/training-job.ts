@@ -69,7 +69,7 @@ export const TrainingJobSchema = Type.Object({
   }),
   spec: Type.Object({
     job: Type.Record(Type.String(), Type.Unknown()),
-    /** absent: whoever pauses it by other means is left in peace */
+    /** absent: a job that an owner paused by other means stays paused */
     paused: Type.Optional(Type.Boolean()),
     whenDeleted: Type.Optional(WhenDeletedSchema),
   }),

@@ -1,6 +1,6 @@
-import { adapterLabel } from '@starling-grid/client-node'
 // A volunteer on a terminal: a line for every change of phase until the work runs, then one line that rewrites itself.
 // In a pipe it prints one line every ten seconds.
+import { adapterLabel } from '@starling-grid/client-node'
 import type { ExecutorKind } from '@starling-grid/protocol'
 import type { VolunteerStatus } from '@starling-grid/volunteer'
 import { colorsFor, type Colors } from './colors.ts'

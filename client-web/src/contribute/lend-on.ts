@@ -1,5 +1,6 @@
 // A tab that lends follows its job to another coordinator by opening that one's page, which then lends on with the same
-// name and limits. The server takes `lend` out of an address to which no page of the same site led (coordinator's pages).
+// name and limits. The server takes `lend` out of an address to which no page of the same site led (coordinator's
+// pages).
 import { isSameAuthority, jobId } from '@starling-grid/protocol'
 import type { Lent } from '../worker-messages.ts'
 import { rememberLimits, type VisitorLimits } from './visitor-limits.ts'
@@ -28,8 +29,8 @@ export function goOnAt(url: string, { name, limits, job, sentFor }: Lent, invite
 }
 
 /**
- * What a page before this one lent; undefined: a visitor who has not begun. It leaves the address at once, and an invite
- * stays there.
+ * What a page before this one lent; undefined: a visitor who has not begun. It leaves the address at once, and an
+ * invite stays there.
  */
 export function takeLuggage(): Lent | undefined {
   const query = new URLSearchParams(location.search)

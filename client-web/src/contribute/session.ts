@@ -1,10 +1,10 @@
 // One visitor's contribution: starts the Worker, keeps the peer network for it, leaves gracefully. Independent of the
 // page's appearance.
 import { type ReadonlySignal, signal } from '@preact/signals'
-import { describeError, type ExecutorKind, isGridError, type MemberId, ROUTES } from '@starling-grid/protocol'
+import { describeError, isGridError, type MemberId, ROUTES } from '@starling-grid/protocol'
 import type { PeerNetwork, VolunteerStatus } from '@starling-grid/volunteer'
 import workerUrl from '../train-worker.ts?worker&url'
-import type { Failure, FromWorker, Lent, ToWorker } from '../worker-messages.ts'
+import type { Failure, FromWorker, Lent, TabExecutor, ToWorker } from '../worker-messages.ts'
 import { goOnAt } from './lend-on.ts'
 import { visitorInvite } from './visitor-invite.ts'
 
@@ -86,7 +86,8 @@ export class Session {
     if (this.#running === undefined) return
     const { token } = this.#running
     this.stop()
-    // The Worker dies with this handler's return, perhaps inside a kernel. A request with `keepalive` outlives the page.
+    // The Worker dies with this handler's return, perhaps inside a kernel. A request with `keepalive` outlives the
+    // page.
     if (token !== undefined) void sendLeave(token).catch(() => undefined)
     const until = performance.now() + GOODBYE_MS
     while (performance.now() < until);
@@ -165,10 +166,10 @@ export class Session {
   }
 }
 
-const EXECUTORS: readonly ExecutorKind[] = ['webgpu', 'wasm', 'reference']
+const EXECUTORS: readonly TabExecutor[] = ['webgpu', 'wasm']
 
 /** `?executor=webgpu` in the address of the page: tests and measurements say what computes. */
-function askedExecutor(search: string): ExecutorKind | undefined {
+function askedExecutor(search: string): TabExecutor | undefined {
   const asked = new URLSearchParams(search).get('executor')
   return EXECUTORS.find((kind) => kind === asked)
 }

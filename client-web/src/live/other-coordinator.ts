@@ -1,4 +1,5 @@
-// The page of another coordinator that shares the jobs of this one. Its scripts may not ask that one, so it opens there.
+// The page of another coordinator that shares the jobs of this one. Its scripts may not ask that one, so it opens
+// there.
 import { isSameAuthority } from '@starling-grid/protocol'
 
 export interface ShownThere {

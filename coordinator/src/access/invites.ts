@@ -169,7 +169,7 @@ export class InviteBook {
   }
 }
 
-/** Volunteers whom another coordinator let in count, too. */
+/** Volunteers that another coordinator let in count, too. */
 function withUses(invite: KeptInvite, others: readonly VolunteerId[]): KeptInvite {
   return { ...invite, volunteers: [...new Set([...others, ...invite.volunteers])] }
 }

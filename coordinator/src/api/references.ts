@@ -1,5 +1,5 @@
-// A program that gets no answer to its submission sends it again. The reference in the job says that it is the same one,
-// so that it makes one job, however often it comes.
+// A program that gets no answer to its submission sends it again. The reference in the job says that it is the same
+// one, so that it makes one job, however often it comes.
 import { isDeepStrictEqual } from 'node:util'
 import { type JobSpec, MistakesError } from '@starling-grid/protocol'
 import type { RunHost } from '../host/run-host.ts'

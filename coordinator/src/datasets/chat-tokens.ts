@@ -39,7 +39,7 @@ export class ChatTokens {
     return 1 + [...this.#tokenizer.get_vocab().values()].reduce((greatest, id) => Math.max(greatest, id), 0)
   }
 
-  /** A row of JSON lines: `messages`, or `prompt` and `completion`, or `text`. @throws GridError 'dataset-unreadable' */
+  /** A row of JSON lines: `messages`, `prompt` and `completion`, or `text`. @throws GridError 'dataset-unreadable' */
   row(row: unknown): MarkedTokens {
     const { messages, prompt, completion, text } = fieldsOf(row)
     if (Array.isArray(messages)) return this.conversation(messages.map(messageOf))

@@ -1,7 +1,8 @@
 // Import of a dataset under a name. Reads a window of samples, mixes it, cuts off the validation split, measures,
 // writes shards, notes how far it is, and goes on. Memory holds one window whatever the size of the source.
 import { GridError, type ShardRef } from '@starling-grid/protocol'
-import { type Catalog, type NamedDataset, requireDatasetName } from './catalog.ts'
+import { requireImportName } from '../named-imports.ts'
+import type { Catalog, NamedDataset } from './catalog.ts'
 import { importChatFiles } from './chat-import.ts'
 import type { Imported, ImportTools, ImportRequest, ImportWatch } from './import-request.ts'
 import { ImportFile, type ImportState, keyOf } from './import-state.ts'
@@ -22,7 +23,7 @@ const PARTS = ['train', 'validation'] as const
  * @throws GridError 'usage', 'dataset-unreadable' naming file and line, 'disk-failed'
  */
 export async function importNamed(request: ImportRequest, catalog: Catalog, watch: ImportWatch): Promise<NamedDataset> {
-  requireDatasetName(request.name)
+  requireImportName(request.name)
   if ((await catalog.find(request.name)) !== undefined)
     throw new GridError(
       'usage',

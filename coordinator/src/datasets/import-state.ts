@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ShardRef } from '@starling-grid/protocol'
-import { writeWhole } from './catalog.ts'
+import { writeWhole } from '../named-imports.ts'
 import { BEGINNING, type SplitPart, type ReadPlace } from './readers/reader.ts'
 import type { StoredMoments } from './statistics.ts'
 

@@ -145,7 +145,7 @@ function ofLabelled(dataset: NamedDataset, wanted: NamedChoice, context: number)
   }
 }
 
-/** Shards of `samples` tokens → of this many windows in all, each shard its part; those without a window are left out. */
+/** Shards of `samples` tokens → of this many windows in all, each its part; those without a window are left out. */
 function withWindows(
   shards: readonly ShardRef[],
   { context, count }: { readonly context: number; readonly count: number | undefined },

@@ -1,4 +1,5 @@
-// Which stored jobs need the shards of a dataset or of a model: read from the journal, beside a coordinator that may be at work.
+// Which stored jobs need the shards of a dataset or of a model: read from the journal, beside a coordinator that may be
+// at work.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { DatasetManifest, JobSpec } from '@starling-grid/protocol'

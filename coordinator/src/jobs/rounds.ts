@@ -13,8 +13,8 @@ const RING_STEPS = 16
 const OUTER = { outerLr: 0.7, outerMomentum: 0.7 } as const
 
 /**
- * What rounds use; undefined in a job that makes none. Groups of one inner step exchange gradients. @throws MistakesError
- * 'job-invalid'
+ * What rounds use; undefined in a job that makes none. Groups of one inner step exchange gradients. @throws
+ * MistakesError 'job-invalid'
  */
 export function localSettings({ mode, local, groups, batchBlocks }: JobSpec): LocalSettings | undefined {
   if (groups !== undefined) requireGroups({ mode, local })

@@ -62,7 +62,7 @@ export interface SharedParts {
   readonly self: CoordinatorId
   readonly elsewhere: () => Elsewhere
   readonly coordinators: NonNullable<RunParts['coordinators']>
-  /** A job that nobody works for yet may go where there is more room. True: it went. */
+  /** A job without volunteers may go where there is more room. True: it went. */
   makeRoom(job: JobId): Promise<boolean>
 }
 

@@ -83,8 +83,8 @@ export function fits(job: Pick<SharingJob, 'id' | 'realGpu'>, { chosen, declines
 }
 
 /**
- * Samples per second with this many members. Where nothing was measured: the slope of the two nearest smaller counts, or
- * in proportion to the nearest count; without any measurement the count itself.
+ * Samples per second with this many members. Where nothing was measured: the slope of the two nearest smaller counts,
+ * or in proportion to the nearest count; without any measurement the count itself.
  */
 export function speedWith(speeds: SharingJob['speeds'], members: number): number {
   const measured = speeds.get(members)

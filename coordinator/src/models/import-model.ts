@@ -22,7 +22,8 @@ import {
   writeSafetensors,
 } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
-import { type ImportedModel, type ModelCatalog, requireModelName } from './model-catalog.ts'
+import { requireImportName } from '../named-imports.ts'
+import type { ImportedModel, ModelCatalog } from './model-catalog.ts'
 import { PublishedFolder } from './published-folder.ts'
 
 /** Bytes from which a shard is written: a line of 20 Mbit/s brings it in two seconds. */
@@ -53,7 +54,7 @@ export async function importModel(
   catalog: ModelCatalog,
   watch: ModelImportWatch,
 ): Promise<ImportedModel> {
-  requireModelName(name)
+  requireImportName(name)
   if ((await catalog.find(name)) !== undefined)
     throw new GridError(
       'usage',
@@ -115,7 +116,8 @@ function requireTensor(published: PublishedFolder, entry: FixedEntry): void {
   throw new GridError(
     'dataset-unreadable',
     `expected ${entry.name} [${wanted.join(', ')}] in ${published.path}, ` +
-      `got ${found === undefined ? 'no such tensor' : `[${found.join(', ')}]`}; take the model that its config.json describes`,
+      `got ${found === undefined ? 'no such tensor' : `[${found.join(', ')}]`}; ` +
+      'take the model that its config.json describes',
   )
 }
 

@@ -1,5 +1,5 @@
-// A published language model as Hugging Face's folders have it: config.json, model*.safetensors, tokenizer.json. Tensors
-// are read row by row: a model may be larger than memory.
+// A published language model as Hugging Face's folders have it: config.json, model*.safetensors, tokenizer.json.
+// Tensors are read row by row: a model may be larger than memory.
 import { open, readdir, readFile, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { floatValues } from '@starling-grid/model'

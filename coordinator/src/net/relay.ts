@@ -1,7 +1,7 @@
-import type {} from '@fastify/websocket'
 // Carries frames between two members that cannot reach each other (R18): one WebSocket per end, one binary message per
 // frame, handed on unread. Who may, is decided by the caller. What waits here is bounded: an end is not read while the
 // other lags.
+import type {} from '@fastify/websocket'
 import {
   CLOSE_AWAY,
   CLOSE_POLICY,

@@ -223,7 +223,7 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
     return true
   }
 
-  /** Whom a volunteer asks when this coordinator ends. */
+  /** The coordinators that a volunteer asks when this one ends. */
   #tellOthers(session: VolunteerSession, urls = this.#parts.others?.urls() ?? []): void {
     if (urls.length > 0) session.send({ type: 'coordinators', urls: urls.slice(0, MAX_COORDINATORS) })
   }

@@ -1,6 +1,6 @@
-import type {} from '@fastify/websocket'
 // The PeerJS wire protocol on our own WebSocket route: introduces volunteers to each other, never sees their data. The
 // caller decides who may connect, and which members may talk to each other.
+import type {} from '@fastify/websocket'
 import {
   CLOSE_DROPPED,
   CLOSE_INTERNAL,

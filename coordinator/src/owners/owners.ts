@@ -16,8 +16,8 @@ import { inheritance, orphans, type Owned, type Passing, type CoordinatorPeer, r
 /** ms between beats: each is one short transaction */
 const BEAT_MS = 500
 /**
- * ms of silence after which others take a coordinator's jobs: a busy disk or a busy processor costs some beats. One that
- * lives all the same loses no step by it, since its appends are refused (R2).
+ * ms of silence after which others take a coordinator's jobs: a busy disk or a busy processor costs some beats. One
+ * that lives all the same loses no step by it, since its appends are refused (R2).
  */
 export const LEASE_MS = 3000
 
@@ -137,7 +137,7 @@ export class Owners {
     })
   }
 
-  /** A job of this coordinator that nobody works for yet goes to one that has more room. True: it went. */
+  /** A job of this coordinator without volunteers goes to one that has more room. True: it went. */
   async makeRoom(job: JobId): Promise<boolean> {
     const to = roomElsewhere(this.#owned)
     if (to === undefined) return false
@@ -149,7 +149,7 @@ export class Owners {
     await this.#hear().catch(() => undefined)
   }
 
-  /** This process ends: its jobs go to those that stay. Their runs have ended already. @throws GridError 'disk-failed' */
+  /** This process ends: its jobs go to those that stay. Their runs have ended. @throws GridError 'disk-failed' */
   async leave(): Promise<void> {
     const hasJoined = this.#stage === 'joined'
     this.#stage = 'leaving'

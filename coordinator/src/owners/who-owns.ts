@@ -1,5 +1,5 @@
-// Which coordinator has which job. Pure: knows nothing of stores, runs or sockets. All coordinators decide alike by what
-// is written. Where they read it at different moments, the store lets one of them through.
+// Which coordinator has which job. Pure: knows nothing of stores, runs or sockets. All coordinators decide alike by
+// what is written. Where they read it at different moments, the store lets one of them through.
 import type { JobId } from '@starling-grid/protocol'
 import type { CoordinatorId } from '../journal/owner-book.ts'
 
@@ -43,7 +43,7 @@ export function orphans({ peers, owners }: Owned): readonly Passing[] {
   }))
 }
 
-/** All jobs of a coordinator that ends, for those that stay; none: they are there for whoever comes. */
+/** All jobs of a coordinator that ends, for those that stay; none: they wait for the next coordinator. */
 export function inheritance({ self, peers, owners }: Owned): readonly Passing[] {
   const own = [...owners].filter(([, owner]) => owner === self)
   const others = peers.filter(({ id, isLive }) => isLive && id !== self)

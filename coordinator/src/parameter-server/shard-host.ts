@@ -1,5 +1,5 @@
-import type { ParameterLayout } from '@starling-grid/model'
 // The shard's end of shard-wire.ts: orders and bytes in, answers out. Holds one key range; independent of sockets.
+import type { ParameterLayout } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
 import { allocate, type ServerMemory } from './memory.ts'
 import { parseOrder, type ShardOrder, type VectorName } from './shard-wire.ts'

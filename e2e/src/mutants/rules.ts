@@ -1,6 +1,6 @@
-import type { GridOptions } from '../world/scenario.ts'
 // A mutant for each rule of docs/RULES.md, and for each duty of the shells that the rules rest on. The world
 // (e2e/src/world) runs production with one of them and must see a violation; where it cannot, the named test must fail.
+import type { GridOptions } from '../world/scenario.ts'
 import type { Mutant } from './mutant.ts'
 
 export interface RuleMutant extends Mutant {
@@ -298,7 +298,9 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     breaks: 'G1: a version names some blocks of a round and not others',
     file: `${RUN}/async/accumulator.ts`,
     from: 'blocks: new Set([...blocks, ...push.leases.map(({ block }) => block)]),',
-    to: 'blocks: new Set([...blocks, ...push.leases.map(({ block }) => block).slice(0, Math.max(1, push.leases.length - 1))]),',
+    to:
+      'blocks: new Set([...blocks, ' +
+      '...push.leases.map(({ block }) => block).slice(0, Math.max(1, push.leases.length - 1))]),',
     tests: ['coordinator/test/run-groups'],
     world: { seed: 1, options: { mode: 'async', members: { grouped: true } } },
   },

@@ -98,7 +98,7 @@ export class Disk {
     for (const [name, bytes] of this.#everKept) this.kept.set(name, bytes)
   }
 
-  /** A file's bytes are others for a while, or for good. Returns what makes it whole again, however often it was hit. */
+  /** A file's bytes are others for a while, or for good. Returns what makes it whole again, however often it is hit. */
   damage(name: Sha256): () => void {
     const whole = this.#everKept.get(name)
     if (whole === undefined || !this.kept.has(name)) return () => undefined

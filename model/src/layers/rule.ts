@@ -13,7 +13,7 @@ import type { Rope } from '../spec.ts'
  */
 export type ParameterKind = 'trained' | 'undecayed' | 'statistic'
 
-/** Tensors outside the flat vector: those of an imported model, which stay, and those that follow from the spec alone. */
+/** Tensors outside the flat vector: those of an imported model, which stay, and those that the spec alone gives. */
 export type FixedKind = 'frozen' | 'constant'
 
 /**

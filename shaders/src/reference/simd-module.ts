@@ -2,6 +2,8 @@
 // Its arithmetic is exact IEEE f32 (+, −, ×, ÷, √), as the WebAssembly specification demands, so it gives the bits of
 // the plain TypeScript beside it. Independent of optimizers; the numbers are from the specification's binary format.
 
+import { list, MODULE_HEADER, section, SECTION, text, unsigned } from '../wasm/binary.ts'
+
 /**
  * Elements of one block. Seven vectors of it fit a second-level cache of 512 KiB, and a copy of it is worth its call.
  */
@@ -26,7 +28,6 @@ export interface Kernel {
 const SIMD = 0xfd
 const OP = { add: 0xe4, subtract: 0xe5, multiply: 0xe6, divide: 0xe7, root: 0xe3 } as const
 const TYPE = { i32: 0x7f, f32: 0x7d, v128: 0x7b, function: 0x60 } as const
-const SECTION = { types: 1, functions: 3, memory: 5, exports: 7, code: 10 } as const
 const I32 = { constant: 0x41, add: 0x6a, lessUnsigned: 0x49 } as const
 const CONTROL = { loop: 0x03, end: 0x0b, branchIf: 0x0d, noResult: 0x40 } as const
 const LOCAL = { get: 0x20, set: 0x21 } as const
@@ -86,14 +87,7 @@ export function simdModule(kernels: readonly Kernel[]): Uint8Array<ArrayBuffer> 
   ]
   const exported = (name: string, kind: number, index: number) => [...text(name), kind, ...unsigned(index)]
   return Uint8Array.from([
-    0x00,
-    0x61,
-    0x73,
-    0x6d,
-    0x01,
-    0x00,
-    0x00,
-    0x00, // "\0asm", version 1
+    ...MODULE_HEADER,
     ...section(SECTION.types, kernels.map(signature)),
     ...section(
       SECTION.functions,
@@ -134,23 +128,4 @@ function code({ scalars, locals, body }: Kernel): number[] {
   const loop = [CONTROL.loop, CONTROL.noResult, ...body.flat(), ...advance, ...more, CONTROL.end]
   const whole = [...declared, ...splats, ...loop, CONTROL.end]
   return [...unsigned(whole.length), ...whole]
-}
-
-function section(id: number, items: readonly (readonly number[])[]): number[] {
-  const content = list(items)
-  return [id, ...unsigned(content.length), ...content]
-}
-
-function list(items: readonly (readonly number[])[]): number[] {
-  return [...unsigned(items.length), ...items.flat()]
-}
-
-function text(value: string): number[] {
-  return [...unsigned(value.length), ...Array.from(value, (letter) => letter.charCodeAt(0))]
-}
-
-/** LEB128, as the binary format writes every unsigned number. */
-function unsigned(value: number): number[] {
-  const rest = value >>> 7
-  return rest === 0 ? [value] : [(value & 0x7f) | 0x80, ...unsigned(rest)]
 }

@@ -1,5 +1,5 @@
-import { FunctionWriter } from './function.ts'
 // Passes as one WebAssembly module: a function for each that differs from all others.
+import { FunctionWriter } from './function.ts'
 import { type MemoryShape, moduleBytes } from './module.ts'
 import { PieceWriter, type WasmOptions, type WasmPass } from './pass.ts'
 import { v128 } from './values.ts'

@@ -1,4 +1,5 @@
 // One function of a module, written statement by statement: locals, loops, branches, stores. Knows no kernel.
+import { unsigned } from './binary.ts'
 import {
   f32,
   type F32,
@@ -6,7 +7,6 @@ import {
   int,
   type Int,
   type I32,
-  unsigned,
   type V128,
   type WasmValue,
   value,

@@ -1,6 +1,6 @@
+// Walks that kernels share: over flat vectors in pieces, over rows by four elements, and copies into panels.
 import type { FunctionWriter, Local } from './function.ts'
 import { FLOAT_BYTES, type PieceWriter } from './pass.ts'
-// Walks that kernels share: over flat vectors in pieces, over rows by four elements, and copies into panels.
 import { added, at, firstLanes, PANEL, storeFirst } from './products.ts'
 import { f32, type F32, i32, type I32, type Int, v128, type V128 } from './values.ts'
 

@@ -1,9 +1,8 @@
 // A WebAssembly module of functions over one imported memory, in the binary format of the specification.
+import { MODULE_HEADER, section, SECTION, text, unsigned } from './binary.ts'
 import { TYPE_CODES, type FunctionWriter } from './function.ts'
-import { unsigned } from './values.ts'
 
 export const PAGE_BYTES = 65_536
-const SECTION = { types: 1, imports: 2, functions: 3, exports: 7, code: 10 } as const
 
 export interface MemoryShape {
   readonly pages: number
@@ -24,7 +23,7 @@ export function moduleBytes(
     0,
   ])
   return Uint8Array.from([
-    ...[0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00], // "\0asm", version 1
+    ...MODULE_HEADER,
     ...section(SECTION.types, types),
     ...section(SECTION.imports, [
       [...text('host'), ...text('memory'), 0x02, shared ? 0x03 : 0x01, ...unsigned(pages), ...unsigned(pages)],
@@ -42,13 +41,4 @@ export function moduleBytes(
       functions.map(({ body }) => body),
     ),
   ])
-}
-
-function section(id: number, items: readonly (readonly number[])[]): number[] {
-  const content = [...unsigned(items.length), ...items.flat()]
-  return [id, ...unsigned(content.length), ...content]
-}
-
-function text(value: string): number[] {
-  return [...unsigned(value.length), ...Array.from(value, (letter) => letter.charCodeAt(0))]
 }

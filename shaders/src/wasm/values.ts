@@ -1,6 +1,8 @@
 // Expressions of WebAssembly: a typed value is the code that leaves it on the stack. The numbers are those of the
 // specification's binary format. Knows no kernel.
 
+import { unsigned } from './binary.ts'
+
 export type ValueType = 'i32' | 'f32' | 'v128'
 
 export interface WasmValue<T extends ValueType = ValueType> {
@@ -21,18 +23,7 @@ const SIMD = 0xfd
 /** log2 of the bytes that an address is a multiple of: a hint, and that of a float is always true */
 const ALIGNMENT = 2
 
-/** LEB128, as the binary format writes every unsigned number. */
-export function unsigned(value: number): number[] {
-  const bytes: number[] = []
-  let rest = value
-  do {
-    bytes.push(rest > 127 ? (rest & 0x7f) | 0x80 : rest)
-    rest = Math.floor(rest / 128)
-  } while (rest > 0)
-  return bytes
-}
-
-/** The same of signed numbers, in two's complement. */
+/** LEB128 of a signed number, in two's complement. */
 function signed(value: number): number[] {
   const bytes: number[] = []
   let rest = value

@@ -1,5 +1,5 @@
-import { type ModelSpec, randomWords, targetsPerSample } from '@starling-grid/model'
 // Leased blocks → a batch: samples as the model takes them, those of all blocks in the order of the blocks.
+import { type ModelSpec, randomWords, targetsPerSample } from '@starling-grid/model'
 import {
   type BlockId,
   blockIndex,

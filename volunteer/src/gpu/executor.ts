@@ -2,6 +2,7 @@
 
 import type { ModelSpec } from '@starling-grid/model'
 import { buildGraph } from '../graph/build.ts'
+import type { VariantSelector } from '../graph/choice.ts'
 import { buildDecoder } from '../graph/decoder-graph.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { loadFrozen } from '../graph/fixed.ts'
@@ -10,7 +11,7 @@ import { graphExecutor } from '../graph/graph-executor.ts'
 import { PROMPT_TOKENS, TokenDecoder } from '../graph/token-decoder.ts'
 import type { TuningOptions } from './autotune.ts'
 import { createGpuRunner, type GpuRunnerOptions } from './runner.ts'
-import { tuneOn } from './tune-on.ts'
+import type { tuneOn } from './tune-on.ts'
 
 export interface GpuExecutorOptions extends Omit<GpuRunnerOptions, 'graph' | 'software'> {
   readonly adapter: AdapterDescription
@@ -21,6 +22,11 @@ export interface GpuExecutorOptions extends Omit<GpuRunnerOptions, 'graph' | 'so
   readonly asGpu?: boolean | undefined
   /** measure variants first, unless `choose` says which to use */
   readonly tuning?: TuningOptions
+}
+
+/** Software adapters are not measured: pages load how when there is a GPU. */
+async function tuned(...asked: Parameters<typeof tuneOn>): Promise<VariantSelector> {
+  return (await import('./tune-on.ts')).tuneOn(...asked)
 }
 
 /**
@@ -38,7 +44,7 @@ export async function createGpuExecutor({
   ...options
 }: GpuExecutorOptions): Promise<Executor> {
   const common = { ...options, software: adapter.software && !asGpu, graph: buildGraph(spec) }
-  const choose = chosen ?? (tuning && (await tuneOn(tuning, adapter, common)))
+  const choose = chosen ?? (tuning && (await tuned(tuning, adapter, common)))
   const runner = await createGpuRunner({ ...common, ...(choose ? { choose } : {}) })
   try {
     await loadFrozen(runner, frozen)

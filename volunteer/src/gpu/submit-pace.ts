@@ -5,9 +5,9 @@
 const FIRST_WORK_PER_MS = 1e8
 /** weight of a faster measurement; a slower one counts at once, since it may be the machine's user */
 const FASTER_WEIGHT = 0.25
-/** ms of a submit that nobody waits at the screen for */
+/** ms of a submit where no user waits at the screen */
 export const SUBMIT_MS = 50
-/** … and where somebody uses the machine: a frame of 60 in a second is 16.7 ms */
+/** … and where a user does: a frame of 60 in a second is 16.7 ms */
 export const SEEN_SUBMIT_MS = 12
 
 export class SubmitPace {

@@ -7,9 +7,9 @@ import {
   boundBindings,
   type KernelCall,
   type Pass,
-  type WasmPass,
   workgroupGrid,
 } from '@starling-grid/shaders'
+import type { WasmPass } from '@starling-grid/shaders/wasm'
 import type { GraphPart } from './build.ts'
 import { PARTS } from './drafts.ts'
 import { flopsOf } from './flops.ts'

@@ -8,7 +8,8 @@ export class OutOfDeviceMemory extends GridError {
   constructor(bytes: number, message: string) {
     super(
       'adapter-limit',
-      `The model needs ${Math.ceil(bytes / MEBIBYTE)} MiB of device memory, and the adapter does not have it: ${message}`,
+      `The model needs ${Math.ceil(bytes / MEBIBYTE)} MiB of device memory, and the adapter does not have it: ` +
+        message,
     )
   }
 }

@@ -50,8 +50,8 @@ export function isInOwnNetwork(coordinatorUrl: string): boolean {
 }
 
 /**
- * Addresses of another member's door that a volunteer connects to. Those of its own network only when the coordinator is
- * there, too; those of this machine only when the coordinator is on it. Never link-local ones: cloud machines have
+ * Addresses of another member's door that a volunteer connects to. Those of its own network only when the coordinator
+ * is there, too; those of this machine only when the coordinator is on it. Never link-local ones: cloud machines have
  * services of their own there.
  */
 export function dialable(addresses: readonly string[], coordinatorUrl: string): string[] {

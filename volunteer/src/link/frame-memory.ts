@@ -19,7 +19,7 @@ export function takeMemory(bytes: number): Uint8Array<ArrayBuffer> {
   return new Uint8Array(buffer)
 }
 
-/** `buffer` is read and written by nobody any more. False: there is no use for it. */
+/** No reader and no writer has `buffer` any more. False: there is no use for it. */
 export function giveBack(buffer: ArrayBuffer): boolean {
   const { byteLength } = buffer
   if (!isUsed || byteLength === 0 || bytesWaiting + byteLength > MOST_BYTES) return false

@@ -1,5 +1,6 @@
 // PeerNetwork over PeerJS: signalling through the coordinator, retries, and the list of what is open. The same for tabs
-// and Node; the platform injects the PeerJS class, and in Node a door for TCP. Independent of frames beyond the greeting (rtc-link.ts).
+// and Node; the platform injects the PeerJS class, and in Node a door for TCP. Independent of frames beyond the
+// greeting (rtc-link.ts).
 import {
   GridError,
   LINK_OPEN_MS,

@@ -1,8 +1,9 @@
-// The Executor on the processor: WebAssembly's SIMD, on threads where the host has them. Said aloud wherever the adapter is
-// shown: no GPU is used.
+// The Executor on the processor: WebAssembly's SIMD, on threads where the host has them. Said aloud wherever the
+// adapter is shown: no GPU is used.
 import type { ModelSpec } from '@starling-grid/model'
 import { type Clock, systemClock } from '@starling-grid/protocol'
-import { hasRelaxedSimd, type KernelCall, PLAIN_TRAITS, type WasmPass, wasmRecipe } from '@starling-grid/shaders'
+import { type KernelCall, PLAIN_TRAITS } from '@starling-grid/shaders'
+import { hasRelaxedSimd, type WasmPass, wasmRecipe } from '@starling-grid/shaders/wasm'
 import { buildGraph, type Graph } from '../graph/build.ts'
 import type { Choice } from '../graph/choice.ts'
 import { buildDecoder } from '../graph/decoder-graph.ts'

@@ -1,7 +1,7 @@
 // A plan in the memory of a WebAssembly module: where its vectors, buffers and addresses lie, and its code. Made once;
 // a run only writes inputs and reads results.
 import { GridError } from '@starling-grid/protocol'
-import { PAGE_BYTES, wasmCode, type WasmPass } from '@starling-grid/shaders'
+import { PAGE_BYTES, wasmCode, type WasmPass } from '@starling-grid/shaders/wasm'
 import type { GraphPart } from '../graph/build.ts'
 import type { Plan, PlannedPass, Resource } from '../graph/plan.ts'
 import { overLimit } from '../own-limits.ts'

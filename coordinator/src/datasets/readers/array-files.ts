@@ -1,4 +1,5 @@
-// Where arrays lie, and reading their rows in order: NumPy's .npy and IDX files as they are, what is packed as it comes.
+// Where arrays lie, and reading their rows in order: NumPy's .npy and IDX files as they are, what is packed as it
+// comes.
 import { createReadStream } from 'node:fs'
 import { open, stat } from 'node:fs/promises'
 import { basename } from 'node:path'

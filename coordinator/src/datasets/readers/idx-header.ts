@@ -1,5 +1,6 @@
-// What stands before the values of an IDX array, the form in which MNIST and its relatives are published: 0, 0, the type
-// of a value, the number of dimensions, and each dimension as u32, the largest byte first. Values follow in the same order.
+// What stands before the values of an IDX array, the form in which MNIST and its relatives are published: 0, 0, the
+// type of a value, the number of dimensions, and each dimension as u32, the largest byte first. Values follow in the
+// same order.
 import type { ByteReader } from '../byte-reader.ts'
 import { datasetUnreadable } from '../samples.ts'
 import type { NpyHeader } from './npy-header.ts'

@@ -321,8 +321,8 @@ export function pushRefusal(state: RunState, push: Push, now: number): PushRefus
 }
 
 /**
- * G1: a push is of a grant as a whole. Undefined: this member was granted another since, or the coordinator that granted
- * it is gone.
+ * G1: a push is of a grant as a whole. Undefined: this member was granted another since, or the coordinator that
+ * granted it is gone.
  */
 export function grantedPush({ members }: RunState, { leaseEpoch, blocks, ...push }: PushHeader): Push | undefined {
   const granted = members.get(push.incarnation)?.granted

@@ -1,7 +1,7 @@
 // Convolutions, sample by sample. x (B, C, H, W), weight (O, C/g, K, K), bias (O,) → y (B, O, H', W'). The input of a
-// piece is unfolded into memory of the thread: a line for each of the C/g·K·K weights of a filter, which holds what that
-// weight meets in each output cell. All three directions are then products with these lines. Rows of output cells are
-// taken in blocks, so that the lines stay in a cache.
+// piece is unfolded into memory of the thread: a line for each of the C/g·K·K weights of a filter, which holds what
+// that weight meets in each output cell. All three directions are then products with these lines. Rows of output cells
+// are taken in blocks, so that the lines stay in a cache.
 import type { Conv2dDims } from '../../kernels.ts'
 import { matrix, optional } from '../../recipe.ts'
 import { finished, finishedGradient } from '../epilogue.ts'
@@ -208,7 +208,8 @@ function gradientChannels({ groupChannels, kernel, cells }: Sizes): number {
   return Math.max(1, Math.min(groupChannels, fitting))
 }
 
-// TapLines of gradients = weightᵀ · dy, which then are folded back: each input cell gets the sum of all that was made of it.
+// TapLines of gradients = weightᵀ · dy, which then are folded back: each input cell gets the sum of all that was made
+// of it.
 export const conv2dInputGradient: WasmKernel<'conv2d.inputGradient'> = (dims, capacity, operands) => {
   const sizes = sizesOf(dims)
   const { groups, out, cells, taps, groupOut, groupChannels, height, width, channels, kernel, padding } = sizes
@@ -303,8 +304,8 @@ function addRow(w: PieceWriter, to: I32, from: I32, count: number): void {
   })
 }
 
-// dweight (O, taps) += Σ_samples dy · linesᵀ; dbias (O,) += Σ dy. Some sums at a time, each over samples side by side, and
-// then their sum.
+// dweight (O, taps) += Σ_samples dy · linesᵀ; dbias (O,) += Σ dy. Some sums at a time, each over samples side by side,
+// and then their sum.
 export const conv2dParameterGradient: WasmKernel<'conv2d.parameterGradient'> = (
   dims,
   capacity,

@@ -1,4 +1,5 @@
-// Operators that look at one element at a time, over everything in pieces, and those that only bring elements elsewhere.
+// Operators that look at one element at a time, over everything in pieces, and those that only bring elements
+// elsewhere.
 import type { Activation, KernelName } from '../../kernels.ts'
 import { matrix } from '../../recipe.ts'
 import { dropoutRule } from '../../reference/dropout.ts'

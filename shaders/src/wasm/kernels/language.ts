@@ -1,4 +1,5 @@
-// What published language models add: gated branches, scales, rotary positions, and attention with kept keys and values.
+// What published language models add: gated branches, scales, rotary positions, and attention with kept keys and
+// values.
 import type { CachedAttentionDims, RotaryDims } from '../../kernels.ts'
 import { matrix } from '../../recipe.ts'
 import { elementOf, fillRow, partOf, piecesOf, sumRow } from '../loops.ts'

@@ -1,5 +1,5 @@
-// Linear layers. x (R, in), weight (out, in) → y (R, out), with R = samples · rows. A piece makes a panel of eight columns
-// for a block of rows: the weights of the panel are brought side by side first, and then meet every row.
+// Linear layers. x (R, in), weight (out, in) → y (R, out), with R = samples · rows. A piece makes a panel of eight
+// columns for a block of rows: the weights of the panel are brought side by side first, and then meet every row.
 import type { DerivativeDims, FinishDims, LinearDims } from '../../kernels.ts'
 import { matrix, optional } from '../../recipe.ts'
 import { finished, finishedGradient } from '../epilogue.ts'

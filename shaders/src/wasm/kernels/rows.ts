@@ -169,7 +169,8 @@ function normalizedRow(w: PieceWriter, x: I32, row: I32): (e: I32) => V128 {
   }
 }
 
-// With g = dy · weight: dx = inverse · (g − average of g − x̂ · average of g·x̂); the first average is the mean's doing.
+// With g = dy · weight: dx = inverse · (g − average of g − x̂ · average of g·x̂); the first average is the mean's
+// doing.
 export function rowNormInputGradient(norm: 'layernorm' | 'rmsnorm'): WasmKernel<`${typeof norm}.inputGradient`> {
   return (dims, capacity) => {
     const { rows, columns } = dims
