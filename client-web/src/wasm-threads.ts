@@ -1,5 +1,6 @@
 // Threads for the executor on WebAssembly; their counterpart in Node has the same name.
 import type { WasmThreads } from '@starling-grid/volunteer/wasm'
+import { startOwnWorker } from './own-worker.ts'
 import workerUrl from './wasm-worker.ts?worker&url'
 
 /** More gain little: passes are short, and all threads wait for each other after each. */
@@ -15,7 +16,7 @@ export function wasmThreads(): WasmThreads | undefined {
   return {
     count: Math.max(1, Math.min(cores > 2 ? cores - 1 : cores, MOST_THREADS)),
     spawn(onAnswer) {
-      const worker = new Worker(workerUrl, { type: 'module' })
+      const worker = startOwnWorker(workerUrl)
       worker.onmessage = (event: MessageEvent<Parameters<typeof onAnswer>[0]>) => onAnswer(event.data)
       worker.onerror = (event) => onAnswer({ type: 'failed', why: event.message || 'its Worker could not be loaded' })
       return { start: (message) => worker.postMessage(message), stop: () => worker.terminate() }

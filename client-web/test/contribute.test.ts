@@ -244,6 +244,30 @@ test('hostile names are shown as text', async () => {
   await hostile.stop()
 })
 
+test('threat 8, threat 9: no text of the page becomes markup or a script, and a Worker is our own', async () => {
+  const { page } = await openPage(browser)
+  await page.goto(server.url)
+  await page.locator('button[data-primary]').waitFor()
+  const refused = await page.evaluate(() =>
+    [
+      () => Object.assign(document.body, { innerHTML: '<b>text</b>' }),
+      () => document.write('<b>text</b>'),
+      () => Object.assign(document.createElement('script'), { src: '/assets/other.js' }),
+      () => void new Worker('/assets/other.js'),
+      () => void new DOMParser().parseFromString('<b>text</b>', 'text/html'),
+    ].map((sink) => {
+      try {
+        sink()
+        return 'taken'
+      } catch (error) {
+        return (error as Error).name
+      }
+    }),
+  )
+  assert.deepEqual(new Set(refused), new Set(['TypeError']))
+  await page.close()
+})
+
 test('on a phone nothing scrolls sideways, the button is in view, and every target is 44 pixels high', async () => {
   const { page } = await openPage(browser, { viewport: { width: 390, height: 844 } })
   await fakeWorker(page, { statuses: [TRAINING] })

@@ -17,6 +17,8 @@ export const CSP = [
   "img-src 'self' data:",
   "font-src 'self'",
   "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  'trusted-types starling',
 ].join('; ')
 
 const TYPES: Readonly<Record<string, string>> = {

@@ -213,6 +213,8 @@ test('pages forbid foreign scripts; browsers cache built files for ever, and pag
     `connect-src 'self' ws://${new URL(url).host} wss://${new URL(url).host}`,
     "img-src 'self' data:",
     "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    'trusted-types starling',
   ])
     assert.ok(policy.includes(part), `${part} in ${policy}`)
   assert.equal(/'unsafe|upgrade-insecure/.test(policy), false)

@@ -250,7 +250,7 @@ export class Desk {
       v,
       generation,
       modeEpoch,
-      kind: 'ring',
+      kind: this.mode === 'local' ? 'round' : 'ring',
       blocks: [...blocks],
       samples: blocks.length,
       targets: blocks.length,

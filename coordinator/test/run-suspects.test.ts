@@ -1,4 +1,4 @@
-// A job that is forced to `mode: ring` finds a block that always fails, sets it aside, and trains all others.
+// A job that is forced to `mode: ring` or `local` finds a block that always fails, sets it aside, and trains all others.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { assignmentsOfStep, type BlockId, memberId } from '@starling-grid/protocol'
@@ -78,6 +78,15 @@ for (const names of [['a'], ['a', 'b'], ['a', 'b', 'c'], ['a', 'b', 'c', 'd']])
     const { members } = trained.desk.state
     assert.ok([...members.values()].every(({ excludedUntil }) => excludedUntil <= trained.desk.now))
   })
+
+test('local rounds set a block aside that always fails, and train every other block once', () => {
+  const bad = '0:5' as BlockId
+  const trained = train(['a', 'b', 'c'], [bad], { mode: 'local', batchBlocks: 2, roundSteps: 3 })
+  assert.deepEqual([...trained.desk.state.quarantined], [bad])
+  const blocks = blocksOf(trained)
+  assert.deepEqual([blocks.length, new Set(blocks).size, blocks.includes(bad)], [23, 23, false])
+  assert.equal(trained.desk.phase, 'finished')
+})
 
 test('several bad blocks of a step, and a batch of one block', () => {
   const bad = ['0:1', '0:5', '0:7'] as BlockId[]

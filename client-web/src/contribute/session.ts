@@ -3,6 +3,7 @@
 import { type ReadonlySignal, signal } from '@preact/signals'
 import { describeError, isGridError, type MemberId, ROUTES } from '@starling-grid/protocol'
 import type { PeerNetwork, VolunteerStatus } from '@starling-grid/volunteer'
+import { startOwnWorker } from '../own-worker.ts'
 import workerUrl from '../train-worker.ts?worker&url'
 import type { Failure, FromWorker, Lent, TabExecutor, ToWorker } from '../worker-messages.ts'
 import { goOnAt } from './lend-on.ts'
@@ -179,7 +180,7 @@ function startWorker(
   heard: (message: FromWorker) => void,
   broke: (message: string) => void,
 ): RunningWorker {
-  const worker = new Worker(workerUrl, { type: 'module' })
+  const worker = startOwnWorker(workerUrl)
   const { port1, port2 } = new MessageChannel()
   port1.onmessage = (event: MessageEvent<FromWorker>) => heard(event.data)
   worker.onerror = (event) => broke(event.message || 'its Worker could not be loaded')

@@ -104,6 +104,9 @@ const CONTENT_SECURITY_POLICY = {
   'base-uri': ["'none'"],
   'object-src': ["'none'"],
   'frame-ancestors': ["'none'"],
+  // No text becomes a script or markup; addresses of Workers come from client-web/src/own-worker.ts.
+  'require-trusted-types-for': ["'script'"],
+  'trusted-types': ['starling'],
 }
 
 /** Where it listens, and how members reach it and each other. */

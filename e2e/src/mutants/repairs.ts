@@ -193,6 +193,11 @@ export const REPAIRS: readonly Mutant[] = [
     [
       ['a forced ring repeats a step that always fails', 'for (const block of common) slice.alone.add(block)', ''],
       [
+        'local rounds repeat a round that always fails',
+        "if (config.mode === 'auto' || config.mode === 'async' || why",
+        "if (config.mode !== 'ring' || why",
+      ],
+      [
         'all blocks fail, and are set aside one by one',
         'if (!isSound && 2 * state.chain.doneIn(currentEpoch(state)) < state.config.blocks) return',
         '',

@@ -65,7 +65,7 @@ export const suspects = {
 /** Before the row of the ring, which opens the ballot. What a member says of itself alone says something of a block. */
 function onAbort(transition: Transition, member: MemberId, { step, blamed, why }: MessageFrom<'abort'>): void {
   const { phase, config } = transition.state
-  if (config.mode !== 'ring' || why !== 'own' || blamed !== member) return
+  if (config.mode === 'auto' || config.mode === 'async' || why !== 'own' || blamed !== member) return
   if (phase.type !== 'ring' || !phase.members.includes(member)) return
   const blocks = phase.planned.get(step) ?? []
   const [block] = blocks
