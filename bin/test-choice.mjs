@@ -63,7 +63,7 @@ export const LATER = {
     'run-agreement.test.ts, run-async.test.ts and run-links.test.ts have what is decided about liars',
   'a-sleeper-comes-back': 'link-set.test.ts and run-ballot.test.ts have the two sides of a silence',
   'a-hidden-tab-gets-half': 'run-ring.test.ts and run-async.test.ts have the shares and leases of hidden tabs',
-  'learns-a-text': 'gpu-sequence.test.ts trains decoders, windows.test.ts and text.test.ts have the data',
+  'learns-a-text': 'golden.test.ts trains decoders as PyTorch does, windows.test.ts and text.test.ts have the data',
   'begins-with-given-parameters':
     'begins-with-parameters.test.ts has what members are served, start.test.ts what is taken of a file',
   'examples-reach-their-quality':
@@ -75,6 +75,13 @@ export const LATER = {
   'an-example-tunes-a-chat':
     'members-tune-a-model-together.test.ts trains adapters in processes and a tab, and ' +
     'published-models.test.ts has the examples',
+  'fake-devices': 'renewed-executor.test.ts has what follows the loss of a device, pace.test.ts how long submits are',
+  'gpu-sequence': 'gpu-operators.test.ts has each operator, golden.test.ts trains decoders as PyTorch does',
+  'gpu-language': 'members-tune-a-model-together.test.ts tunes adapters on this adapter and in a tab',
+  'take-over': 'another-coordinator-takes-over.test.ts kills one, coordinator-restarts.test.ts starts it again',
+  'deletes-jobs': 'ended-jobs.test.ts has what stays of a job, the suites of both stores what they delete',
+  'killed-twice': 'coordinator-restarts.test.ts kills a coordinator under real volunteers',
+  'launch-hosts': 'launch.test.ts starts two ranks, communicator.test.ts has what they say to each other',
   'golden-in-browser': 'browser-meets-node.test.ts computes in a browser what a process computes',
 }
 

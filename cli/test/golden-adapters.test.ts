@@ -40,6 +40,22 @@ for (const [adapter, cure] of [
   })
 }
 
+const OPERATORS = fileURLToPath(new URL('../../../shared/golden/ops', import.meta.url))
+const absent = !existsSync(OPERATORS) && 'the golden operators are not here'
+
+test(
+  'what GPUs would be given agrees with the operators of PyTorch, on whatever adapter there is',
+  { skip: absent },
+  () => {
+    const { status, stdout } = spawnSync(process.execPath, [TYPESCRIPT, PROGRAM, 'golden', OPERATORS, '--as', 'gpu'], {
+      encoding: 'utf8',
+    })
+    const lastLine = stdout.trimEnd().split('\n').at(-1) ?? ''
+    assert.equal(status, 0, lastLine)
+    assert.match(lastLine, /^3\d passed, 0 failed, 0 unsupported$/)
+  },
+)
+
 /** The environment as it was before the runner of the tests chose an adapter, unless it chose the one wanted here. */
 function openToChoice(adapter: string): NodeJS.ProcessEnv {
   const { [ADAPTER_CHOICE]: choice, VK_ICD_FILENAMES: _drivers, ...env } = process.env

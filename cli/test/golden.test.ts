@@ -1,7 +1,7 @@
 // The golden command as scripts call it: rows, exit codes, and the JSON on the last line.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -37,19 +37,6 @@ test('a folder whose cases pass exits with 0', () => {
   assert.equal(status, 0)
   assert.equal(lastLine, '1 passed, 0 failed, 0 unsupported')
 })
-
-const OPERATORS = fileURLToPath(new URL('../../../shared/golden/ops', import.meta.url))
-const absent = !existsSync(OPERATORS) && 'the golden operators are not here'
-
-test(
-  'what GPUs would be given agrees with the operators of PyTorch, on whatever adapter there is',
-  { skip: absent },
-  () => {
-    const { status, lastLine } = golden(OPERATORS, '--as', 'gpu')
-    assert.equal(status, 0, lastLine)
-    assert.match(lastLine, /^3\d passed, 0 failed, 0 unsupported$/)
-  },
-)
 
 test('failed, damaged and unsupported cases are named, and the exit code is 1', () => {
   write('bad', { op: 'relu' }, { ...relu, y: vector(0, 3) })

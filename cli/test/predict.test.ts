@@ -1,33 +1,23 @@
 // `starling predict` as people call it, with models whose answers are known by hand.
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { exportModel, parameterLayout, parseModelSpec } from '@starling-grid/model'
 import { type ModelSignature, versionId } from '@starling-grid/protocol'
 import { PNG } from 'pngjs'
+import { CommandProcess, type Ended, runStarling } from './command-process.ts'
 
-const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 const folder = await mkdtemp(join(tmpdir(), 'starling-predict-'))
 after(() => rm(folder, { recursive: true, force: true }))
 
-interface Ended {
-  readonly status: number
-  readonly stdout: string
-  readonly stderr: string
-}
+const commands = new CommandProcess()
+after(() => commands.end())
 
 function predict(...args: string[]): Promise<Ended> {
-  return new Promise((resolve) => {
-    const line = [STARLING, 'predict', '--executor', 'reference', ...args]
-    execFile(process.execPath, line, { cwd: folder }, (error, stdout, stderr) =>
-      resolve({ status: error === null ? 0 : Number(error.code), stdout, stderr }),
-    )
-  })
+  return commands.run(['predict', '--executor', 'reference', ...args], folder)
 }
 
 async function answers(...args: string[]): Promise<string> {
@@ -79,7 +69,8 @@ const house = await model(
 )
 
 test('a row gets its values under the names of their columns, normalised as in training', async () => {
-  assert.equal(await answers(house, '20,5'), '20,5\n  price  5\n')
+  const { status, stdout, stderr } = await runStarling(['predict', '--executor', 'reference', house, '20,5'])
+  assert.deepEqual([status, stdout], [0, '20,5\n  price  5\n'], stderr)
   assert.equal(await answers(house, '20,5', '--json'), '{"input":"20,5","values":[{"name":"price","value":5}]}\n')
 })
 

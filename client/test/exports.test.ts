@@ -192,6 +192,10 @@ test('the models of these tests have every operator', () => {
   assert.deepEqual([...covered].sort(), Object.keys(OPERATORS).sort())
 })
 
+const [PYTHON, WITH_TORCH] = ['pass', 'import torch'].map((program) =>
+  ['python3', '/usr/bin/python3'].find((command) => runs(command, ['-c', program])),
+)
+
 for (const [name, spec] of Object.entries(MODELS)) {
   test(`ONNX Runtime answers like the reference: ${name}`, async () => {
     const { model } = fileOf(spec)
@@ -214,12 +218,12 @@ for (const [name, spec] of Object.entries(MODELS)) {
     for (const { name: key } of parameterLayout(spec).entries)
       assert.ok(program.includes(`self.hold(${JSON.stringify(key)}, `), `${key} is held`)
     assert.equal(program.match(/^ {8}v\d+ = /gm)?.length, layerShapes(spec).length)
-    const python = pythons().find((command) => runs(command, ['-c', 'pass']))
+    const python = PYTHON
     if (python === undefined) return t.skip('no python3 here: the structure alone was tested')
     await writeFile(join(folder, 'model.py'), program)
     await writeFile(join(folder, 'model.safetensors'), bytes)
     execFileSync(python, ['-m', 'py_compile', join(folder, 'model.py')])
-    const withTorch = pythons().find((command) => runs(command, ['-c', 'import torch']))
+    const withTorch = WITH_TORCH
     if (withTorch === undefined) return t.skip('no torch here: the program was compiled and not run')
     const x = JSON.stringify([...inputOf(spec)])
     const ask = [
@@ -238,7 +242,7 @@ test('names of a model end no literal of the program, and may be those of a modu
   const { model } = fileOf(spec)
   const classNames = ['"""', '"); import antigravity\n']
   const program = pytorchProgram({ ...model, signature: { ...model.signature, classNames } }, 'm.safetensors')
-  const python = pythons().find((command) => runs(command, ['-c', 'pass']))
+  const python = PYTHON
   if (python === undefined) return t.skip('no python3 here: the program was not read')
   await writeFile(join(folder, 'names.py'), program)
   const ask = [
@@ -262,10 +266,6 @@ test('names of a model end no literal of the program, and may be those of a modu
     'torch.nn.functional',
   ])
 })
-
-function pythons(): string[] {
-  return ['python3', '/usr/bin/python3']
-}
 
 function runs(command: string, args: readonly string[]): boolean {
   try {

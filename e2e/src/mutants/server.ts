@@ -223,7 +223,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(
     SHELLS,
     'coordinator/src/host/run-host.ts',
-    ['coordinator/test/disk-trouble', 'coordinator/test/two-volunteers-train', 'coordinator/test/coordinator-restarts'],
+    ['coordinator/test/disk-trouble', 'coordinator/test/two-volunteers-train', 'coordinator/test/killed-twice'],
     [['a restart opens no ballot', "this.feed({ type: 'coordinator-started', secret })", '']],
   ),
   ...mutantsOf(
