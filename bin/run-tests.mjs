@@ -1,7 +1,8 @@
-// Runs the tests of every package, each file in a process of its own, the longest first. Node's own reporter shows them
+// Runs the tests of every package, each file in a process of its own, the longest first. Short files that touch nothing
+// of their process share some: to start one and to load what is tested costs more than they do. Node's own reporter shows them
 // as one run. Run through `starling test`. Without a text: every promise once (test-choice.mjs names what is left out,
 // with the reason); with `--all` also what is left out.
-import { readdirSync, existsSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { basename, dirname, join, relative } from 'node:path'
 import { Readable } from 'node:stream'
@@ -18,6 +19,11 @@ import { LATER, LONGEST_FIRST } from './test-choice.mjs'
 const FILES_AT_ONCE = availableParallelism() + 2
 /** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores, and ten times as much when busy. */
 const FILE_LIMIT_MS = 20 * 60_000
+/** Packages whose tests compute in their own process alone; of the others, files of these names do. */
+const PURE = /^(?:protocol|model|shaders|volunteer)\/test\/|^coordinator\/test\/run-/
+/** Hooks of a file would be those of all that share its process, and so would what it changes there. */
+const OWN_PROCESS = /^(?:before|after)(?:Each)?\(|\bprocess\.|\bglobalThis\b|\bmock\b/m
+const FILES_TOGETHER = 12
 /** Named at the end of a whole run, so that it is seen what makes it long. */
 const SLOWEST = 12
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -60,6 +66,10 @@ if (wanted.length === 0 && !all) {
   )
 }
 
+function isLong(file) {
+  return placeOf(file) < LONGEST_FIRST.length
+}
+
 /** What takes long begins first: a long file that begins last would run alone on all cores. */
 function placeOf(file) {
   const place = LONGEST_FIRST.indexOf(nameOf(file))
@@ -70,12 +80,34 @@ async function* asOneRun(sources) {
   const compiledFiles = await Promise.all(
     sources.map(async (file) => fileURLToPath(await compiled(pathToFileURL(file)))),
   )
-  for await (const event of run({ files: compiledFiles, concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS })) {
+  const processes = wanted.length === 0 ? sharing(sources, compiledFiles) : compiledFiles
+  for await (const event of run({ files: processes, concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS })) {
     if (event.data.file !== undefined) event.data.file = sourceOf(event.data.file)
     if (event.type === 'test:fail') process.exitCode = 1
     countTime(event)
     yield event
   }
+}
+
+/** What each process runs, in order. A failure of a process as a whole names the file that lists what it shares. */
+function sharing(sources, compiledFiles) {
+  const isShort = sources.map(
+    (file) => PURE.test(relative(ROOT, file)) && !isLong(file) && !OWN_PROCESS.test(readFileSync(file, 'utf8')),
+  )
+  const short = compiledFiles.filter((_, i) => isShort[i])
+  const count = Math.ceil(short.length / FILES_TOGETHER)
+  const groups = Array.from({ length: count }, (_, group) => short.filter((_file, i) => i % count === group))
+  const alone = (long) => compiledFiles.filter((_, i) => !isShort[i] && isLong(sources[i]) === long)
+  return [...alone(true), ...groups.map(together), ...alone(false)]
+}
+
+/** One file that imports the others, beside what is compiled. */
+function together(files, at) {
+  const folder = join(ROOT, '.cache', 'together')
+  mkdirSync(folder, { recursive: true })
+  const file = join(folder, `${at + 1}.test.mjs`)
+  writeFileSync(file, files.map((one) => `import ${JSON.stringify(pathToFileURL(one).href)}\n`).join(''))
+  return file
 }
 
 /** Tests of one file run one after the other: their durations add up to its own. */

@@ -1,6 +1,5 @@
 // `starling plan`: what it reads of a crowd, what it refuses, and what a forecast says.
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,10 +9,10 @@ import { isGridError } from '@starling-grid/protocol'
 import { readChurn, readCrowd } from '../src/plan/crowd.ts'
 import { forecast } from '../src/scaling/predict.ts'
 import { MACHINE_KINDS } from '../src/scaling/profiles.ts'
+import { CommandProcess, type Ended } from './command-process.ts'
 import { LENET5, SAMPLES, setting } from './plan-setting.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const STARLING = join(ROOT, 'bin/starling.mjs')
 
 let folder = ''
 before(async () => {
@@ -99,18 +98,11 @@ test('a forecast takes at least what computing takes, and sends what the formula
   assert.ok(churned.seconds > seen.seconds, 'departures cost time')
 })
 
-interface Ended {
-  readonly status: number
-  readonly stdout: string
-  readonly stderr: string
-}
+const commands = new CommandProcess()
+after(() => commands.end())
 
 function plan(...args: readonly string[]): Promise<Ended> {
-  return new Promise((resolve) =>
-    execFile(process.execPath, [STARLING, 'plan', ...args], { cwd: ROOT }, (error, stdout, stderr) =>
-      resolve({ status: error === null ? 0 : Number(error.code), stdout, stderr }),
-    ),
-  )
+  return commands.run(['plan', ...args], ROOT)
 }
 
 interface PlannedJson {
