@@ -157,6 +157,39 @@ const MODELS: readonly (readonly [string, ModelSpec])[] = [
     ),
   ],
   [
+    'tokens of an image, the first one kept',
+    model(
+      [3, 6, 9],
+      [
+        conv(7, 3),
+        plain('transpose'),
+        learned('class_token'),
+        learned('positions', { context: 60 }),
+        linear(9),
+        plain('tanh'),
+        plain('first_token'),
+      ],
+    ),
+  ],
+  [
+    'tokens of an image, their mean',
+    model(
+      [8, 4, 5],
+      [plain('transpose'), linear(12), learned('class_token'), plain('transpose'), plain('globalavgpool')],
+    ),
+  ],
+  [
+    'up and down again',
+    model(
+      [3, 5, 4],
+      [
+        plain('parallel', { combine: 'concat', branches: [[], [plain('upsample', { scale: 3 }), conv(4, 3, 3)]] }),
+        plain('upsample'),
+        conv(2, 3),
+      ],
+    ),
+  ],
+  [
     'dropout twice',
     model(
       [3, 5],

@@ -82,6 +82,10 @@ const OPERATORS: Readonly<Record<OperatorLayer['type'], true>> = {
   groupnorm: true,
   embedding: true,
   positions: true,
+  transpose: true,
+  class_token: true,
+  first_token: true,
+  upsample: true,
   rotary: true,
   swiglu: true,
   scale: true,
@@ -119,7 +123,29 @@ const language = (family: string, more: object) =>
       },
     ],
   })
+const vision = (pool: 'class' | 'mean') =>
+  parseModelSpec({
+    input: [2, 6, 9],
+    layers: [{ type: 'vit', patch: 3, channels: 10, blocks: 2, heads: 2, classes: 5, pool }],
+  })
+/** A path down to a smaller image and up again, beside one that stays. */
+const unet = parseModelSpec({
+  input: [2, 6, 4],
+  loss: 'mse',
+  layers: [
+    conv('in', 4),
+    {
+      type: 'parallel',
+      combine: 'concat',
+      branches: [[], [{ type: 'maxpool2d', kernel: 2 }, conv('deep', 6), { type: 'relu' }, { type: 'upsample' }]],
+    },
+    conv('out', 1),
+  ],
+})
 const MODELS: Readonly<Record<string, ModelSpec>> = {
+  'a vision transformer with a class token': vision('class'),
+  'a vision transformer with a mean over tokens': vision('mean'),
+  'an image to an image': unet,
   'an mlp': mlp({ input: [1, 6, 6], hidden: [8], classes: 4 }),
   lenet: lenet5(),
   'a residual network': resnet({ depth: 8, channels: 4 }),

@@ -7,6 +7,7 @@ import { expandCausalLm } from './layers/causal-lm.ts'
 import type { ParameterSpec } from './layers/rule.ts'
 import { ruleOf } from './layers/table.ts'
 import { type ExpandedOperators, expandGpt, expandMultiheadAttention, type Value } from './layers/transformer.ts'
+import { expandVit } from './layers/vision-transformer.ts'
 import { MAX_OPERATORS, MAX_SAMPLE_ELEMENTS } from './limits.ts'
 import type { LayerSpec, ModelSpec, OperatorLayer, ParallelLayer } from './spec.ts'
 
@@ -94,6 +95,8 @@ export class Expansion implements ExpandedOperators {
         return expandMultiheadAttention(this, layer, x, place)
       case 'gpt':
         return expandGpt(this, layer, x, place)
+      case 'vit':
+        return expandVit(this, layer, x, place)
       case 'causal_lm':
         return expandCausalLm(this, layer, x, place)
       default:

@@ -45,7 +45,7 @@ export interface PoolLayer<T extends PoolType = PoolType> {
   readonly padding: number
 }
 
-/** x (C, H, W) → (C,), the mean of each channel */
+/** x (C, H, W) or (C, T) → (C,), the mean of each channel */
 export interface GlobalAvgPoolLayer {
   readonly type: 'globalavgpool'
 }
@@ -113,6 +113,30 @@ export interface FlattenLayer {
   readonly type: 'flatten'
 }
 
+/** x (C, H, W) → (H · W, C): an image as a sequence of its places; or x (T, C) → (C, T) */
+export interface TransposeLayer {
+  readonly type: 'transpose'
+}
+
+/** x (T, C) → (T + 1, C): a learned vector before the others */
+export interface ClassTokenLayer {
+  readonly type: 'class_token'
+  readonly name: string
+  /** full name of its parameter of shape (1, 1, C), where it is not `<name>.weight` of shape (C,) */
+  readonly parameter?: string
+}
+
+/** x (T, C) → (C,) */
+export interface FirstTokenLayer {
+  readonly type: 'first_token'
+}
+
+/** x (C, H, W) → (C, scale · H, scale · W): each cell becomes a square of equal ones */
+export interface UpsampleLayer {
+  readonly type: 'upsample'
+  readonly scale: number
+}
+
 /** ids (…) → (…, channels) */
 export interface EmbeddingLayer {
   readonly type: 'embedding'
@@ -130,6 +154,8 @@ export interface PositionsLayer {
   readonly name: string
   readonly context: number
   readonly parameter?: string
+  /** its table has a leading dimension of 1, as published vision transformers have it */
+  readonly leading?: true
   readonly frozen?: true
 }
 
@@ -198,6 +224,10 @@ export type OperatorLayer =
   | GroupNormLayer
   | EmbeddingLayer
   | PositionsLayer
+  | TransposeLayer
+  | ClassTokenLayer
+  | FirstTokenLayer
+  | UpsampleLayer
   | RotaryLayer
   | AttentionLayer
   | SwigluLayer
@@ -273,6 +303,23 @@ export interface GptLayer extends GptSizes {
   readonly names: GptNames
 }
 
+/** A vision transformer. x (C, H, W) → logits (classes,) */
+export interface VitLayer {
+  readonly type: 'vit'
+  /** edge of the squares that become tokens */
+  readonly patch: number
+  readonly channels: number
+  readonly blocks: number
+  readonly heads: number
+  /** width of the hidden layer in each block */
+  readonly mlp: number
+  readonly classes: number
+  /** what the head sees: a class token, or the mean over all tokens */
+  readonly pool: 'class' | 'mean'
+  readonly eps: number
+  readonly dropout: number
+}
+
 export const FAMILIES = ['llama', 'qwen2', 'qwen3', 'gpt2'] as const
 /** `model_type` of published language models that this program computes. */
 export type Family = (typeof FAMILIES)[number]
@@ -324,7 +371,7 @@ export interface CausalLmLayer {
   readonly frozen?: true
 }
 
-export type BlockLayer = ResidualLayer | ParallelLayer | MultiheadAttentionLayer | GptLayer | CausalLmLayer
+export type BlockLayer = ResidualLayer | ParallelLayer | MultiheadAttentionLayer | GptLayer | VitLayer | CausalLmLayer
 
 /** What an author writes: operators and blocks of them. */
 export type LayerSpec = OperatorLayer | BlockLayer

@@ -65,6 +65,13 @@ import {
   positionsParameterGradient,
 } from './recipes/sequence.ts'
 import { softmaxBackward, softmaxForward } from './recipes/softmax.ts'
+import {
+  classTokenForward,
+  classTokenParameterGradient,
+  firstTokenBackward,
+  transposeForward,
+} from './recipes/tokens.ts'
+import { upsampleBackward, upsampleForward } from './recipes/upsample.ts'
 import type { AdapterTraits, KernelEntry, KernelFamily } from './variants.ts'
 
 type KernelTable = {
@@ -87,6 +94,12 @@ export const KERNEL_SPECS: KernelTable = {
     'avgpool2d.backward': avgpool2dBackward,
     'globalavgpool.forward': globalavgpoolForward,
     'globalavgpool.backward': globalavgpoolBackward,
+    'transpose.forward': transposeForward,
+    'class_token.forward': classTokenForward,
+    'class_token.parameterGradient': classTokenParameterGradient,
+    'first_token.backward': firstTokenBackward,
+    'upsample.forward': upsampleForward,
+    'upsample.backward': upsampleBackward,
     'concat.forward': concatForward,
     'concat.backward': concatBackward,
     'dropout.forward': dropoutForward,

@@ -28,6 +28,20 @@ export type DropoutDims = ElementwiseDims & { readonly node: number; readonly p:
 /** x (samples, channels, plane) → y (samples, channels) */
 export type GlobalAvgPoolDims = { readonly channels: number; readonly plane: number }
 
+/** x (samples, rows, columns) → y (samples, columns, rows) */
+export type TransposeDims = { readonly rows: number; readonly columns: number }
+
+/** sequences (samples, size), and a first vector of `token` elements: before them, or in them */
+export type TokenDims = ElementwiseDims & { readonly token: number }
+
+/** x (samples, channels, height, width), each cell `scale` times as high and wide */
+export type UpsampleDims = {
+  readonly channels: number
+  readonly height: number
+  readonly width: number
+  readonly scale: number
+}
+
 /** x (samples, size) is the part of y (samples, total) that begins at `offset` */
 export type ConcatDims = ElementwiseDims & { readonly offset: number; readonly total: number }
 
@@ -165,6 +179,15 @@ export interface Kernels<F, I> {
   'avgpool2d.backward': { dims: Pool2dDims & DerivativeDims; operands: { dy: F; activated?: F; dx: F } }
   'globalavgpool.forward': { dims: GlobalAvgPoolDims; operands: { x: F; y: F } }
   'globalavgpool.backward': { dims: GlobalAvgPoolDims; operands: { dy: F; dx: F } }
+  // the gradient is the same kernel applied to dy, with rows and columns exchanged
+  'transpose.forward': { dims: TransposeDims; operands: { x: F; y: F } }
+  // y = weight, then x; the part of dy that is x's is what concat.backward takes
+  'class_token.forward': { dims: TokenDims; operands: { x: F; weight: F; y: F } }
+  'class_token.parameterGradient': { dims: TokenDims; operands: { dy: F; dweight: F } }
+  // dx = dy, then 0
+  'first_token.backward': { dims: TokenDims; operands: { dy: F; dx: F } }
+  'upsample.forward': { dims: UpsampleDims; operands: { x: F; y: F } }
+  'upsample.backward': { dims: UpsampleDims; operands: { dy: F; dx: F } }
   // one call for each input
   'concat.forward': { dims: ConcatDims; operands: { x: F; y: F } }
   'concat.backward': { dims: ConcatDims; operands: { dy: F; dx: F } }

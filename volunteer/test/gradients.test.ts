@@ -55,10 +55,18 @@ const CASES: readonly (readonly [input: number[], layer: object, samples: number
   [[7, 9], { type: 'attention', heads: 1 }, 1],
   [[257, 6], { type: 'attention', heads: 2, causal: true }, 1],
   [[3, 5], { type: 'positions', context: 4 }, 2],
+  [[2, 3, 5], { type: 'transpose' }, 2],
+  [[5, 3], { type: 'transpose' }, 1],
+  [[3, 5], { type: 'class_token' }, 3],
+  [[1, 8], { type: 'class_token' }, 1],
+  [[4, 3], { type: 'first_token' }, 2],
+  [[5, 6], { type: 'globalavgpool' }, 2],
+  [[2, 3, 2], { type: 'upsample' }, 2],
+  [[1, 2, 3], { type: 'upsample', scale: 3 }, 1],
 ]
 
 function modelOf(input: number[], layer: { type?: string }): ModelSpec {
-  const learns = /^(linear|conv2d|positions|\w*norm\w*)$/.test(layer.type ?? '')
+  const learns = /^(linear|conv2d|positions|class_token|\w*norm\w*)$/.test(layer.type ?? '')
   return parseModelSpec({ input, layers: [learns ? { name: 'a', ...layer } : layer] })
 }
 

@@ -141,7 +141,24 @@ const ROWS: { readonly [T in OperatorLayer['type']]: OnnxRow<T> } = {
     graph.op('Conv', without([x[0], p('weight'), p('bias')]), { ...window(layer), group: layer.groups }),
   maxpool2d: ({ graph, layer, x }) => graph.op('MaxPool', [x[0]], window(layer)),
   avgpool2d: ({ graph, layer, x }) => graph.op('AveragePool', [x[0]], { ...window(layer), count_include_pad: 1 }),
-  globalavgpool: ({ graph, x }) => graph.op('ReduceMean', [x[0], graph.int64(2, 3)], { keepdims: 0 }),
+  globalavgpool: ({ graph, x, placed }) =>
+    graph.op('ReduceMean', [x[0], placed.x.length === 2 ? graph.int64(2) : graph.int64(2, 3)], { keepdims: 0 }),
+  transpose({ graph, x, placed }) {
+    const lines = graph.op('Reshape', [x[0], graph.int64(0, placed.x[0] ?? 1, -1)])
+    return graph.op('Transpose', [lines], { perm: [0, 2, 1] })
+  },
+  class_token({ graph, x, p }) {
+    const token = graph.op('Reshape', [needed(p('weight')), graph.int64(1, 1, -1)])
+    const first = graph.op('Slice', [x[0], graph.int64(0), graph.int64(1), graph.int64(1)])
+    return graph.op('Concat', [graph.op('Expand', [token, graph.op('Shape', [first])]), x[0]], { axis: 1 })
+  },
+  first_token: ({ graph, x }) => graph.op('Gather', [x[0], graph.scalar(0)], { axis: 1 }),
+  upsample: ({ graph, layer: { scale }, x }) =>
+    graph.op('Resize', [x[0], '', graph.float(1, 1, scale, scale)], {
+      mode: 'nearest',
+      coordinate_transformation_mode: 'asymmetric',
+      nearest_mode: 'floor',
+    }),
   relu: plain('Relu'),
   gelu: ({ graph, x }) => graph.op('Gelu', [x[0]]),
   gelu_tanh: ({ graph, x }) => graph.op('Gelu', [x[0]], { approximate: 'tanh' }),
@@ -185,7 +202,7 @@ const ROWS: { readonly [T in OperatorLayer['type']]: OnnxRow<T> } = {
   embedding: ({ graph, x, p }) => graph.op('Gather', [needed(p('weight')), x[0]], { axis: 0 }),
   positions({ graph, x, p, placed }) {
     const [length = 1] = placed.x
-    const bounds = [graph.int64(0), graph.int64(length), graph.int64(0)]
+    const bounds = [graph.int64(0), graph.int64(length), graph.int64(-2)]
     return graph.op('Add', [x[0], graph.op('Slice', [needed(p('weight')), ...bounds])])
   },
   rotary,

@@ -29,7 +29,11 @@ const ROWS: { readonly [T in OperatorLayer['type']]: PythonRow<T> } = {
     `groups=${layer.groups})`,
   maxpool2d: ({ layer, x }) => `F.max_pool2d(${x[0]}, ${layer.kernel}, ${layer.stride}, ${layer.padding})`,
   avgpool2d: ({ layer, x }) => `F.avg_pool2d(${x[0]}, ${layer.kernel}, ${layer.stride}, ${layer.padding})`,
-  globalavgpool: ({ x }) => `${x[0]}.mean((-2, -1))`,
+  globalavgpool: ({ x }) => `${x[0]}.flatten(2).mean(-1)`,
+  transpose: ({ x }) => `${x[0]}.flatten(2).transpose(1, 2)`,
+  class_token: ({ x, p }) => `torch.cat((${p('weight')}.view(1, 1, -1).expand(len(${x[0]}), -1, -1), ${x[0]}), 1)`,
+  first_token: ({ x }) => `${x[0]}[:, 0]`,
+  upsample: ({ layer, x }) => `F.interpolate(${x[0]}, scale_factor=${layer.scale}, mode="nearest")`,
   relu: ({ x }) => `F.relu(${x[0]})`,
   gelu: ({ x }) => `F.gelu(${x[0]})`,
   gelu_tanh: ({ x }) => `F.gelu(${x[0]}, approximate="tanh")`,
@@ -49,7 +53,7 @@ const ROWS: { readonly [T in OperatorLayer['type']]: PythonRow<T> } = {
   groupnorm: ({ layer, x, p }) => `F.group_norm(${x[0]}, ${layer.groups}, ${p('weight')}, ${p('bias')}, ${layer.eps})`,
   flatten: ({ x }) => `${x[0]}.flatten(1)`,
   embedding: ({ x, p }) => `F.embedding(${x[0]}, ${p('weight')})`,
-  positions: ({ x, p, placed }) => `${x[0]} + ${p('weight')}[:${placed.x[0]}]`,
+  positions: ({ x, p, placed }) => `${x[0]} + ${p('weight')}[..., :${placed.x[0]}, :]`,
   rotary: ({ layer, x, placed }) =>
     `rotary((${x.join(', ')}), ${layer.heads}, ${layer.kv_heads}, ` +
     `[${rotaryFrequencies(layer.rope, (placed.x[1] ?? 0) / layer.heads).join(', ')}])`,

@@ -2,8 +2,16 @@
 
 import type { Path } from '@starling-grid/protocol'
 import type { Fields } from '../fields.ts'
-import type { GptLayer, GptNames, LayerSpec, MultiheadAttentionLayer, ParallelLayer, ResidualLayer } from '../spec.ts'
-import { SIZE } from './rule.ts'
+import type {
+  GptLayer,
+  GptNames,
+  LayerSpec,
+  MultiheadAttentionLayer,
+  ParallelLayer,
+  ResidualLayer,
+  VitLayer,
+} from '../spec.ts'
+import { KERNEL, SIZE } from './rule.ts'
 
 /** More branches or blocks than any published network has are a mistake. */
 const MAX_BRANCHES = 64
@@ -68,6 +76,22 @@ export function readGpt(fields: Fields): GptLayer {
     tied_head: fields.boolean('tied_head', true),
     dropout: fields.fraction('dropout') ?? 0,
     names: readNames(fields),
+  }
+}
+
+export function readVit(fields: Fields): VitLayer {
+  const channels = fields.integer('channels', SIZE)
+  return {
+    type: 'vit',
+    patch: fields.integer('patch', KERNEL),
+    channels,
+    blocks: fields.integer('blocks', { min: 1, max: MAX_BLOCKS }),
+    heads: fields.integer('heads', SIZE),
+    mlp: fields.integer('mlp', { ...SIZE, otherwise: MLP_RATIO * channels }),
+    classes: fields.integer('classes', SIZE),
+    pool: fields.choice('pool', ['class', 'mean'], 'class'),
+    eps: fields.positive('eps', 1e-6),
+    dropout: fields.fraction('dropout') ?? 0,
   }
 }
 

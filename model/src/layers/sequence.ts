@@ -38,12 +38,12 @@ export const positions: LayerRule<PositionsLayer> = {
     if (length > context) throw invalid(place, `a sequence of at most its ${context} positions`, String(length))
     return x
   },
-  parameters: ({ name, context, parameter, frozen }, x) =>
+  parameters: ({ name, context, parameter, leading, frozen }, x) =>
     frozenIf(frozen, [
       {
         role: 'weight',
         name: parameter ?? `${name}.weight`,
-        shape: [context, lastSize(x)],
+        shape: [...(leading ? [1] : []), context, lastSize(x)],
         kind: 'trained',
         initial: { type: 'normal', deviation: EMBEDDING_DEVIATION },
       },

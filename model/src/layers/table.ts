@@ -7,6 +7,7 @@ import { activation, dropout, leakyRelu, scale } from './elementwise.ts'
 import { batchnorm2d, groupnorm, layernorm, rmsnorm } from './norm.ts'
 import type { LayerRule } from './rule.ts'
 import { attention, embedding, positions, rotary } from './sequence.ts'
+import { classToken, firstToken, transpose, upsample } from './tokens.ts'
 import { conv2d, globalavgpool, pool2d } from './window.ts'
 
 export type OperatorType = OperatorLayer['type']
@@ -24,6 +25,10 @@ export const LAYERS: { readonly [T in OperatorType]: LayerRule<Extract<OperatorL
   embedding,
   positions,
   rotary,
+  transpose,
+  class_token: classToken,
+  first_token: firstToken,
+  upsample,
   attention,
   swiglu,
   scale,

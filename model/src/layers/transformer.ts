@@ -42,7 +42,7 @@ export function expandMultiheadAttention(
   return expandAttention(to, layer, x, place)
 }
 
-function expandAttention(
+export function expandAttention(
   to: ExpandedOperators,
   { name, heads, causal, bias, deviation, projectionDeviation }: AttentionParts,
   x: Value,
@@ -111,7 +111,7 @@ function norm({ norm: type, eps, attention_bias: bias }: GptLayer, name: string)
   return type === 'rmsnorm' ? { type, name, eps } : { type, name, eps, bias }
 }
 
-function linear(
+export function linear(
   name: string,
   out: number,
   { bias, deviation }: { bias: boolean; deviation: number | undefined },

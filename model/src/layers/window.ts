@@ -48,7 +48,7 @@ export function pool2d<T extends PoolType>(type: T): LayerRule<PoolLayer<T>> {
 
 export const globalavgpool: LayerRule<GlobalAvgPoolLayer> = {
   read: () => ({ type: 'globalavgpool' }),
-  shape: (_, [x], place) => [requireImage(place, x).channels],
+  shape: (_, [x], place) => [x.length === 2 ? (x[0] ?? 0) : requireImage(place, x).channels],
   parameters: NO_PARAMETERS,
   multiplyAdds: (_, x) => elementCount(x),
 }

@@ -36,6 +36,8 @@ import { siluBackward, siluForward } from './silu.ts'
 import { softmaxBackward, softmaxForward } from './softmax.ts'
 import { swigluForward, swigluGateGradient, swigluValueGradient } from './swiglu.ts'
 import { tanhBackward, tanhForward } from './tanh.ts'
+import { classTokenForward, classTokenParameterGradient, firstTokenBackward, transposeForward } from './tokens.ts'
+import { upsampleBackward, upsampleForward } from './upsample.ts'
 
 type Reference<K extends KernelName> = (
   dims: KernelDims<K>,
@@ -56,6 +58,12 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'avgpool2d.backward': avgpool2dBackward,
   'globalavgpool.forward': globalavgpoolForward,
   'globalavgpool.backward': globalavgpoolBackward,
+  'transpose.forward': transposeForward,
+  'class_token.forward': classTokenForward,
+  'class_token.parameterGradient': classTokenParameterGradient,
+  'first_token.backward': firstTokenBackward,
+  'upsample.forward': upsampleForward,
+  'upsample.backward': upsampleBackward,
   'concat.forward': concatForward,
   'concat.backward': concatBackward,
   'dropout.forward': dropoutForward,

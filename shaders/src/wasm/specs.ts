@@ -58,6 +58,14 @@ import {
   softmaxBackward,
   softmaxForward,
 } from './kernels/rows.ts'
+import {
+  classTokenForward,
+  classTokenParameterGradient,
+  firstTokenBackward,
+  transposeForward,
+  upsampleBackward,
+  upsampleForward,
+} from './kernels/tokens.ts'
 import type { WasmKernel, WasmRecipe } from './pass.ts'
 
 export const WASM_KERNELS: { readonly [K in KernelName]: WasmKernel<K> } = {
@@ -73,6 +81,12 @@ export const WASM_KERNELS: { readonly [K in KernelName]: WasmKernel<K> } = {
   'avgpool2d.backward': avgpool2dBackward,
   'globalavgpool.forward': globalavgpoolForward,
   'globalavgpool.backward': globalavgpoolBackward,
+  'transpose.forward': transposeForward,
+  'class_token.forward': classTokenForward,
+  'class_token.parameterGradient': classTokenParameterGradient,
+  'first_token.backward': firstTokenBackward,
+  'upsample.forward': upsampleForward,
+  'upsample.backward': upsampleBackward,
   'concat.forward': concatForward,
   'concat.backward': concatBackward,
   'dropout.forward': dropoutForward,

@@ -8,12 +8,17 @@ import { fromInput, fromOutput, leakyRelu, scale, softmax } from './elementwise.
 import { batchnorm2d, groupnorm, layernorm, rmsnorm } from './norm.ts'
 import type { Op, OpName } from './op.ts'
 import { attention, embedding, positions, rotary } from './sequence.ts'
+import { classToken, firstToken, transpose, upsample } from './tokens.ts'
 import { avgpool2d, conv2d, globalavgpool, maxpool2d } from './window.ts'
 
 export const OPS: { readonly [O in OpName]?: Op<O> } = {
   embedding,
   positions,
   rotary,
+  transpose,
+  class_token: classToken,
+  first_token: firstToken,
+  upsample,
   attention,
   linear,
   conv2d,

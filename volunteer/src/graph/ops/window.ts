@@ -54,7 +54,7 @@ export const avgpool2d: Op<'avgpool2d'> = {
     dx ? [{ kernel: 'avgpool2d.backward', dims: pool2dDims(node), operands: { dy, dx } }] : [],
 }
 
-// x (B, C, H, W) → y (B, C)
+// x (B, C, H, W) or (B, C, T) → y (B, C)
 export const globalavgpool: Op<'globalavgpool'> = {
   forward: (node) => [
     { kernel: 'globalavgpool.forward', dims: globalavgpoolDims(node), operands: { x: node.inputs[0], y: node.y } },
@@ -64,8 +64,8 @@ export const globalavgpool: Op<'globalavgpool'> = {
 }
 
 function globalavgpoolDims({ inputs: [x] }: Pick<Node, 'inputs'>): GlobalAvgPoolDims {
-  const { channels, height, width } = imageSizes(x.shape)
-  return { channels, plane: height * width }
+  const [channels = 1] = x.shape
+  return { channels, plane: x.size / channels }
 }
 
 type WindowNode = Pick<Node, 'inputs' | 'y'> & { readonly layer: Pool2dAttrs }
