@@ -14,7 +14,7 @@ const BETWEEN = `\ndataset:\n  source: digits\noptimizer:\n  type: sgd\n  lr: 0.
 const LAYERS =
   'linear, conv2d, flatten, globalavgpool, dropout, batchnorm2d, layernorm, rmsnorm, groupnorm, embedding, ' +
   'positions, transpose, class_token, first_token, upsample, attention, scale, maxpool2d, avgpool2d, relu, gelu, gelu_tanh, silu, tanh, sigmoid, softmax, leaky_relu, ' +
-  'residual, parallel, multihead_attention, gpt, vit, causal_lm'
+  'residual, parallel, multihead_attention, gpt, vit, resnet, causal_lm'
 
 export const BAD_JOBS: readonly BadJob[] = [
   { change: ['name: Digits\n', ''], refused: 'job.yaml:2:1: name: expected text of 1 to 80 characters, got nothing' },

@@ -34,6 +34,7 @@ interface TrainOptions {
   readonly change?: (job: JobSpec) => JobSpec
   /** where its model is written */
   readonly model?: string
+  readonly executor?: 'wasm'
 }
 
 let runs = 0
@@ -41,7 +42,7 @@ let runs = 0
 async function trained(
   file: string,
   imported: readonly string[],
-  { change = (job) => job, model }: TrainOptions = {},
+  { change = (job) => job, model, executor }: TrainOptions = {},
 ): Promise<Trained> {
   const dataDir = join(folder, `${file}-${++runs}`)
   const command = [join(ROOT, 'bin/starling.mjs'), 'dataset', 'import', ...imported, '--data-dir', dataDir]
@@ -49,7 +50,7 @@ async function trained(
   const grid = await Grid.start({ dataDir, timing: QUICK })
   try {
     const job = await grid.submit(change(parseJob(parse(await readFile(join(ROOT, 'examples', file), 'utf8')))))
-    for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
+    for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: executor ?? 'reference' })
     await grid.watch.waitFor('the end', ({ run: seen }) => seen?.phase === 'finished' && seen, 900_000)
     const validation = await grid.watch.waitFor('the validation', ({ validations }) => validations.at(-1))
     if (model !== undefined) await grid.exportModel(job, model)
@@ -184,6 +185,50 @@ test(
     assert.ok(tuned.validation.accuracy >= anew.validation.accuracy + 0.2, `${anew.validation.accuracy} from the seed`)
   },
 )
+
+test(
+  "vision-transformer.yaml, from weights under timm's names, is better than from the seed",
+  { timeout: 1_200_000 },
+  async () => {
+    const weights = join(folder, 'vit.safetensors')
+    const [few, executor] = [['few', 'few', '--split', '0.5'], 'wasm'] as const
+    const before = await trained('vision-transformer.yaml', ['fruits', 'fruits'], {
+      executor,
+      model: weights,
+      change: threeKinds,
+    })
+    const { tensors } = readSafetensors(await readFile(weights))
+    assert.deepEqual(tensors.get('pos_embed')?.shape, [1, 17, 24])
+    assert.ok(tensors.has('cls_token') && tensors.has('blocks.1.attn.qkv.weight'))
+    const tuned = await trained('vision-transformer.yaml', few, {
+      executor,
+      change: (job) => ({ ...job, from: { ...job.from, file: weights } }),
+    })
+    const anew = await trained('vision-transformer.yaml', few, {
+      executor,
+      change: ({ from: _from, ...job }) => job,
+    })
+    assert.ok(before.validation.accuracy >= 0.9, `${before.validation.accuracy} of the kinds before`)
+    assert.ok(tuned.validation.accuracy >= 0.8, `${tuned.validation.accuracy}`)
+    assert.ok(tuned.validation.accuracy >= anew.validation.accuracy + 0.2, `${anew.validation.accuracy} from the seed`)
+  },
+)
+
+/** The published weights of the example: the same model, trained on the three kinds of colour-images.yaml. */
+function threeKinds({ from: _from, ...job }: JobSpec): JobSpec {
+  return {
+    ...job,
+    model: {
+      input: [3, 16, 16],
+      layers: [{ type: 'vit', patch: 4, channels: 24, blocks: 2, heads: 3, classes: 3 }],
+    },
+    dataset: { name: 'fruits', augment: { flip: 'both', shift: 2 } },
+    blockSamples: 9,
+    batchBlocks: 3,
+    stop: { epochs: 20 },
+    evaluate: { everyEpochs: 20 },
+  }
+}
 
 test('text-bpe.yaml comes within 15 % of the entropy of its text', { timeout: 1_200_000 }, async () => {
   const pieces = ['sentences', 'sentences.txt', '--tokens', 'tokenizer.json']

@@ -4,6 +4,7 @@
 import { elementCount, type Shape } from '@starling-grid/shaders'
 import { invalid } from './fields.ts'
 import { expandCausalLm } from './layers/causal-lm.ts'
+import { expandResnet } from './layers/residual-network.ts'
 import type { ParameterSpec } from './layers/rule.ts'
 import { ruleOf } from './layers/table.ts'
 import { type ExpandedOperators, expandGpt, expandMultiheadAttention, type Value } from './layers/transformer.ts'
@@ -97,6 +98,8 @@ export class Expansion implements ExpandedOperators {
         return expandGpt(this, layer, x, place)
       case 'vit':
         return expandVit(this, layer, x, place)
+      case 'resnet':
+        return expandResnet(this, layer, x, place)
       case 'causal_lm':
         return expandCausalLm(this, layer, x, place)
       default:

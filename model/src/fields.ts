@@ -167,11 +167,11 @@ export class Fields {
     return otherwise ?? 'unnamed'
   }
 
-  choice<T extends string>(key: string, choices: readonly [T, ...T[]], otherwise?: T): T {
+  choice<T extends string | number>(key: string, choices: readonly [T, ...T[]], otherwise?: T): T {
     const value = this.take(key) ?? otherwise
     const found = choices.find((choice) => choice === value)
     if (found !== undefined) return found
-    this.#misread(key, `one of ${choices.join(', ')}`, value, choices)
+    this.#misread(key, `one of ${choices.join(', ')}`, value, choices.map(String))
     return otherwise ?? choices[0]
   }
 

@@ -7,6 +7,7 @@ import { Fields, invalid, Misfit, Misreadings } from './fields.ts'
 import {
   MAX_NESTING,
   readGpt,
+  readResnet,
   readVit,
   readMultiheadAttention,
   readParallel,
@@ -34,6 +35,7 @@ const BLOCKS: { readonly [T in BlockLayer['type']]: (fields: Fields, read: ReadL
   multihead_attention: readMultiheadAttention,
   gpt: readGpt,
   vit: readVit,
+  resnet: readResnet,
   causal_lm: readCausalLm,
 }
 /** Operators with several inputs come out of blocks; in a list, where each layer has one input, they mean nothing. */

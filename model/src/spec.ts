@@ -320,6 +320,15 @@ export interface VitLayer {
   readonly dropout: number
 }
 
+/** A residual network for photographs. x (C, H, W) → logits (classes,) */
+export interface ResnetLayer {
+  readonly type: 'resnet'
+  readonly depth: 18 | 34 | 50 | 101 | 152
+  /** of the first stage */
+  readonly channels: number
+  readonly classes: number
+}
+
 export const FAMILIES = ['llama', 'qwen2', 'qwen3', 'gpt2'] as const
 /** `model_type` of published language models that this program computes. */
 export type Family = (typeof FAMILIES)[number]
@@ -371,7 +380,14 @@ export interface CausalLmLayer {
   readonly frozen?: true
 }
 
-export type BlockLayer = ResidualLayer | ParallelLayer | MultiheadAttentionLayer | GptLayer | VitLayer | CausalLmLayer
+export type BlockLayer =
+  | ResidualLayer
+  | ParallelLayer
+  | MultiheadAttentionLayer
+  | GptLayer
+  | VitLayer
+  | ResnetLayer
+  | CausalLmLayer
 
 /** What an author writes: operators and blocks of them. */
 export type LayerSpec = OperatorLayer | BlockLayer

@@ -147,6 +147,55 @@ test('ResNet-20 has the parameters of the paper with projection shortcuts, named
   assert.throws(() => resnet({ depth: 21 }), /depth of 6n \+ 2, such as 20, 32 or 56, and gets 21/)
 })
 
+const PHOTOGRAPH = [3, 224, 224]
+const published = (layer: object, input: readonly number[] = PHOTOGRAPH) =>
+  parseModelSpec({ input, layers: [{ classes: 1000, ...layer }] })
+
+test('ResNets for photographs have the parameters of torchvision', () => {
+  for (const [depth, count] of [
+    [18, 11_689_512],
+    [34, 21_797_672],
+    [50, 25_557_032],
+  ] as const) {
+    const spec = published({ type: 'resnet', depth })
+    assert.equal(parameterLayout(spec).trained, count)
+    assert.deepEqual(outputShape(spec), [1000])
+  }
+  const names = new Set(parameterLayout(published({ type: 'resnet', depth: 50 })).entries.map(({ name }) => name))
+  for (const name of [
+    'conv1.weight',
+    'layer1.0.downsample.0.weight',
+    'layer4.2.conv3.weight',
+    'layer3.5.bn3.running_var',
+  ])
+    assert.ok(names.has(name), name)
+  assert.throws(() => published({ type: 'resnet', depth: 20 }), /one of 18, 34, 50, 101, 152/)
+})
+
+test('vision transformers have the parameters of timm, with their shapes', () => {
+  const spec = published({ type: 'vit', patch: 16, channels: 192, blocks: 12, heads: 3 })
+  const { entries, trained } = parameterLayout(spec)
+  assert.equal(trained, 5_717_416)
+  const shapes = new Map(entries.map(({ name, shape }) => [name, shape.join()]))
+  for (const [name, shape] of [
+    ['cls_token', '1,1,192'],
+    ['pos_embed', '1,197,192'],
+    ['patch_embed.proj.weight', '192,3,16,16'],
+    ['blocks.0.attn.qkv.weight', '576,192'],
+    ['blocks.11.mlp.fc2.bias', '192'],
+    ['norm.weight', '192'],
+    ['head.weight', '1000,192'],
+  ] as const)
+    assert.equal(shapes.get(name), shape, name)
+  const mean = published({ type: 'vit', patch: 8, channels: 12, blocks: 1, heads: 3, pool: 'mean' }, [3, 16, 24])
+  const names = new Set(parameterLayout(mean).entries.map(({ name }) => name))
+  assert.ok(names.has('fc_norm.weight') && !names.has('cls_token') && !names.has('norm.weight'))
+  assert.throws(
+    () => published({ type: 'vit', patch: 5, channels: 12, blocks: 1, heads: 3 }),
+    /sides its patches of 5 divide and gets 224 × 224/,
+  )
+})
+
 test('a model that no volunteer could hold is refused with both of its numbers', () => {
   const big = { type: 'conv2d', name: 'a', out: 60, kernel: 1 }
   const wide = (count: number) => ({

@@ -28,6 +28,21 @@ export const ARITHMETIC: readonly Mutant[] = [
   ),
   ...mutantsOf(
     KERNELS,
+    'shaders/kernels/tokens.wgsl',
+    ['gpu-operators'],
+    [
+      ['a class token learns from one sample', 'row < run.samples; row++) { sum', 'row < 1u; row++) { sum'],
+      ['tokens behind the first keep an old gradient', 'else { dx[i] = 0.0; }', ''],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/upsample.wgsl',
+    ['gpu-operators'],
+    [['a square gives one column of its gradient', 'c < SCALE; c++', 'c < 1u; c++']],
+  ),
+  ...mutantsOf(
+    KERNELS,
     'shaders/kernels/subgroup-product.wgsl',
     ['gpu-operators'],
     [

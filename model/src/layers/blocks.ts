@@ -9,8 +9,10 @@ import type {
   MultiheadAttentionLayer,
   ParallelLayer,
   ResidualLayer,
+  ResnetLayer,
   VitLayer,
 } from '../spec.ts'
+import { RESNET_DEPTHS } from './residual-network.ts'
 import { KERNEL, SIZE } from './rule.ts'
 
 /** More branches or blocks than any published network has are a mistake. */
@@ -21,6 +23,8 @@ export const MAX_NESTING = 8
 const GPT_NAMES: GptNames = { tokens: 'wte', positions: 'wpe', block: 'h.{i}', final_norm: 'lnf' }
 /** of the hidden layer against the channels in GPT-2 */
 const MLP_RATIO = 4
+/** of the first stage of published residual networks */
+const RESNET_CHANNELS = 64
 
 /** Which list of layers inside a layer: what distinguishes it from its siblings in messages, and its keys. */
 export interface InnerLayers {
@@ -92,6 +96,15 @@ export function readVit(fields: Fields): VitLayer {
     pool: fields.choice('pool', ['class', 'mean'], 'class'),
     eps: fields.positive('eps', 1e-6),
     dropout: fields.fraction('dropout') ?? 0,
+  }
+}
+
+export function readResnet(fields: Fields): ResnetLayer {
+  return {
+    type: 'resnet',
+    depth: fields.choice('depth', RESNET_DEPTHS, 18),
+    channels: fields.integer('channels', { ...SIZE, otherwise: RESNET_CHANNELS }),
+    classes: fields.integer('classes', SIZE),
   }
 }
 
