@@ -26,6 +26,8 @@ export const LATER = {
     'run-stalls.test.ts has who is named; a-member-dies-anywhere-in-a-step.test.ts a real ring',
   'kernel-variants':
     'gpu-operators.test.ts runs every kernel family but one on this adapter, and golden.test.ts all operators',
+  'workgroup-kernels':
+    'gpu-operators.test.ts and gpu-sequence.test.ts have the operators, kernels of other adapters compute them',
   'gpu-executor':
     'golden.test.ts compares whole trainings with PyTorch, gpu-operators.test.ts each operator with the reference',
   resnet: 'golden.test.ts has its operators, model.test.ts its parameters',
@@ -89,6 +91,7 @@ export const LATER = {
 export const LONGEST_FIRST = [
   'production-survives-faults-on-virtual-time',
   'kernel-variants',
+  'workgroup-kernels',
   'train-goes-on',
   'demo-trains-digits',
   'launch',

@@ -3,9 +3,10 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { initialParameters, parameterCount, parseModelSpec, randomWords, type ModelSpec } from '@starling-grid/model'
-import { buildGraph, createReferenceExecutor, type Executor, ReferenceRunner } from '@starling-grid/volunteer'
-import { type Batch, expectClose, type Graph, type GraphRunner, noise } from '@starling-grid/volunteer/testing'
+import { buildGraph, createReferenceExecutor, type Executor } from '@starling-grid/volunteer'
+import { type Batch, expectClose, type Graph, noise } from '@starling-grid/volunteer/testing'
 import { openPlaces, type TestPlace } from './places.ts'
+import { compareRunners, withoutProbabilities } from './single-layers.ts'
 
 const { places, gpu } = await openPlaces()
 after(() => gpu?.close())
@@ -17,54 +18,9 @@ function everywhere<T>(cases: readonly T[]): (readonly [T, TestPlace, TestPlace]
   return places.flatMap((place) => cases.map((one) => [one, place, place] as const))
 }
 
-/** y and ∂/∂x of a graph whose output gradient is given, the same numbers for every runner. */
-async function throughGraph(runner: GraphRunner): Promise<readonly (readonly [string, Float32Array])[]> {
-  const { input, output, outputGradient, inputGradient } = runner.graph
-  assert.ok(inputGradient)
-  const write = [
-    [input, noise(input.size * SAMPLES, 1).map((value) => 3 * value)],
-    [outputGradient, noise(output.size * SAMPLES, 2)],
-  ] as const
-  const [y, dx] = await runner.run({
-    samples: SAMPLES,
-    write,
-    parts: ['forward', 'backward'],
-    read: [output, inputGradient],
-  })
-  runner.destroy()
-  assert.ok(y && dx)
-  return [
-    ['y', y],
-    ['dx', dx],
-  ]
-}
-
 async function compareGraph(place: TestPlace, graph: Graph): Promise<void> {
-  const ours = await throughGraph(await place.runner(graph, SAMPLES))
-  const wanted = new Map(await throughGraph(new ReferenceRunner(graph, SAMPLES)))
-  for (const [name, values] of ours) expectClose(values, wanted.get(name) ?? [], TOLERANCE, name)
+  await compareRunners(await place.runner(graph, SAMPLES), { samples: SAMPLES, tolerance: TOLERANCE })
 }
-
-/** The graph as it is for long sequences; what would hold probabilities is large enough for one number a row. */
-function withoutProbabilities(graph: Graph): Graph {
-  const long = (call: Call): Call => {
-    if (call.kernel === 'attention.forward') {
-      const { qkv, y, probabilities: logSums } = call.operands
-      return { kernel: 'flash_attention.forward', dims: call.dims, operands: { qkv, y, logSums } }
-    }
-    if (call.kernel !== 'attention.backward') throw new Error(`no attention but ${call.kernel}`)
-    const { qkv, dy, dqkv, probabilities: logSums } = call.operands
-    return {
-      kernel: 'flash_attention.backward',
-      dims: call.dims,
-      operands: { qkv, y: graph.output, logSums, dy, dqkv },
-    }
-  }
-  const forward = graph.forward.map(long)
-  return { ...graph, forward, evaluation: forward, backward: graph.backward.map(long) }
-}
-
-type Call = Graph['forward'][number]
 
 const ATTENTION = [
   { length: 1, heads: 1, size: 1, causal: true },

@@ -41,6 +41,7 @@ import {
   swigluGateGradient,
   swigluValueGradient,
 } from './recipes/elementwise.ts'
+import { FLASH_ATTENTION_BACKWARD_SHARED, FLASH_ATTENTION_FORWARD_SHARED } from './recipes/flash-attention-shared.ts'
 import { flashAttentionBackward, flashAttentionForward } from './recipes/flash-attention.ts'
 import { globalavgpoolBackward, globalavgpoolForward } from './recipes/globalavgpool.ts'
 import {
@@ -166,6 +167,8 @@ export const KERNEL_SPECS: KernelTable = {
     'conv2d.forward': CONV2D_FORWARD_SHARED,
     'conv2d.inputGradient': CONV2D_INPUT_GRADIENT_SHARED,
     'conv2d.parameterGradient': CONV2D_PARAMETER_GRADIENT_SHARED,
+    'flash_attention.forward': FLASH_ATTENTION_FORWARD_SHARED,
+    'flash_attention.backward': FLASH_ATTENTION_BACKWARD_SHARED,
   },
 }
 

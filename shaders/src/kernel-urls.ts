@@ -38,6 +38,7 @@ export const KERNEL_URLS = {
   attention: new URL('../kernels/attention.wgsl', import.meta.url),
   'cached-attention': new URL('../kernels/cached-attention.wgsl', import.meta.url),
   'flash-attention': new URL('../kernels/flash-attention.wgsl', import.meta.url),
+  'flash-attention-shared': new URL('../kernels/flash-attention-shared.wgsl', import.meta.url),
   'row-norm': new URL('../kernels/row-norm.wgsl', import.meta.url),
   'channel-norm': new URL('../kernels/channel-norm.wgsl', import.meta.url),
   'cross-entropy': new URL('../kernels/cross-entropy.wgsl', import.meta.url),

@@ -181,6 +181,17 @@ export const ARITHMETIC: readonly Mutant[] = [
   ),
   ...mutantsOf(
     KERNELS,
+    'shaders/kernels/flash-attention-shared.wgsl',
+    ['workgroup-kernels'],
+    [
+      ['a tile with a new maximum does not shrink what was mixed', 'mixed[i] *= shrink[i];', ''],
+      ['a tile of queries sees half of its own keys', 'min(T, at.first + TILE_M)', 'min(T, at.first + TILE_M / 2u)'],
+      ['keys see queries before them', '(four_from(t) >= vec4u(key))', '(four_from(t) >= vec4u(0u))'],
+      ['weights of tokens past the first slab are left out', 'column / SLAB * SLAB == slab', 'column == slab'],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
     'shaders/kernels/embedding.wgsl',
     ['gpu-sequence'],
     [['a token that comes a third time is left out', 'while (link / 2u > 0u) {', 'if (link / 2u > 0u) {']],

@@ -18,10 +18,20 @@ export function flashAttentionBackward(dims: AttentionDims, capacity: number): R
   return {
     scratch: { dots: rows },
     passes: [
-      { ...pass, entryPoint: 'dot_outputs', bindings: [mixed('y', 'read'), dy, array('dots', 'write', rows)] },
+      dotOutputs(dims, capacity),
       { ...pass, entryPoint: 'query_gradient', bindings: [qkv, dy, ...perRow, dqkv] },
       { ...pass, entryPoint: 'key_value_gradient', bindings: [qkv, dy, ...perRow, dqkv] },
     ],
+  }
+}
+
+/** Σ dy · y of each query, for the gradients. */
+export function dotOutputs(dims: AttentionDims, capacity: number): Pass {
+  const { mixed, rows, pass } = parts(dims, capacity)
+  return {
+    ...pass,
+    entryPoint: 'dot_outputs',
+    bindings: [mixed('y', 'read'), mixed('dy', 'read'), array('dots', 'write', rows)],
   }
 }
 

@@ -1,0 +1,103 @@
+// Attention over long sequences in workgroup memory, for GPUs (kernels/flash-attention-shared.wgsl).
+
+import type { AttentionDims } from '../kernels.ts'
+import { array, matrix, ofOperand, real, type Pass, type Recipe } from '../recipe.ts'
+import type { AdapterTraits, Variant } from '../variants.ts'
+import { dotOutputs } from './flash-attention.ts'
+import { lastQuad } from './tiles.ts'
+
+/** Invocations along the rows of a tile and along its columns; each keeps 4 × 4 results of a product. */
+interface AttentionTile {
+  readonly m: number
+  readonly n: number
+  /** steps of a product that are in workgroup memory at once */
+  readonly slab: number
+}
+
+/** A row has at most four numbers for each invocation along the columns. */
+const ATTENTION_TILES: readonly AttentionTile[] = [
+  { m: 16, n: 8, slab: 16 },
+  { m: 16, n: 16, slab: 16 },
+  { m: 8, n: 32, slab: 16 },
+]
+const EDGE = 4
+const BYTES_PER_QUAD = 16
+
+export const FLASH_ATTENTION_FORWARD_SHARED: readonly Variant<'flash_attention.forward'>[] = ATTENTION_TILES.map(
+  (tile) => ({ ...variantOf(tile), recipe: (dims, capacity) => forward(tile, dims, capacity) }),
+)
+
+export const FLASH_ATTENTION_BACKWARD_SHARED: readonly Variant<'flash_attention.backward'>[] = ATTENTION_TILES.map(
+  (tile) => ({ ...variantOf(tile), recipe: (dims, capacity) => backward(tile, dims, capacity) }),
+)
+
+/** Of the tiles that a row fits into, the narrowest. Software adapters spend their time at barriers. */
+function variantOf(tile: AttentionTile) {
+  return {
+    family: 'shared' as const,
+    name: `${tile.m * EDGE}×${tile.n * EDGE}/4×4`,
+    fits: (traits: AdapterTraits, { headSize }: AttentionDims) =>
+      tile === ATTENTION_TILES.find(({ n }) => headSize <= n * EDGE) &&
+      workgroupBytes(tile) <= traits.maxComputeWorkgroupStorageSize &&
+      tile.m * tile.n <= traits.maxComputeInvocationsPerWorkgroup,
+    suits: (_: AttentionDims, __: number, { software }: AdapterTraits) => !software,
+  }
+}
+
+/** Two slabs with a quad of padding in each row, and a quad of every invocation. */
+function workgroupBytes({ m, n, slab }: AttentionTile): number {
+  return (slab * (m + 1 + n + 1) + m * n) * BYTES_PER_QUAD
+}
+
+// qkv (B, T, 3, H, D) → y (B, T, H, D), logSums (B, H, T)
+function forward(tile: AttentionTile, dims: AttentionDims, capacity: number): Recipe {
+  const { qkv, mixed, rows, pass } = parts(tile, dims, capacity)
+  const logSums = ofOperand('logSums', array('log_sums', 'write', rows))
+  return { scratch: {}, passes: [{ ...pass, entryPoint: 'forward', bindings: [qkv, mixed('y', 'write'), logSums] }] }
+}
+
+// qkv, y, logSums, dy → dqkv (B, T, 3, H, D)
+function backward(tile: AttentionTile, dims: AttentionDims, capacity: number): Recipe {
+  const { qkv, dqkv, mixed, rows, pass } = parts(tile, dims, capacity)
+  const perRow = [ofOperand('logSums', array('log_sums', 'read', rows)), array('dots', 'read', rows)]
+  const bindings = [qkv, mixed('dy', 'read'), ...perRow, dqkv]
+  return {
+    scratch: { dots: rows },
+    passes: [
+      dotOutputs(dims, capacity),
+      { ...pass, entryPoint: 'query_gradient', bindings },
+      { ...pass, entryPoint: 'key_value_gradient', bindings },
+    ],
+  }
+}
+
+function parts(tile: AttentionTile, { length, heads, headSize, causal }: AttentionDims, capacity: number) {
+  const tokens = capacity * length
+  const rowTiles = Math.ceil(length / (tile.m * EDGE))
+  const workgroup = tile.m * tile.n
+  const pass: Omit<Pass, 'entryPoint' | 'bindings'> = {
+    file: 'flash-attention-shared',
+    uses: ['tile-product'],
+    workgroup,
+    constants: {
+      T: length,
+      HEADS: heads,
+      D: headSize,
+      LAST_QUAD: lastQuad(headSize),
+      CAUSAL: causal ? 1 : 0,
+      SCALE: real(1 / Math.sqrt(headSize)),
+      ROW_LANES: tile.m,
+      COLUMN_LANES: tile.n,
+      SLAB: tile.slab,
+      ROW_TILES: rowTiles,
+    },
+    threads: (samples) => samples * heads * rowTiles * workgroup,
+  }
+  return {
+    qkv: matrix('qkv', 'read', tokens * 3 * heads, headSize),
+    dqkv: matrix('dqkv', 'write', tokens * 3 * heads, headSize),
+    mixed: (name: string, access: 'read' | 'write') => matrix(name, access, tokens * heads, headSize),
+    rows: tokens * heads,
+    pass,
+  }
+}
