@@ -6,42 +6,44 @@
 // x → pieces (planes, PIECES, 2): the mean of a piece, and Σ of squared differences from it
 @compute @workgroup_size(WORKGROUP)
 fn measure(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = thread_of(group, lane);
+  let i = row_of(group, lane);
   if (i >= run.samples * CHANNELS * PIECES) { return; }
   let start = i / PIECES * x_stride;
   let first = i % PIECES * PIECE;
   let shift = x_quad(start, first).x; // differences from a value of the piece do not cancel
   var sums = vec4f();
   var squares = vec4f();
-  for (var c = first; c < end_of_piece(first); c += 4u) {
+  for (var c = first + 4u * sharer(lane); c < end_of_piece(first); c += 4u * SHARERS) {
     let d = select(vec4f(), x_quad(start, c) - shift, inside(c));
     sums += d;
     squares += d * d;
   }
-  let off = total(sums) / f32(end_of_piece(first) - first);
+  let whole = sum_of_row(lane, vec4f(total(sums), total(squares), 0.0, 0.0));
+  if (sharer(lane) > 0u) { return; }
+  let off = whole.x / f32(end_of_piece(first) - first);
   pieces[2u * i] = shift + off;
-  pieces[2u * i + 1u] = max(total(squares) - off * total(sums), 0.0);
+  pieces[2u * i + 1u] = max(whole.y - off * whole.x, 0.0);
 }
 
 // pieces → mean, inverse (statistics,). Source of the sum of squares of parts: Chan et al., 1979.
 @compute @workgroup_size(WORKGROUP)
 fn combine(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let statistic = thread_of(group, lane);
+  let statistic = row_of(group, lane);
   if (statistic >= statistics()) { return; }
   let elements = f32(planes() * PLANE);
   var middle = 0.0;
-  for (var k = 0u; k < planes(); k++) {
-    for (var p = 0u; p < PIECES; p++) { middle += elements_of(p) * pieces[2u * (plane_of(statistic, k) * PIECES + p)]; }
+  for (var i = sharer(lane); i < planes() * PIECES; i += SHARERS) {
+    middle += elements_of(i % PIECES) * pieces[2u * piece_of(statistic, i)];
   }
-  middle /= elements;
+  middle = sum_of_row(lane, vec4f(middle, 0.0, 0.0, 0.0)).x / elements;
   var squares = 0.0;
-  for (var k = 0u; k < planes(); k++) {
-    for (var p = 0u; p < PIECES; p++) {
-      let piece = 2u * (plane_of(statistic, k) * PIECES + p);
-      let off = pieces[piece] - middle;
-      squares += pieces[piece + 1u] + elements_of(p) * off * off;
-    }
+  for (var i = sharer(lane); i < planes() * PIECES; i += SHARERS) {
+    let piece = 2u * piece_of(statistic, i);
+    let off = pieces[piece] - middle;
+    squares += pieces[piece + 1u] + elements_of(i % PIECES) * off * off;
   }
+  squares = sum_of_row(lane, vec4f(squares, 0.0, 0.0, 0.0)).x;
+  if (sharer(lane) > 0u) { return; }
   mean[statistic] = middle;
   inverse[statistic] = inverseSqrt(squares / elements + EPS);
 }
@@ -70,28 +72,34 @@ fn evaluate(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index
 // x, dy, mean, inverse → pieces (planes, PIECES, 2): Σ dy and Σ dy · x̂ of a piece
 @compute @workgroup_size(WORKGROUP)
 fn measure_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = thread_of(group, lane);
+  let i = row_of(group, lane);
   if (i >= run.samples * CHANNELS * PIECES) { return; }
   let plane = i / PIECES;
   let first = i % PIECES * PIECE;
   var sums = vec4f();
   var products = vec4f();
-  for (var c = first; c < end_of_piece(first); c += 4u) {
+  for (var c = first + 4u * sharer(lane); c < end_of_piece(first); c += 4u * SHARERS) {
     let d = select(vec4f(), dy_quad(plane * dy_stride, c), inside(c));
     sums += d;
     products += d * normalized(plane, c);
   }
-  pieces[2u * i] = total(sums);
-  pieces[2u * i + 1u] = total(products);
+  let whole = sum_of_row(lane, vec4f(total(sums), total(products), 0.0, 0.0));
+  if (sharer(lane) > 0u) { return; }
+  pieces[2u * i] = whole.x;
+  pieces[2u * i + 1u] = whole.y;
 }
 
 // pieces → dweight, dbias (CHANNELS,) += Σ dy · x̂ and Σ dy
 @compute @workgroup_size(WORKGROUP)
 fn parameter_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let channel = thread_of(group, lane);
+  let channel = row_of(group, lane);
   if (channel >= CHANNELS) { return; }
-  var sum = vec2f();
-  for (var sample = 0u; sample < run.samples; sample++) { sum += sums_of(sample * CHANNELS + channel); }
+  var own = vec2f();
+  for (var i = sharer(lane); i < run.samples * PIECES; i += SHARERS) {
+    own += sums_of((i / PIECES * CHANNELS + channel) * PIECES + i % PIECES);
+  }
+  let sum = sum_of_row(lane, vec4f(own, 0.0, 0.0));
+  if (sharer(lane) > 0u) { return; }
   dbias[channel] += sum.x;
   dweight[channel] += sum.y;
 }
@@ -99,14 +107,15 @@ fn parameter_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invoca
 // pieces, weight → averages (statistics, 2) of weight · dy and weight · dy · x̂
 @compute @workgroup_size(WORKGROUP)
 fn combine_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let statistic = thread_of(group, lane);
+  let statistic = row_of(group, lane);
   if (statistic >= statistics()) { return; }
-  var sum = vec2f();
-  for (var k = 0u; k < planes(); k++) {
-    let plane = plane_of(statistic, k);
-    sum += weight[plane % CHANNELS] * sums_of(plane);
+  var own = vec2f();
+  for (var i = sharer(lane); i < planes() * PIECES; i += SHARERS) {
+    let piece = piece_of(statistic, i);
+    own += weight[piece / PIECES % CHANNELS] * sums_of(piece);
   }
-  sum /= f32(planes() * PLANE);
+  let sum = sum_of_row(lane, vec4f(own, 0.0, 0.0)) / f32(planes() * PLANE);
+  if (sharer(lane) > 0u) { return; }
   averages[2u * statistic] = sum.x;
   averages[2u * statistic + 1u] = sum.y;
 }
@@ -151,11 +160,9 @@ fn plane_of(statistic: u32, k: u32) -> u32 {
 
 fn end_of_piece(first: u32) -> u32 { return min(first + PIECE, PLANE); }
 fn elements_of(piece: u32) -> f32 { return f32(end_of_piece(piece * PIECE) - piece * PIECE); }
-fn sums_of(plane: u32) -> vec2f {
-  var sum = vec2f();
-  for (var p = plane * PIECES; p < (plane + 1u) * PIECES; p++) { sum += vec2f(pieces[2u * p], pieces[2u * p + 1u]); }
-  return sum;
-}
+fn sums_of(piece: u32) -> vec2f { return vec2f(pieces[2u * piece], pieces[2u * piece + 1u]); }
+// The i-th piece of a statistic.
+fn piece_of(statistic: u32, i: u32) -> u32 { return plane_of(statistic, i / PIECES) * PIECES + i % PIECES; }
 
 fn normalized(plane: u32, c: u32) -> vec4f {
   let statistic = statistic_of(plane);

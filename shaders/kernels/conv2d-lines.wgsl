@@ -103,14 +103,18 @@ fn output_planes(first: u32, last: u32) -> vec4u {
 
 fn dy_quads(at: vec4u) -> mat4x4f { return mat4x4f(dy[at.x], dy[at.y], dy[at.z], dy[at.w]); }
 
-// dweight (O, TAPS) and dbias (O,) += Σ over splits of partials, always in the same order; four taps per invocation
+// dweight (O, TAPS) and dbias (O,) += Σ over splits of partials, always in the same order; four taps per row of sums
 @compute @workgroup_size(WORKGROUP)
 fn sum_partials(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = thread_of(group, lane);
+  let i = row_of(group, lane);
   if (i >= OUT * TAPS_PADDED / 4u) { return; }
   var sum = vec4f();
   let split_end = turns(SPLITS);
-  for (var split = 0u; split < split_end; split++) { sum += partials[split * (OUT * TAPS_PADDED / 4u) + i]; }
+  for (var split = sharer(lane); split < split_end; split += SHARERS) {
+    sum += partials[split * (OUT * TAPS_PADDED / 4u) + i];
+  }
+  sum = sum_of_row(lane, sum);
+  if (sharer(lane) > 0u) { return; }
   let output = i / (TAPS_PADDED / 4u);
   let tap = i % (TAPS_PADDED / 4u) * 4u;
   add_gradient(output, tap, sum.x);

@@ -1,7 +1,7 @@
 // Softmax cross-entropy over rows of CLASSES logits, with R = samples · ROWS rows. The target's share is 1 − SMOOTHING,
 // and SMOOTHING is spread evenly over all classes; rows whose label is IGNORED (where IGNORING = 1) count for nothing.
 // x (R, CLASSES), labels (R,) → loss (R,), correct (R,) 1 or 0, dx (R, CLASSES) = softmax(x) − what is wanted. Few
-// classes: one row per invocation. Many classes: PARTS invocations look at PART classes each, and an invocation
+// classes: one walk along a row, by an invocation or by a workgroup (own-rows.wgsl, shared-rows.wgsl). Many classes: PARTS invocations look at PART classes each, and an invocation
 // computes four classes of a gradient. So adapters with thousands of lanes have work.
 
 // What is known of some classes of a row. `at` is the first of the largest, `sum` is Σ exp(x − top).
@@ -9,10 +9,10 @@ struct Seen { top: f32, sum: f32, total: f32, at: u32 }
 
 const LOWEST = -3.4e38f;
 
-fn look(row: u32, first: u32, end: u32) -> Seen {
+fn look(row: u32, first: u32, end: u32, step: u32) -> Seen {
   let start = row * x_stride;
   var seen = Seen(LOWEST, 0.0, 0.0, first);
-  for (var c = first; c < end; c += 4u) {
+  for (var c = first; c < end; c += step) {
     let columns = vec4u(c) + vec4u(0u, 1u, 2u, 3u);
     let inside = columns < vec4u(end);
     let raw = x_quad(start, c);
@@ -49,13 +49,21 @@ fn write_gradient(row: u32, c: u32, log_sum: f32) {
 
 @compute @workgroup_size(WORKGROUP)
 fn loss_and_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let row = thread_of(group, lane);
+  let row = row_of(group, lane);
   if (row >= run.samples * ROWS) { return; }
-  let seen = look(row, 0u, CLASSES);
-  write_loss(row, seen);
+  let seen = seen_by_all(lane, look(row, 4u * sharer(lane), CLASSES, 4u * SHARERS));
+  if (sharer(lane) == 0u) { write_loss(row, seen); }
   let log_sum = log(seen.sum) + seen.top;
   let c_end = turns(CLASSES);
-  for (var c = 0u; c < c_end; c += 4u) { write_gradient(row, c, log_sum); }
+  for (var c = 4u * sharer(lane); c < c_end; c += 4u * SHARERS) { write_gradient(row, c, log_sum); }
+}
+
+// What the invocations of a row have seen together; of equal maxima the first counts. One that saw nothing has top LOWEST.
+fn seen_by_all(lane: u32, own: Seen) -> Seen {
+  let top = max_of_row(lane, vec4f(own.top, 0.0, 0.0, 0.0)).x;
+  let first = -max_of_row(lane, vec4f(-f32(select(CLASSES, own.at, own.top == top)), 0.0, 0.0, 0.0)).x;
+  let sums = sum_of_row(lane, vec4f(own.sum * exp(own.top - top), own.total, 0.0, 0.0));
+  return Seen(top, sums.x, sums.y, u32(first));
 }
 
 // parts (R · PARTS,) of what one invocation saw
@@ -65,7 +73,7 @@ fn look_at_part(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
   let row = i / PARTS;
   if (row >= run.samples * ROWS) { return; }
   let first = i % PARTS * PART;
-  let seen = look(row, first, min(CLASSES, first + PART));
+  let seen = look(row, first, min(CLASSES, first + PART), 4u);
   parts[i] = vec4f(seen.top, seen.sum, seen.total, f32(seen.at));
 }
 

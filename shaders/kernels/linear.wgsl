@@ -126,26 +126,43 @@ fn put_gradient(split: u32, row: u32, column: u32, block: mat4x4f) {
 }
 
 // dweight (OUT, IN) += Σ over splits of parts (SPLITS · OUT, IN), always in the same order; four elements per
-// invocation
+// row of sums
 @compute @workgroup_size(WORKGROUP)
 fn sum_parts(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let i = thread_of(group, lane);
+  let i = row_of(group, lane);
   let row = i / IN_QUADS;
   let column = i % IN_QUADS * 4u;
   if (row >= OUT) { return; }
   var sum = vec4f();
   let split_end = turns(SPLITS);
-  for (var split = 0u; split < split_end; split++) { sum += parts_quad((split * OUT + row) * parts_stride, column); }
-  dweight_add(row, column, sum);
+  for (var split = sharer(lane); split < split_end; split += SHARERS) {
+    sum += parts_quad((split * OUT + row) * parts_stride, column);
+  }
+  sum = sum_of_row(lane, sum);
+  if (sharer(lane) == 0u) { dweight_add(row, column, sum); }
 }
 
-// dbias (OUT,) += Σ_R dy; four outputs per invocation
+// result (R, 4 · QUADS) = Σ over splits of parts (SPLITS · ALL_ROWS, 4 · QUADS) + bias, and its epilogue
+@compute @workgroup_size(WORKGROUP)
+fn finish_parts(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let i = thread_of(group, lane);
+  let row = i / QUADS;
+  let column = i % QUADS * 4u;
+  if (row >= run.samples * ROWS) { return; }
+  var sum = vec4f(bias_at(column), bias_at(column + 1u), bias_at(column + 2u), bias_at(column + 3u));
+  for (var split = 0u; split < SPLITS; split++) { sum += parts_quad((split * ALL_ROWS + row) * parts_stride, column); }
+  result_put(row, column, sum);
+}
+
+// dbias (OUT,) += Σ_R dy; four outputs per row of sums
 @compute @workgroup_size(WORKGROUP)
 fn bias_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let column = thread_of(group, lane) * 4u;
+  let column = row_of(group, lane) * 4u;
   if (column >= OUT) { return; }
   var sum = vec4f();
-  for (var k = 0u; k < run.samples * ROWS; k++) { sum += dy_quad(k * dy_stride, column); }
+  for (var k = sharer(lane); k < run.samples * ROWS; k += SHARERS) { sum += dy_quad(k * dy_stride, column); }
+  sum = sum_of_row(lane, sum);
+  if (sharer(lane) > 0u) { return; }
   dbias_add(column, sum.x);
   dbias_add(column + 1u, sum.y);
   dbias_add(column + 2u, sum.z);

@@ -10,12 +10,13 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   y_put(row, column, x_quad(row * x_stride, column) + weight_quad(0u, column));
 }
 
-// dweight += Σ_samples dy
+// dweight += Σ_samples dy; four elements per row of sums
 @compute @workgroup_size(WORKGROUP)
 fn parameter_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let column = thread_of(group, lane) * 4u;
+  let column = row_of(group, lane) * 4u;
   if (column >= SIZE) { return; }
   var sum = vec4f();
-  for (var row = 0u; row < run.samples; row++) { sum += dy_quad(row * dy_stride, column); }
-  dweight_add(0u, column, sum);
+  for (var row = sharer(lane); row < run.samples; row += SHARERS) { sum += dy_quad(row * dy_stride, column); }
+  sum = sum_of_row(lane, sum);
+  if (sharer(lane) == 0u) { dweight_add(0u, column, sum); }
 }

@@ -35,6 +35,7 @@ export { type Binding, filesOf, type NamedPass, type Pass } from './recipe.ts'
 export { ENCODE_BLOCK, ENCODE_TABLE_WORDS, encodePasses } from './recipes/encode.ts'
 export { runReference } from './reference/index.ts'
 export { clipGlobalNorm, meanGradient, sumOfSquares } from './reference/sum-of-squares.ts'
+export { serialLoads } from './serial-loads.ts'
 export {
   conv2dShape,
   elementCount,

@@ -1,7 +1,7 @@
 // THE TABLE of GPU kernels: family → kernel → recipe, or variants of it. A family is made for a kind of adapter
 // (variants.ts). 'register' has every kernel; the others leave out those that they do not improve.
 
-import type { KernelCall, KernelName } from './kernels.ts'
+import type { ChannelNormDims, KernelCall, KernelName, RowDims } from './kernels.ts'
 import type { NamedPass, Pass, Recipe } from './recipe.ts'
 import { attentionBackward, attentionForward } from './recipes/attention.ts'
 import { cachedAttentionForward } from './recipes/cached-attention.ts'
@@ -55,10 +55,11 @@ import {
   LINEAR_PARAMETER_GRADIENT_SUBGROUP,
 } from './recipes/linear-subgroup.ts'
 import { LINEAR_FORWARD, LINEAR_INPUT_GRADIENT, LINEAR_PARAMETER_GRADIENT } from './recipes/linear.ts'
-import { bceWithLogitsLoss, crossEntropyLoss, mseLoss } from './recipes/losses.ts'
+import { bceWithLogitsLoss, crossEntropyLoss, crossEntropyLossShared, mseLoss } from './recipes/losses.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
 import { rotaryBackward, rotaryForward } from './recipes/rotary.ts'
 import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './recipes/row-norm.ts'
+import { ownRows, rowVariants, sharedRows } from './recipes/row-sharing.ts'
 import {
   embeddingForward,
   embeddingParameterGradient,
@@ -81,6 +82,10 @@ type KernelTable = {
   readonly shared: { readonly [K in KernelName]?: KernelEntry<K> }
 }
 
+const quads = ({ columns }: RowDims) => columns / 4
+const sampledRows = ({ rows }: RowDims, capacity: number) => capacity * rows
+const planeQuads = ({ plane }: ChannelNormDims, capacity: number) => (capacity * plane) / 4
+
 export const KERNEL_SPECS: KernelTable = {
   register: {
     'linear.forward': LINEAR_FORWARD,
@@ -93,7 +98,7 @@ export const KERNEL_SPECS: KernelTable = {
     'maxpool2d.backward': maxpool2dBackward,
     'avgpool2d.forward': avgpool2dForward,
     'avgpool2d.backward': avgpool2dBackward,
-    'globalavgpool.forward': globalavgpoolForward,
+    'globalavgpool.forward': globalavgpoolForward(ownRows),
     'globalavgpool.backward': globalavgpoolBackward,
     'transpose.forward': transposeForward,
     'class_token.forward': classTokenForward,
@@ -123,12 +128,12 @@ export const KERNEL_SPECS: KernelTable = {
     'gelu_tanh.backward': elementwiseBackwardFromInput('gelu-tanh'),
     'silu.forward': elementwiseForward('silu'),
     'silu.backward': elementwiseBackwardFromInput('silu'),
-    'softmax.forward': softmaxForward,
-    'softmax.backward': softmaxBackward,
+    'softmax.forward': softmaxForward(ownRows),
+    'softmax.backward': softmaxBackward(ownRows),
     'embedding.forward': embeddingForward,
-    'embedding.parameterGradient': embeddingParameterGradient,
+    'embedding.parameterGradient': embeddingParameterGradient(ownRows),
     'positions.forward': positionsForward,
-    'positions.parameterGradient': positionsParameterGradient,
+    'positions.parameterGradient': positionsParameterGradient(ownRows),
     'rotary.forward': rotaryForward,
     'rotary.backward': rotaryBackward,
     'attention.forward': attentionForward,
@@ -136,21 +141,21 @@ export const KERNEL_SPECS: KernelTable = {
     'cached_attention.forward': cachedAttentionForward,
     'flash_attention.forward': flashAttentionForward,
     'flash_attention.backward': flashAttentionBackward,
-    'layernorm.forward': layernormForward,
-    'layernorm.inputGradient': rowNormInputGradient,
-    'layernorm.parameterGradient': rowNormParameterGradient,
-    'rmsnorm.forward': rmsnormForward,
-    'rmsnorm.inputGradient': rowNormInputGradient,
-    'rmsnorm.parameterGradient': rowNormParameterGradient,
-    'groupnorm.forward': channelNormForward('sample'),
-    'groupnorm.backward': channelNormBackward('sample'),
-    'batchnorm2d.forward': channelNormForward('batch'),
-    'batchnorm2d.backward': channelNormBackward('batch'),
+    'layernorm.forward': layernormForward(ownRows),
+    'layernorm.inputGradient': rowNormInputGradient(ownRows),
+    'layernorm.parameterGradient': rowNormParameterGradient(ownRows),
+    'rmsnorm.forward': rmsnormForward(ownRows),
+    'rmsnorm.inputGradient': rowNormInputGradient(ownRows),
+    'rmsnorm.parameterGradient': rowNormParameterGradient(ownRows),
+    'groupnorm.forward': channelNormForward('sample', ownRows),
+    'groupnorm.backward': channelNormBackward('sample', ownRows),
+    'batchnorm2d.forward': channelNormForward('batch', ownRows),
+    'batchnorm2d.backward': channelNormBackward('batch', ownRows),
     'batchnorm2d.evaluate': batchnorm2dEvaluate,
     'batchnorm2d.statistics': batchnorm2dStatistics,
     'cross_entropy.loss': crossEntropyLoss,
-    'mse.loss': mseLoss,
-    'bce_with_logits.loss': bceWithLogitsLoss,
+    'mse.loss': mseLoss(ownRows),
+    'bce_with_logits.loss': bceWithLogitsLoss(ownRows),
   },
   subgroup: {
     'linear.forward': LINEAR_FORWARD_SUBGROUP,
@@ -167,6 +172,27 @@ export const KERNEL_SPECS: KernelTable = {
     'conv2d.forward': CONV2D_FORWARD_SHARED,
     'conv2d.inputGradient': CONV2D_INPUT_GRADIENT_SHARED,
     'conv2d.parameterGradient': CONV2D_PARAMETER_GRADIENT_SHARED,
+    'globalavgpool.forward': rowVariants(globalavgpoolForward(sharedRows), ({ plane }) => plane / 4),
+    'softmax.forward': rowVariants(softmaxForward(sharedRows), quads),
+    'softmax.backward': rowVariants(softmaxBackward(sharedRows), quads),
+    'embedding.parameterGradient': rowVariants(
+      embeddingParameterGradient(sharedRows),
+      ({ tokens }, capacity) => (capacity * tokens) / 4,
+    ),
+    'positions.parameterGradient': rowVariants(positionsParameterGradient(sharedRows), (_, capacity) => capacity),
+    'layernorm.forward': rowVariants(layernormForward(sharedRows), quads),
+    'layernorm.inputGradient': rowVariants(rowNormInputGradient(sharedRows), quads),
+    'layernorm.parameterGradient': rowVariants(rowNormParameterGradient(sharedRows), sampledRows),
+    'rmsnorm.forward': rowVariants(rmsnormForward(sharedRows), quads),
+    'rmsnorm.inputGradient': rowVariants(rowNormInputGradient(sharedRows), quads),
+    'rmsnorm.parameterGradient': rowVariants(rowNormParameterGradient(sharedRows), sampledRows),
+    'groupnorm.forward': rowVariants(channelNormForward('sample', sharedRows), planeQuads),
+    'groupnorm.backward': rowVariants(channelNormBackward('sample', sharedRows), planeQuads),
+    'batchnorm2d.forward': rowVariants(channelNormForward('batch', sharedRows), planeQuads),
+    'batchnorm2d.backward': rowVariants(channelNormBackward('batch', sharedRows), planeQuads),
+    'cross_entropy.loss': rowVariants(crossEntropyLossShared, ({ classes }) => classes / 4),
+    'mse.loss': rowVariants(mseLoss(sharedRows), ({ size }) => size),
+    'bce_with_logits.loss': rowVariants(bceWithLogitsLoss(sharedRows), ({ size }) => size),
     'flash_attention.forward': FLASH_ATTENTION_FORWARD_SHARED,
     'flash_attention.backward': FLASH_ATTENTION_BACKWARD_SHARED,
   },

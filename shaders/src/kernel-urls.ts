@@ -3,6 +3,8 @@
 
 export const KERNEL_URLS = {
   linear: new URL('../kernels/linear.wgsl', import.meta.url),
+  'own-rows': new URL('../kernels/own-rows.wgsl', import.meta.url),
+  'shared-rows': new URL('../kernels/shared-rows.wgsl', import.meta.url),
   activations: new URL('../kernels/activations.wgsl', import.meta.url),
   'tile-product': new URL('../kernels/tile-product.wgsl', import.meta.url),
   'linear-shared': new URL('../kernels/linear-shared.wgsl', import.meta.url),

@@ -86,6 +86,11 @@ export interface Pass extends NamedPass {
   readonly constants: Readonly<Record<string, Constant>>
   /** invocations in one workgroup */
   readonly workgroup: number
+  /**
+   * what one invocation reads one after the other, at capacity: quads, or numbers that lie apart; absent: its share of
+   * what the pass reads (serial-loads.ts)
+   */
+  readonly loads?: number
   /** the shader exchanges values within subgroups: WebGPU's feature of that name */
   readonly subgroups?: boolean
   /** invocations needed for this many samples; the shader returns early in those beyond */

@@ -2,7 +2,7 @@
 // kept busy for long at once, and that its memory bounds a run. Pure: plans, without a device.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { gpt, lenet5, type ModelSpec, resnet } from '@starling-grid/model'
+import { gpt, lenet5, mlp, type ModelSpec, parseModelSpec, resnet } from '@starling-grid/model'
 import { type AdapterTraits, PLAIN_TRAITS } from '@starling-grid/shaders'
 import { buildGraph, explainPlan, planGraph } from '@starling-grid/volunteer'
 import { inSubmits, SubmitPace } from '@starling-grid/volunteer/testing'
@@ -17,10 +17,35 @@ const DEFAULTS: AdapterLimits = {
   maxStorageBuffersPerShaderStage: 8,
 }
 const LARGE: AdapterLimits = { ...DEFAULTS, maxStorageBufferBindingSize: 4 * GIBIBYTE, maxBufferSize: 4 * GIBIBYTE }
+/** Its shape, with adapters on all linear layers. */
+const SMOLLM2_135M = parseModelSpec({
+  name: 'smollm2_135m',
+  input: [256],
+  layers: [
+    {
+      type: 'causal_lm',
+      config: {
+        model_type: 'llama',
+        vocab_size: 49_152,
+        hidden_size: 576,
+        num_hidden_layers: 2,
+        num_attention_heads: 9,
+        num_key_value_heads: 3,
+        intermediate_size: 1536,
+        rms_norm_eps: 1e-5,
+        rope_theta: 100_000,
+        max_position_embeddings: 8192,
+        tie_word_embeddings: true,
+      },
+      lora: { rank: 8, alpha: 16 },
+    },
+  ],
+  ignore_index: -100,
+})
 const SMALL_GPT = gpt({ blocks: 2, heads: 4, channels: 128, context: 64, vocab: 65 })
 
-function explained(spec: ModelSpec, traits: AdapterTraits, maxMicroBatch = 64) {
-  const plan = planGraph(buildGraph(spec), { traits, limits: DEFAULTS, maxMicroBatch })
+function explained(spec: ModelSpec, traits: AdapterTraits, maxMicroBatch = 64, limits = DEFAULTS) {
+  const plan = planGraph(buildGraph(spec), { traits, limits, maxMicroBatch })
   return explainPlan(plan, { samples: plan.capacity, traits })
 }
 
@@ -39,6 +64,71 @@ for (const [name, traits] of [
       assert.ok(useful >= share, `${spec.name}: ${useful.toFixed(3)} of the arithmetic`)
     }
   })
+
+/** The models that people begin with, at the batch of their examples; of the language model as much as a tab takes. */
+const PLANNED: readonly (readonly [ModelSpec, number])[] = [
+  [lenet5(), 64],
+  [mlp({ input: [1, 28, 28], hidden: [512, 512], classes: 10, inputScale: 1 / 255 }), 64],
+  [resnet(), 64],
+  [SMALL_GPT, 64],
+  [gpt({ blocks: 6, heads: 6, channels: 384, context: 256, vocab: 65 }), 64],
+  [gpt({ blocks: 1, heads: 12, channels: 768, context: 512, vocab: 50_257 }), 4],
+  [SMOLLM2_135M, 1],
+  [SMOLLM2_135M, 4],
+]
+const FEW_INVOCATIONS = 4096
+const MANY_LOADS = 256
+const LEAST_USEFUL = 0.5
+
+for (const [kind, traits] of [
+  ['a GPU', GPU],
+  ['a laptop', LAPTOP],
+] as const)
+  for (const [spec, batch] of PLANNED) {
+    const name = `${spec.name}, ${batch} samples on ${kind}`
+    const calls = () => explained(spec, traits, batch, LARGE).calls
+    test(`no few invocations read for long while a GPU idles: ${name}`, () => {
+      const slow = calls().flatMap(({ kernel, variant, invocations, serialLoads }) =>
+        invocations.flatMap((count, i) => {
+          const loads = Math.ceil(serialLoads[i] ?? 0)
+          return count < FEW_INVOCATIONS && loads > MANY_LOADS ? [`${kernel} ${variant}: ${count} read ${loads}`] : []
+        }),
+      )
+      assert.deepEqual(slow, [])
+    })
+
+    test(`no product computes more past its edges than in them: ${name}`, () => {
+      const wasteful = calls().filter(({ useful }) => useful < LEAST_USEFUL)
+      assert.deepEqual(
+        wasteful.map(({ kernel, variant, useful }) => `${kernel} ${variant}: ${useful}`),
+        [],
+      )
+    })
+  }
+
+test('a GPU computes attention by tiles and keeps no probabilities; a software adapter keeps them', () => {
+  const kernels = (spec: ModelSpec, traits: AdapterTraits) =>
+    explained(spec, traits).calls.flatMap(({ kernel }) => (kernel.includes('attention') ? [kernel] : []))
+  const tiled = ['flash_attention.forward', 'flash_attention.backward']
+  const short = gpt({ blocks: 1, heads: 4, channels: 128, context: 31, vocab: 65 })
+  const wide = gpt({ blocks: 1, heads: 1, channels: 132, context: 64, vocab: 65 })
+  assert.deepEqual([...new Set(kernels(SMALL_GPT, GPU))], tiled)
+  for (const [spec, traits] of [
+    [SMALL_GPT, PLAIN_TRAITS],
+    [short, GPU],
+    [wide, GPU],
+  ] as const)
+    assert.deepEqual([...new Set(kernels(spec, traits))], ['attention.forward', 'attention.backward'])
+})
+
+test('the gate for serial reads sees a sum over rows by an invocation for four columns', () => {
+  const slow = explained(SMALL_GPT, { ...PLAIN_TRAITS, software: true }).calls.filter(
+    ({ kernel, invocations, serialLoads }) =>
+      kernel === 'linear.parameterGradient' &&
+      invocations.some((count, i) => count < FEW_INVOCATIONS && (serialLoads[i] ?? 0) > MANY_LOADS),
+  )
+  assert.ok(slow.length > 0)
+})
 
 test('where registers are few, no first guess keeps 8 × 8 results in an invocation', () => {
   const variants = [lenet5(), resnet(), SMALL_GPT].flatMap((spec) =>

@@ -137,12 +137,15 @@ function print(
   console.log(
     `${model} on ${adapter}: a step of ${batch} samples runs as ${Math.ceil(batch / samples)} × ${samples}${memory}`,
   )
-  const rows = [['part', 'kernel', 'variant', 'why', 'workgroups', 'useful', 'MiB', 'Mflop', 'ms'], ...calls.map(rowOf)]
+  const rows = [
+    ['part', 'kernel', 'variant', 'why', 'workgroups', 'loads', 'useful', 'MiB', 'Mflop', 'ms'],
+    ...calls.map(rowOf),
+  ]
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
   for (const row of rows)
     console.log(
       row
-        .map((cell, i) => (i < 5 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0)))
+        .map((cell, i) => (i < 6 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0)))
         .join('  ')
         .trimEnd(),
     )
@@ -165,6 +168,7 @@ function rowOf({
   variant,
   why,
   workgroups,
+  serialLoads,
   bytes,
   flops,
   useful,
@@ -176,6 +180,7 @@ function rowOf({
     variant,
     why,
     workgroups.join('+'),
+    serialLoads.map((loads) => Math.ceil(loads)).join('+'),
     percent(useful),
     mebi(bytes),
     mega(flops),

@@ -77,8 +77,8 @@ export const ARITHMETIC: readonly Mutant[] = [
       ],
       [
         'a piece is measured from its first value, not from its mean',
-        'max(total(squares) - off * total(sums), 0.0)',
-        'max(total(squares), 0.0)',
+        'max(whole.y - off * whole.x, 0.0)',
+        'max(whole.y, 0.0)',
       ],
       ['evaluation forgets eps', 'inverseSqrt(variance[channel] + EPS)', 'inverseSqrt(variance[channel])'],
     ],
@@ -88,11 +88,11 @@ export const ARITHMETIC: readonly Mutant[] = [
     'shaders/kernels/row-norm.wgsl',
     ['gpu-operators'],
     [
-      ['RMS norm gives up a mean that it does not have', 'f32(CENTERED) * total(sums)', 'total(sums)'],
+      ['RMS norm gives up a mean that it does not have', 'f32(CENTERED) * whole.x', 'whole.x'],
       [
         'the variance of a row is taken from its first value',
-        '/ f32(COLUMNS) - off * off, 0.0)',
-        '/ f32(COLUMNS), 0.0)',
+        'max(averages.y - averages.x * averages.x, 0.0)',
+        'averages.y',
       ],
     ],
   ),
@@ -192,6 +192,39 @@ export const ARITHMETIC: readonly Mutant[] = [
   ),
   ...mutantsOf(
     KERNELS,
+    'shaders/kernels/shared-rows.wgsl',
+    ['workgroup-kernels'],
+    [
+      [
+        'a sum over a row leaves out what the second invocation knows',
+        'if (lane < half) { known[lane] += known[lane + half]; }',
+        'if (lane < half && half > 1u) { known[lane] += known[lane + half]; }',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/cross-entropy.wgsl',
+    ['workgroup-kernels'],
+    [['a workgroup takes the first class that it saw for the largest', ', own.at, own.top == top)', ', own.at, true)']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/linear.wgsl',
+    ['workgroup-kernels'],
+    [['the last part of a product is left out', 'split < SPLITS; split++', 'split + 1u < SPLITS; split++']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/src/recipes/tiles.ts',
+    ['gpu-plan'],
+    [
+      ['a tile may waste more than half', '(LEAST_USEFUL / useful) ** 2', '1'],
+      ['a small tile is shared by as few workgroups as a large one', 'FEW_INVOCATIONS / sharedWorkgroup(tile))', '1)'],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
     'shaders/kernels/embedding.wgsl',
     ['gpu-sequence'],
     [['a token that comes a third time is left out', 'while (link / 2u > 0u) {', 'if (link / 2u > 0u) {']],
@@ -203,8 +236,8 @@ export const ARITHMETIC: readonly Mutant[] = [
     [
       [
         'the first split of a sum is left out',
-        'for (var split = 0u; split < split_end; split++)',
-        'for (var split = 1u; split < split_end; split++)',
+        'for (var split = sharer(lane); split < split_end; split += SHARERS)',
+        'for (var split = sharer(lane) + 1u; split < split_end; split += SHARERS)',
       ],
     ],
   ),

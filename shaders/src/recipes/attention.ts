@@ -51,9 +51,11 @@ function parts({ length, heads, headSize, causal }: AttentionDims, capacity: num
     D_TILES: tiles(headSize),
   }
   const tokens = capacity * length
-  const tile = (rowTiles: number, columnTiles: number): Unbound => ({
+  // four blocks of four rows for each four steps of a product
+  const tile = (rowTiles: number, columnTiles: number, steps: number): Unbound => ({
     file,
     constants,
+    loads: Math.ceil(steps / 4) * 16,
     workgroup: TILE_WORKGROUP,
     threads: (samples) => samples * heads * rowTiles * columnTiles,
   })
@@ -62,10 +64,14 @@ function parts({ length, heads, headSize, causal }: AttentionDims, capacity: num
     dqkv: matrix('dqkv', 'write', tokens * 3 * heads, headSize),
     pairs: (name: string, access: 'read' | 'write' | 'update') => matrix(name, access, tokens * heads, length),
     mixed: (name: string, access: 'read' | 'write') => matrix(name, access, tokens * heads, headSize),
-    products: { pairs: tile(tiles(length), tiles(length)), vectors: tile(tiles(length), tiles(headSize)) },
+    products: {
+      pairs: tile(tiles(length), tiles(length), headSize),
+      vectors: tile(tiles(length), tiles(headSize), length),
+    },
     rows: {
       file,
       constants,
+      loads: Math.ceil(length / 4) * 3,
       workgroup: STREAM_WORKGROUP,
       threads: (samples: number) => samples * heads * length,
     } satisfies Unbound,

@@ -1,4 +1,4 @@
-// Batch norm and group norm for software adapters: sums in two stages, everything else four elements per invocation.
+// Batch norm and group norm: sums in two stages, everything else four elements per invocation.
 
 import type { ChannelNormDims, KernelOperands, StatisticsDims } from '../kernels.ts'
 import {
@@ -12,6 +12,7 @@ import {
   type Pass,
   type Recipe,
 } from '../recipe.ts'
+import { ownRows, type ShareRows } from './row-sharing.ts'
 
 const streamPass = { file: 'channel-norm', workgroup: STREAM_WORKGROUP } as const
 
@@ -20,9 +21,9 @@ type Scope = 'batch' | 'sample'
 type BackwardOperands = KernelOperands<'batchnorm2d.backward', unknown>
 
 // x (B, C, plane), weight, bias (C,) → y (B, C, plane), mean, inverse (statistics,)
-export function channelNormForward(scope: Scope) {
+export function channelNormForward(scope: Scope, share: ShareRows) {
   return (dims: ChannelNormDims, capacity: number): Recipe => {
-    const parts = partsOf(scope, dims, capacity)
+    const parts = partsOf(scope, dims, capacity, share)
     const measure: Pass = {
       ...parts.perPiece,
       entryPoint: 'measure',
@@ -49,9 +50,9 @@ export function channelNormForward(scope: Scope) {
 }
 
 // x, dy (B, C, plane), weight (C,), mean, inverse (statistics,) → dx (B, C, plane) where wanted, dweight, dbias (C,)
-export function channelNormBackward(scope: Scope) {
+export function channelNormBackward(scope: Scope, share: ShareRows) {
   return (dims: ChannelNormDims, capacity: number, { dx }: Pick<BackwardOperands, 'dx'>): Recipe => {
-    const parts = partsOf(scope, dims, capacity)
+    const parts = partsOf(scope, dims, capacity, share)
     const pieces = array('pieces', 'read', parts.scratch.pieces)
     const dy = parts.planes('dy', 'read')
     const measure: Pass = {
@@ -89,7 +90,7 @@ export function channelNormBackward(scope: Scope) {
 
 // x (B, C, plane), weight, bias, mean, variance (C,) → y (B, C, plane)
 export function batchnorm2dEvaluate(dims: ChannelNormDims, capacity: number): Recipe {
-  const parts = partsOf('batch', dims, capacity)
+  const parts = partsOf('batch', dims, capacity, ownRows)
   const vectors = ['bias', 'mean', 'variance'].map((name) => array(name, 'read', dims.channels))
   return {
     scratch: {},
@@ -116,8 +117,16 @@ export function batchnorm2dStatistics({ channels, plane, eps, targets }: Statist
   }
 }
 
-function partsOf(scope: Scope, { channels, plane, groupChannels, eps }: ChannelNormDims, capacity: number) {
-  const perPlane = Math.ceil(BUSY_STREAM / (capacity * channels))
+/** Workgroups that keep a GPU busy with sums. */
+const BUSY_ROWS = 256
+
+function partsOf(
+  scope: Scope,
+  { channels, plane, groupChannels, eps }: ChannelNormDims,
+  capacity: number,
+  share: ShareRows,
+) {
+  const perPlane = Math.ceil((share === ownRows ? BUSY_STREAM : BUSY_ROWS) / (capacity * channels))
   const piece = roundUp(Math.ceil(plane / perPlane), 4)
   const [pieces, quads, groups] = [Math.ceil(plane / piece), Math.ceil(plane / 4), channels / groupChannels]
   const statisticCount = scope === 'batch' ? channels : capacity * groups
@@ -132,6 +141,11 @@ function partsOf(scope: Scope, { channels, plane, groupChannels, eps }: ChannelN
     EPS: real(eps),
   }
   const pass = (threads: Pass['threads']) => ({ ...streamPass, constants, threads })
+  const rows = (steps: number, count: (samples: number) => number) => {
+    const { sharing, invocations } = share({ steps, reads: 4, workgroup: STREAM_WORKGROUP })
+    return { ...streamPass, ...sharing, constants, threads: (samples: number) => invocations(count(samples)) }
+  }
+  const perStatistic = scope === 'batch' ? capacity * pieces : groupChannels * pieces
   const planes = (name: string, access: Binding['access']) => matrix(name, access, capacity * channels, plane)
   return {
     statisticCount,
@@ -140,9 +154,9 @@ function partsOf(scope: Scope, { channels, plane, groupChannels, eps }: ChannelN
     weight: array('weight', 'read', channels),
     statistics: (access: 'read' | 'write') => ['mean', 'inverse'].map((name) => array(name, access, statisticCount)),
     scratch: { pieces: capacity * channels * pieces * 2 },
-    perPiece: pass((samples) => samples * channels * pieces),
-    perStatistic: pass((samples) => (scope === 'batch' ? channels : samples * groups)),
-    perChannel: pass(() => channels),
+    perPiece: rows(Math.ceil(piece / 4), (samples) => samples * channels * pieces),
+    perStatistic: rows(perStatistic, (samples) => (scope === 'batch' ? channels : samples * groups)),
+    perChannel: rows(capacity * pieces, () => channels),
     perQuad: pass((samples) => samples * channels * quads),
   }
 }

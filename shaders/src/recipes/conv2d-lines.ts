@@ -15,6 +15,7 @@ import {
   type Recipe,
 } from '../recipe.ts'
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
+import { ownRows, type ShareRows } from './row-sharing.ts'
 
 /** A pass that lacks only its bindings. */
 export type ProductPass = Omit<Pass, 'bindings'>
@@ -127,9 +128,17 @@ export function sumPartialsPass(
   dims: Conv2dDims,
   { splits, taps, tapsPadded }: { readonly splits: number; readonly taps: number; readonly tapsPadded: number },
   dbias: unknown,
+  share: ShareRows = ownRows,
 ): Pass {
+  const { sharing, invocations } = share({
+    steps: splits,
+    reads: 1,
+    workgroup: STREAM_WORKGROUP,
+    rows: (dims.out * tapsPadded) / 4,
+  })
   return {
     ...streamPass,
+    ...sharing,
     entryPoint: 'sum_partials',
     constants: { OUT: dims.out, TAPS: taps, TAPS_PADDED: tapsPadded, SPLITS: splits },
     bindings: [
@@ -137,7 +146,7 @@ export function sumPartialsPass(
       array('dweight', 'update', dims.out * taps),
       optional('dbias', 'update', dims.out, dbias),
     ],
-    threads: () => (dims.out * tapsPadded) / 4,
+    threads: () => invocations((dims.out * tapsPadded) / 4),
   }
 }
 

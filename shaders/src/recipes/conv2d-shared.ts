@@ -6,19 +6,19 @@ import { array, matrix, optional, roundUp, type Pass } from '../recipe.ts'
 import type { MakeRecipe, Variant } from '../variants.ts'
 import { sumPartialsPass } from './conv2d-lines.ts'
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
+import { sharedRows } from './row-sharing.ts'
 import {
   SHARED_TILES,
+  sharedBlocks,
   sharedConstants,
   sharedGroups,
   sharedVariant,
   sharedWorkgroup,
   splitSum,
+  wantedGroups,
   type ProductSize,
   type SharedTile,
 } from './tiles.ts'
-
-/** Workgroups that fill a GPU of 100 and more cores. */
-const BUSY_GROUPS = 256
 
 export const CONV2D_FORWARD_SHARED: readonly Variant<'conv2d.forward'>[] = variants(forward, outputProduct)
 export const CONV2D_INPUT_GRADIENT_SHARED: readonly Variant<'conv2d.inputGradient'>[] = variants(
@@ -52,7 +52,7 @@ function tapProduct(dims: Conv2dDims): ProductSize {
 function splitOf(tile: SharedTile, dims: Conv2dDims, capacity: number) {
   return splitSum(capacity * roundUp(dims.outHeight * dims.outWidth, 4), {
     pieces: sharedGroups(tile, tapProduct(dims)),
-    wanted: BUSY_GROUPS,
+    wanted: wantedGroups(tile),
     slab: tile.slab,
   })
 }
@@ -60,7 +60,7 @@ function splitOf(tile: SharedTile, dims: Conv2dDims, capacity: number) {
 // x (B, C, H, W), weight (O, C/g, K, K), bias (O,), residual (B, O, H', W') → y (B, O, H', W')
 function forward(tile: SharedTile): MakeRecipe<'conv2d.forward'> {
   return (dims, capacity, { bias, residual }) => {
-    const pass = productPass(tile, dims, outputProduct(dims, capacity))
+    const pass = productPass(tile, dims, outputProduct(dims, capacity), { steps: tapsOf(dims), a: 4, b: 16 })
     return {
       scratch: {},
       passes: [
@@ -91,7 +91,11 @@ function forward(tile: SharedTile): MakeRecipe<'conv2d.forward'> {
 // weight, dy (B, O, H', W'), activated (B, C, H, W) → dx (B, C, H, W)
 function inputGradient(tile: SharedTile): MakeRecipe<'conv2d.inputGradient'> {
   return (dims, capacity) => {
-    const pass = productPass(tile, dims, inputProduct(dims, capacity))
+    const pass = productPass(tile, dims, inputProduct(dims, capacity), {
+      steps: (dims.out / dims.groups) * dims.kernel ** 2,
+      a: 16,
+      b: 16,
+    })
     return {
       scratch: {},
       passes: [
@@ -121,7 +125,7 @@ function inputGradient(tile: SharedTile): MakeRecipe<'conv2d.inputGradient'> {
 function parameterGradient(tile: SharedTile): MakeRecipe<'conv2d.parameterGradient'> {
   return (dims, capacity, { dbias }) => {
     const { splits, stepsPerSplit } = splitOf(tile, dims, capacity)
-    const pass = productPass(tile, dims, tapProduct(dims))
+    const pass = productPass(tile, dims, tapProduct(dims), { steps: stepsPerSplit, a: 4, b: 16 })
     const tapsPadded = roundUp(tapsOf(dims) + 1, 4)
     const partials: Pass = {
       ...pass,
@@ -134,17 +138,27 @@ function parameterGradient(tile: SharedTile): MakeRecipe<'conv2d.parameterGradie
       ],
       threads: () => sharedGroups(tile, { ...tapProduct(dims), batch: dims.groups * splits }) * pass.workgroup,
     }
-    const sum = sumPartialsPass(dims, { splits, taps: tapsOf(dims), tapsPadded }, dbias)
+    const sum = sumPartialsPass(dims, { splits, taps: tapsOf(dims), tapsPadded }, dbias, sharedRows)
     return { scratch: { partials: splits * dims.out * tapsPadded }, passes: [partials, sum] }
   }
+}
+
+/** What a block of 4 × 4 elements of A or B is read by: four quads, or 16 numbers that lie apart. */
+interface BlockReads {
+  readonly steps: number
+  readonly a: 4 | 16
+  readonly b: 4 | 16
 }
 
 function productPass(
   tile: SharedTile,
   dims: Conv2dDims,
   { m, n }: ProductSize,
-): Pick<Pass, 'file' | 'uses' | 'workgroup' | 'constants'> {
+  reads: BlockReads,
+): Pick<Pass, 'file' | 'uses' | 'workgroup' | 'constants' | 'loads'> {
+  const blocks = sharedBlocks(tile, reads.steps)
   return {
+    loads: blocks.a * reads.a + blocks.b * reads.b,
     file: 'conv2d-shared',
     uses: ['tile-product'],
     workgroup: sharedWorkgroup(tile),

@@ -1,7 +1,7 @@
 // Attention over long sequences in workgroup memory, for GPUs (kernels/flash-attention-shared.wgsl).
 
 import type { AttentionDims } from '../kernels.ts'
-import { array, matrix, ofOperand, real, type Pass, type Recipe } from '../recipe.ts'
+import { array, matrix, ofOperand, real, type Recipe } from '../recipe.ts'
 import type { AdapterTraits, Variant } from '../variants.ts'
 import { dotOutputs } from './flash-attention.ts'
 import { lastQuad } from './tiles.ts'
@@ -65,8 +65,8 @@ function backward(tile: AttentionTile, dims: AttentionDims, capacity: number): R
     scratch: { dots: rows },
     passes: [
       dotOutputs(dims, capacity),
-      { ...pass, entryPoint: 'query_gradient', bindings },
-      { ...pass, entryPoint: 'key_value_gradient', bindings },
+      { ...pass, entryPoint: 'query_gradient', bindings, loads: pass.loads * 1.5 },
+      { ...pass, entryPoint: 'key_value_gradient', bindings, loads: pass.loads * 2 },
     ],
   }
 }
@@ -75,9 +75,13 @@ function parts(tile: AttentionTile, { length, heads, headSize, causal }: Attenti
   const tokens = capacity * length
   const rowTiles = Math.ceil(length / (tile.m * EDGE))
   const workgroup = tile.m * tile.n
-  const pass: Omit<Pass, 'entryPoint' | 'bindings'> = {
-    file: 'flash-attention-shared',
-    uses: ['tile-product'],
+  // each product of forward brings the rows of the other side to workgroup memory once
+  const slabs = Math.ceil(headSize / tile.slab) + Math.ceil((tile.n * EDGE) / tile.slab)
+  const loads = Math.ceil(length / (tile.n * EDGE)) * slabs * 4
+  const pass = {
+    file: 'flash-attention-shared' as const,
+    loads,
+    uses: ['tile-product'] as const,
     workgroup,
     constants: {
       T: length,
@@ -91,7 +95,7 @@ function parts(tile: AttentionTile, { length, heads, headSize, causal }: Attenti
       SLAB: tile.slab,
       ROW_TILES: rowTiles,
     },
-    threads: (samples) => samples * heads * rowTiles * workgroup,
+    threads: (samples: number) => samples * heads * rowTiles * workgroup,
   }
   return {
     qkv: matrix('qkv', 'read', tokens * 3 * heads, headSize),

@@ -1,4 +1,4 @@
-// Attention over long sequences: one query or one key per invocation, nothing of the size T × T.
+// Attention over long sequences for software adapters: one query or one key per invocation, nothing of the size T × T.
 
 import type { AttentionDims } from '../kernels.ts'
 import { array, matrix, ofOperand, real, STREAM_WORKGROUP, type Pass, type Recipe } from '../recipe.ts'

@@ -2,11 +2,17 @@
 
 import type { GlobalAvgPoolDims } from '../kernels.ts'
 import { array, matrix, STREAM_WORKGROUP, TILE_WORKGROUP, type Recipe } from '../recipe.ts'
+import type { MakeRecipe } from '../variants.ts'
+import type { ShareRows } from './row-sharing.ts'
 
 // x (B, C, plane) → y (B, C)
-export function globalavgpoolForward({ channels, plane }: GlobalAvgPoolDims, capacity: number): Recipe {
+export function globalavgpoolForward(share: ShareRows): MakeRecipe<'globalavgpool.forward'> {
+  return (dims, capacity) => forward(share, dims, capacity)
+}
+
+function forward(share: ShareRows, { channels, plane }: GlobalAvgPoolDims, capacity: number): Recipe {
+  const { sharing, invocations } = share({ steps: Math.ceil(plane / 4), reads: 1, workgroup: TILE_WORKGROUP })
   const bindings = [matrix('x', 'read', capacity * channels, plane), array('y', 'write', capacity * channels)]
-  const threads = (samples: number) => samples * channels
   return {
     scratch: {},
     passes: [
@@ -15,8 +21,8 @@ export function globalavgpoolForward({ channels, plane }: GlobalAvgPoolDims, cap
         entryPoint: 'forward',
         constants: { CHANNELS: channels, PLANE: plane },
         bindings,
-        workgroup: TILE_WORKGROUP,
-        threads,
+        ...sharing,
+        threads: (samples) => invocations(samples * channels),
       },
     ],
   }

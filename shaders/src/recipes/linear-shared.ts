@@ -1,31 +1,41 @@
 // Linear layer in workgroup memory, for GPUs (kernels/linear-shared.wgsl).
 
-import type { LinearDims } from '../kernels.ts'
-import { matrix, optional, type Binding, type Pass } from '../recipe.ts'
+import type { DerivativeDims, FinishDims, LinearDims } from '../kernels.ts'
+import {
+  matrix,
+  ofOperand,
+  optional,
+  roundUp,
+  STREAM_WORKGROUP,
+  type Binding,
+  type Pass,
+  type Recipe,
+} from '../recipe.ts'
 import type { MakeRecipe, Variant } from '../variants.ts'
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 import { biasPasses, weightGradientTarget } from './linear.ts'
+import { sharedRows } from './row-sharing.ts'
 import {
+  FEW_INVOCATIONS,
   lastQuad,
   SHARED_TILES,
+  sharedBlocks,
   sharedConstants,
   sharedGroups,
   sharedVariant,
   sharedWorkgroup,
   splitSum,
+  wantedGroups,
   type ProductSize,
   type SharedTile,
   type Split,
 } from './tiles.ts'
 
-/** Workgroups that fill a GPU of 100 and more cores. */
-const BUSY_GROUPS = 256
-
 export const LINEAR_FORWARD_SHARED: readonly Variant<'linear.forward'>[] = SHARED_TILES.map((tile) =>
   sharedVariant({
     tile,
     make: forward,
-    sizeOf: ({ rows, out }, capacity) => ({ m: capacity * rows, n: out, batch: 1 }),
+    sizeOf: ({ rows, in: k, out }, capacity, other) => splitSize(other, { m: capacity * rows, n: out, k }),
   }),
 )
 
@@ -33,7 +43,7 @@ export const LINEAR_INPUT_GRADIENT_SHARED: readonly Variant<'linear.inputGradien
   sharedVariant({
     tile,
     make: inputGradient,
-    sizeOf: (dims, capacity) => ({ m: capacity * dims.rows, n: dims.in, batch: 1 }),
+    sizeOf: (dims, capacity, other) => splitSize(other, { m: capacity * dims.rows, n: dims.in, k: dims.out }),
   }),
 )
 
@@ -54,57 +64,118 @@ function gradientSize(dims: LinearDims, { splits }: Split): ProductSize {
 function splitOf(tile: SharedTile, dims: LinearDims, capacity: number): Split {
   return splitSum(capacity * dims.rows, {
     pieces: sharedGroups(tile, { m: dims.out, n: dims.in, batch: 1 }),
-    wanted: BUSY_GROUPS,
+    wanted: wantedGroups(tile),
     slab: tile.slab,
   })
+}
+
+/** Steps of a sum over features from which its splits are worth a pass that adds them up. */
+const LONG_SUM = 256
+
+interface RowProduct {
+  readonly m: number
+  readonly n: number
+  readonly k: number
+}
+
+/** Of a product with few results and many steps for each: a head of few classes, the narrow side of an adapter. */
+function splitOfSteps(tile: SharedTile, { m, n, k }: RowProduct): Split {
+  if (k < LONG_SUM) return { splits: 1, stepsPerSplit: k }
+  return splitSum(k, {
+    pieces: sharedGroups(tile, { m, n, batch: 1 }),
+    wanted: FEW_INVOCATIONS / sharedWorkgroup(tile),
+    slab: tile.slab,
+  })
+}
+
+function splitSize(tile: SharedTile, product: RowProduct): ProductSize {
+  return { m: product.m, n: product.n, batch: splitOfSteps(tile, product).splits }
 }
 
 function forward(tile: SharedTile): MakeRecipe<'linear.forward'> {
   return (dims, capacity, { bias, residual }) => {
     const rows = capacity * dims.rows
-    const product = productPass(tile, {
-      m: rows,
+    return rowProduct(tile, dims, capacity, {
       n: dims.out,
       k: dims.in,
-      rowsM: dims.rows,
-      bindings: [
-        named('left', matrix('x', 'read', rows, dims.in)),
-        named('right', matrix('weight', 'read', dims.out, dims.in)),
-        optional('bias', 'read', dims.out, bias),
-        ...finishedMatrix('result', { rows, columns: dims.out, residual, activation: dims.activation }),
-      ],
-      threads: (samples) => sharedGroups(tile, { m: samples * dims.rows, n: dims.out, batch: 1 }),
+      left: matrix('x', 'read', rows, dims.in),
+      right: matrix('weight', 'read', dims.out, dims.in),
+      bias: optional('bias', 'read', dims.out, bias),
+      result: finishedMatrix('result', { rows, columns: dims.out, residual, activation: dims.activation }),
     })
-    return { scratch: {}, passes: [withFinish(product, dims)] }
   }
 }
 
 function inputGradient(tile: SharedTile): MakeRecipe<'linear.inputGradient'> {
   return (dims, capacity) => {
     const rows = capacity * dims.rows
-    const product = productPass(tile, {
-      m: rows,
+    return rowProduct(tile, dims, capacity, {
       n: dims.in,
       k: dims.out,
-      rowsM: dims.rows,
       bRowsK: true,
-      bindings: [
-        named('left', matrix('dy', 'read', rows, dims.out)),
-        named('right', matrix('weight', 'read', dims.out, dims.in)),
-        optional('bias', 'read', 1, undefined),
-        ...gradientMatrix('result', { rows, columns: dims.in, derivative: dims.derivative }),
-      ],
-      threads: (samples) => sharedGroups(tile, { m: samples * dims.rows, n: dims.in, batch: 1 }),
+      left: matrix('dy', 'read', rows, dims.out),
+      right: matrix('weight', 'read', dims.out, dims.in),
+      bias: optional('bias', 'read', 1, undefined),
+      result: gradientMatrix('result', { rows, columns: dims.in, derivative: dims.derivative }),
     })
-    return { scratch: {}, passes: [withFinish(product, dims)] }
   }
+}
+
+interface RowProductParts {
+  readonly n: number
+  readonly k: number
+  readonly bRowsK?: boolean
+  readonly left: Binding
+  readonly right: Binding
+  readonly bias: Binding
+  /** with its epilogue */
+  readonly result: readonly Binding[]
+}
+
+/** A product whose rows follow the samples. Where its sum is split, another pass adds up the parts and has the epilogue. */
+function rowProduct(
+  tile: SharedTile,
+  dims: LinearDims & FinishDims & DerivativeDims,
+  capacity: number,
+  { n, k, bRowsK = false, left, right, bias, result }: RowProductParts,
+): Recipe {
+  const m = capacity * dims.rows
+  const split = splitOfSteps(tile, { m, n, k })
+  const columns = roundUp(n, 4)
+  const isSplit = split.splits > 1
+  const target = ofOperand('parts', matrix('result', 'write', split.splits * m, columns))
+  const product = productPass(tile, {
+    m,
+    n,
+    k,
+    rowsM: dims.rows,
+    bRowsK,
+    split,
+    bindings: [
+      named('left', left),
+      named('right', right),
+      ...(isSplit ? [optional('bias', 'read', 1, undefined), target] : [bias, ...result]),
+    ],
+    // splits are counted outermost, so that those of a run with fewer samples keep their places
+    threads: (samples) => sharedGroups(tile, { m: isSplit ? m : samples * dims.rows, n, batch: split.splits }),
+  })
+  if (!isSplit) return { scratch: {}, passes: [withFinish(product, dims)] }
+  const finish: Pass = {
+    file: 'linear',
+    workgroup: STREAM_WORKGROUP,
+    entryPoint: 'finish_parts',
+    constants: { ROWS: dims.rows, ALL_ROWS: m, QUADS: columns / 4, SPLITS: split.splits },
+    bindings: [matrix('parts', 'read', split.splits * m, columns), bias, ...result],
+    threads: (samples) => (samples * dims.rows * columns) / 4,
+  }
+  return { scratch: { parts: split.splits * m * columns + 4 }, passes: [product, withFinish(finish, dims)] }
 }
 
 function parameterGradient(tile: SharedTile): MakeRecipe<'linear.parameterGradient'> {
   return (dims, capacity, operands) => {
     const rows = capacity * dims.rows
     const split = splitOf(tile, dims, capacity)
-    const { target, scratch, sumPasses } = weightGradientTarget(dims, split, 'result')
+    const { target, scratch, sumPasses } = weightGradientTarget(dims, split, { name: 'result', share: sharedRows })
     const product = productPass(tile, {
       m: dims.out,
       n: dims.in,
@@ -121,7 +192,7 @@ function parameterGradient(tile: SharedTile): MakeRecipe<'linear.parameterGradie
       ],
       threads: () => sharedGroups(tile, gradientSize(dims, split)),
     })
-    return { scratch, passes: [product, ...sumPasses, ...biasPasses(dims, capacity, operands)] }
+    return { scratch, passes: [product, ...sumPasses, ...biasPasses(dims, capacity, operands, sharedRows)] }
   }
 }
 
@@ -146,9 +217,11 @@ function productPass(
 ): Pass {
   const { splits, stepsPerSplit } = split ?? { splits: 1, stepsPerSplit: k }
   const workgroup = sharedWorkgroup(tile)
+  const blocks = sharedBlocks(tile, stepsPerSplit)
   return {
     file: 'linear-shared',
     uses: ['tile-product'],
+    loads: 4 * (blocks.a + blocks.b),
     entryPoint: 'product',
     workgroup,
     bindings,

@@ -122,7 +122,7 @@ function parameterGradient(way: SubgroupWay): MakeRecipe<'linear.parameterGradie
       wanted: BUSY_GROUPS,
       slab: 4,
     })
-    const { target, scratch, sumPasses } = weightGradientTarget(dims, split, 'result')
+    const { target, scratch, sumPasses } = weightGradientTarget(dims, split, { name: 'result' })
     const product = productPass(way, {
       ...size,
       k: rows,

@@ -4,6 +4,7 @@ import type { KernelOperands, LinearDims } from '../kernels.ts'
 import { matrix, optional, roundUp, STREAM_WORKGROUP, TILE_WORKGROUP, type Pass, type Recipe } from '../recipe.ts'
 import type { MakeRecipe, Variant } from '../variants.ts'
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
+import { ownRows, type ShareRows } from './row-sharing.ts'
 import {
   REGISTER_TILES,
   registerThreads,
@@ -123,38 +124,50 @@ function parameterGradient(tile: RegisterTile, splitRule: SplitRule): MakeRecipe
 }
 
 /** dweight itself or, when the sum is split, parts of it in scratch and the pass that adds them up. */
-export function weightGradientTarget(dims: LinearDims, { splits }: Split, name = 'dweight') {
+export function weightGradientTarget(
+  dims: LinearDims,
+  { splits }: Split,
+  { name = 'dweight', share = ownRows }: { readonly name?: string; readonly share?: ShareRows } = {},
+) {
   const dweight = { ...matrix('dweight', 'update', dims.out, dims.in), covers: true }
   if (splits === 1) return { target: { ...dweight, name }, scratch: {}, sumPasses: [] }
   const columns = roundUp(dims.in, 4)
   const parts = matrix('parts', 'read', splits * dims.out, columns)
+  const { sharing, invocations } = share({
+    steps: splits,
+    reads: 1,
+    workgroup: STREAM_WORKGROUP,
+    rows: (dims.out * columns) / 4,
+  })
   const sum: Pass = {
     file: 'linear',
-    workgroup: STREAM_WORKGROUP,
+    ...sharing,
     entryPoint: 'sum_parts',
     constants: { OUT: dims.out, IN_QUADS: columns / 4, SPLITS: splits },
     bindings: [parts, dweight],
-    threads: () => (dims.out * columns) / 4,
+    threads: () => invocations((dims.out * columns) / 4),
   }
   const target = { ...matrix(name, 'write', splits * dims.out, columns), operand: 'parts' }
   return { target, scratch: { parts: splits * dims.out * columns + 4 }, sumPasses: [sum] }
 }
 
-/** Its own pass: four outputs per invocation, over all rows. */
+/** Its own pass: four outputs at a time, over all rows. */
 export function biasPasses(
   dims: LinearDims,
   capacity: number,
   { dbias }: KernelOperands<'linear.parameterGradient', unknown>,
+  share: ShareRows = ownRows,
 ): Pass[] {
   if (dbias === undefined) return []
+  const { sharing, invocations } = share({ steps: capacity * dims.rows, reads: 1, workgroup: TILE_WORKGROUP })
   return [
     {
       file: 'linear',
-      workgroup: TILE_WORKGROUP,
+      ...sharing,
       entryPoint: 'bias_gradient',
       constants: { ROWS: dims.rows, OUT: dims.out },
       bindings: [matrix('dy', 'read', capacity * dims.rows, dims.out), optional('dbias', 'update', dims.out, dbias)],
-      threads: () => Math.ceil(dims.out / 4),
+      threads: () => invocations(Math.ceil(dims.out / 4)),
     },
   ]
 }

@@ -2,8 +2,8 @@
 
 import type { CrossEntropyDims, ElementwiseDims } from '../kernels.ts'
 import { array, matrix, ofOperand, real, STREAM_WORKGROUP, TILE_WORKGROUP, type Recipe } from '../recipe.ts'
-
-const rowPass = { entryPoint: 'loss_and_gradient', workgroup: TILE_WORKGROUP } as const
+import type { MakeRecipe } from '../variants.ts'
+import { ownRows, sharedRows, type ShareRows } from './row-sharing.ts'
 
 /** From here on a row is worth more than one invocation: its maximum alone is as much reading as a layer's product. */
 const MANY_CLASSES = 2048
@@ -12,13 +12,20 @@ const PART = 512
 
 // x (R, classes), target (R,) → loss (R,), correct (R,), dx (R, classes)
 export function crossEntropyLoss(dims: CrossEntropyDims, capacity: number): Recipe {
-  return dims.classes < MANY_CLASSES ? rowByRow(dims, capacity) : partByPart(dims, capacity)
+  return dims.classes < MANY_CLASSES ? rowByRow(ownRows, dims, capacity) : partByPart(dims, capacity)
 }
 
-function rowByRow(dims: CrossEntropyDims, capacity: number): Recipe {
+/** As crossEntropyLoss, by a workgroup for each row, however many classes there are. */
+export function crossEntropyLossShared(dims: CrossEntropyDims, capacity: number): Recipe {
+  return rowByRow(sharedRows, dims, capacity)
+}
+
+function rowByRow(share: ShareRows, dims: CrossEntropyDims, capacity: number): Recipe {
   const { pass, x, labels, sums, dx } = crossEntropyParts(dims, capacity)
-  const threads = (samples: number) => samples * dims.rows
-  return { scratch: {}, passes: [{ ...pass, ...rowPass, bindings: [x, labels, ...sums, dx], threads }] }
+  const { sharing, invocations } = share({ steps: Math.ceil(dims.classes / 4), reads: 3, workgroup: TILE_WORKGROUP })
+  const bindings = [x, labels, ...sums, dx]
+  const threads = (samples: number) => invocations(samples * dims.rows)
+  return { scratch: {}, passes: [{ ...pass, entryPoint: 'loss_and_gradient', ...sharing, bindings, threads }] }
 }
 
 function partByPart(dims: CrossEntropyDims, capacity: number): Recipe {
@@ -74,25 +81,40 @@ function crossEntropyParts({ rows: perSample, classes, smoothing = 0, ignored }:
 }
 
 // x, target (B, size) → loss (B,), dx (B, size)
-export function mseLoss({ size }: ElementwiseDims, capacity: number): Recipe {
-  return perSample('mse', size, capacity, false)
+export function mseLoss(share: ShareRows): MakeRecipe<'mse.loss'> {
+  return (dims, capacity) => perSample(share, 'mse', dims, capacity)
 }
 
 // x, target (B, size) → loss (B,), correct (B,), dx (B, size)
-export function bceWithLogitsLoss({ size }: ElementwiseDims, capacity: number): Recipe {
-  return perSample('bce-with-logits', size, capacity, true)
+export function bceWithLogitsLoss(share: ShareRows): MakeRecipe<'bce_with_logits.loss'> {
+  return (dims, capacity) => perSample(share, 'bce-with-logits', dims, capacity)
 }
 
-function perSample(file: 'mse' | 'bce-with-logits', size: number, capacity: number, counts: boolean): Recipe {
+function perSample(
+  share: ShareRows,
+  file: 'mse' | 'bce-with-logits',
+  { size }: ElementwiseDims,
+  capacity: number,
+): Recipe {
+  const { sharing, invocations } = share({ steps: size, reads: 2, workgroup: TILE_WORKGROUP })
   const bindings = [
     array('x', 'read', capacity * size),
     ofOperand('target', array('wanted', 'read', capacity * size)),
     array('loss', 'write', capacity),
-    ...(counts ? [array('correct', 'write', capacity)] : []),
+    ...(file === 'bce-with-logits' ? [array('correct', 'write', capacity)] : []),
     array('dx', 'write', capacity * size),
   ]
   return {
     scratch: {},
-    passes: [{ ...rowPass, file, constants: { SIZE: size }, bindings, threads: (samples) => samples }],
+    passes: [
+      {
+        file,
+        entryPoint: 'loss_and_gradient',
+        constants: { SIZE: size },
+        ...sharing,
+        bindings,
+        threads: (samples) => invocations(samples),
+      },
+    ],
   }
 }

@@ -1,6 +1,6 @@
-// Layer norm and RMS norm for software adapters: one row per invocation.
+// Layer norm and RMS norm, row by row.
 
-import type { KernelOperands, RowNormDims } from '../kernels.ts'
+import type { RowNormDims } from '../kernels.ts'
 import {
   array,
   BUSY_STREAM,
@@ -13,78 +13,89 @@ import {
   type Pass,
   type Recipe,
 } from '../recipe.ts'
+import type { MakeRecipe } from '../variants.ts'
+import { BUSY_SUMS, ownRows, type ShareRows } from './row-sharing.ts'
 
-const rowPass = { file: 'row-norm', workgroup: TILE_WORKGROUP } as const
-const streamPass = { file: 'row-norm', workgroup: STREAM_WORKGROUP } as const
+const file = 'row-norm'
 
 // x (R, columns), weight, bias (columns,) → y (R, columns), mean, inverse (R,)
-export function layernormForward(
-  dims: RowNormDims,
-  capacity: number,
-  { bias }: KernelOperands<'layernorm.forward', unknown>,
-): Recipe {
-  const rows = capacity * dims.rows
-  return forwardPass('layernorm', dims, capacity, [
-    optional('bias', 'read', dims.columns, bias),
-    array('mean', 'write', rows),
-  ])
+export function layernormForward(share: ShareRows): MakeRecipe<'layernorm.forward'> {
+  return (dims, capacity, { bias }) =>
+    forwardPass(share, 'layernorm', { ...dims, capacity }, [
+      optional('bias', 'read', dims.columns, bias),
+      array('mean', 'write', capacity * dims.rows),
+    ])
 }
 
 // x (R, columns), weight (columns,) → y (R, columns), inverse (R,)
-export function rmsnormForward(dims: RowNormDims, capacity: number): Recipe {
-  return forwardPass('rmsnorm', dims, capacity, [])
+export function rmsnormForward(share: ShareRows): MakeRecipe<'rmsnorm.forward'> {
+  return (dims, capacity) => forwardPass(share, 'rmsnorm', { ...dims, capacity }, [])
 }
 
 // x, dy (R, columns), weight (columns,), mean, inverse (R,) → dx (R, columns)
-export function rowNormInputGradient(
-  dims: RowNormDims,
-  capacity: number,
-  { mean }: { readonly x: unknown; readonly mean?: unknown },
-): Recipe {
-  const { columns, rows } = dims
+export function rowNormInputGradient(share: ShareRows) {
+  return (dims: RowNormDims, capacity: number, { mean }: { readonly x: unknown; readonly mean?: unknown }): Recipe =>
+    inputGradient(share, { ...dims, capacity }, mean)
+}
+
+function inputGradient(share: ShareRows, dims: SampledDims, mean: unknown): Recipe {
+  const { columns, rows, capacity } = dims
+  const { sharing, invocations } = share({ steps: Math.ceil(columns / 4), reads: 6, workgroup: TILE_WORKGROUP })
   return {
     scratch: {},
     passes: [
       {
-        ...rowPass,
+        file,
+        ...sharing,
         entryPoint: 'input_gradient',
         constants: { ...constantsOf(dims), CENTERED: mean === undefined ? 0 : 1 },
         bindings: [
           matrix('weight', 'read', 1, columns),
           matrix('dy', 'read', capacity * rows, columns),
           matrix('dx', 'write', capacity * rows, columns),
-          ...normalizedBindings(dims, capacity, mean),
+          ...normalizedBindings(dims, mean),
         ],
-        threads: (samples) => samples * rows,
+        threads: (samples) => invocations(samples * rows),
       },
     ],
   }
 }
 
 // x, dy (R, columns), mean, inverse (R,) → dweight, dbias (columns,)
-export function rowNormParameterGradient(
-  dims: RowNormDims,
-  capacity: number,
-  { mean, dbias }: { readonly x: unknown; readonly mean?: unknown; readonly dbias?: unknown },
-): Recipe {
-  const { columns, rows } = dims
+export function rowNormParameterGradient(share: ShareRows) {
+  return (dims: RowNormDims, capacity: number, operands: ParameterOperands): Recipe =>
+    parameterGradient(share, { ...dims, capacity }, operands)
+}
+
+interface ParameterOperands {
+  readonly x: unknown
+  readonly mean?: unknown
+  readonly dbias?: unknown
+}
+
+function parameterGradient(share: ShareRows, dims: SampledDims, { mean, dbias }: ParameterOperands): Recipe {
+  const { columns, rows, capacity } = dims
   const quads = Math.ceil(columns / 4)
-  const splits = Math.min(capacity * rows, Math.ceil(BUSY_STREAM / quads))
+  const busy = share === ownRows ? BUSY_STREAM : BUSY_SUMS
+  const splits = Math.min(capacity * rows, Math.ceil(busy / quads))
+  const { sharing, invocations } = share({ steps: splits, reads: 2, workgroup: STREAM_WORKGROUP })
   const constants = { ...constantsOf(dims), SPLITS: splits, QUADS: quads }
   const scratch = { partials: splits * quads * 8 }
   const partials: Pass = {
-    ...streamPass,
+    file,
+    workgroup: STREAM_WORKGROUP,
     entryPoint: 'partial_gradient',
     constants,
     bindings: [
       matrix('dy', 'read', capacity * rows, columns),
-      ...normalizedBindings(dims, capacity, mean),
+      ...normalizedBindings(dims, mean),
       array('partials', 'write', scratch.partials, 'vec4f'),
     ],
     threads: () => splits * quads,
   }
   const sum: Pass = {
-    ...streamPass,
+    file,
+    ...sharing,
     entryPoint: 'sum_partials',
     constants,
     bindings: [
@@ -92,18 +103,21 @@ export function rowNormParameterGradient(
       matrix('dweight', 'update', 1, columns),
       optional('dbias', 'update', columns, dbias),
     ],
-    threads: () => quads,
+    threads: () => invocations(quads),
   }
   return { scratch, passes: [partials, sum] }
 }
 
+type SampledDims = RowNormDims & { readonly capacity: number }
+
 function forwardPass(
+  share: ShareRows,
   entryPoint: 'layernorm' | 'rmsnorm',
-  dims: RowNormDims,
-  capacity: number,
+  dims: SampledDims,
   more: readonly Binding[],
 ): Recipe {
-  const rows = capacity * dims.rows
+  const rows = dims.capacity * dims.rows
+  const { sharing, invocations } = share({ steps: Math.ceil(dims.columns / 4), reads: 7, workgroup: TILE_WORKGROUP })
   const bindings = [
     matrix('x', 'read', rows, dims.columns),
     matrix('weight', 'read', 1, dims.columns),
@@ -114,11 +128,20 @@ function forwardPass(
   const constants = { ...constantsOf(dims), EPS: real(dims.eps) }
   return {
     scratch: {},
-    passes: [{ ...rowPass, entryPoint, constants, bindings, threads: (samples) => samples * dims.rows }],
+    passes: [
+      {
+        file,
+        ...sharing,
+        entryPoint,
+        constants,
+        bindings,
+        threads: (samples) => invocations(samples * dims.rows),
+      },
+    ],
   }
 }
 
-function normalizedBindings({ rows, columns }: RowNormDims, capacity: number, mean: unknown): Binding[] {
+function normalizedBindings({ rows, columns, capacity }: SampledDims, mean: unknown): Binding[] {
   return [
     matrix('x', 'read', capacity * rows, columns),
     optional('mean', 'read', capacity * rows, mean),

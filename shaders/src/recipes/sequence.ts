@@ -2,6 +2,8 @@
 
 import type { EmbeddingDims, PositionsDims } from '../kernels.ts'
 import { array, matrix, ofOperand, STREAM_WORKGROUP, type Pass, type Recipe } from '../recipe.ts'
+import type { MakeRecipe } from '../variants.ts'
+import type { RowSharing, ShareRows } from './row-sharing.ts'
 
 // ids (R,), weight (vocab, channels) → y (R, channels)
 export function embeddingForward(dims: EmbeddingDims, capacity: number): Recipe {
@@ -15,12 +17,18 @@ export function embeddingForward(dims: EmbeddingDims, capacity: number): Recipe 
 }
 
 // ids (R,), dy (R, channels) → dweight (vocab, channels)
-export function embeddingParameterGradient(dims: EmbeddingDims, capacity: number): Recipe {
+export function embeddingParameterGradient(share: ShareRows): MakeRecipe<'embedding.parameterGradient'> {
+  return (dims, capacity) => sumOfTokens(share, dims, capacity)
+}
+
+function sumOfTokens(share: ShareRows, dims: EmbeddingDims, capacity: number): Recipe {
   const { rows, channels, pass } = embedding(dims, capacity)
+  const { sharing, invocations } = share({ steps: Math.ceil(rows / 4), reads: 2, workgroup: STREAM_WORKGROUP })
   const chain: Pass = {
     ...pass,
+    ...sharing,
     entryPoint: 'chain',
-    threads: (samples) => samples * dims.tokens,
+    threads: (samples) => invocations(samples * dims.tokens),
     bindings: [ofOperand('ids', array('quads', 'read', rows, 'vec4u')), array('links', 'write', rows, 'i32')],
   }
   const sum: Pass = {
@@ -73,9 +81,17 @@ export function positionsForward({ size }: PositionsDims, capacity: number): Rec
 }
 
 // dy (B, size) → dweight (size,)
-export function positionsParameterGradient({ size }: PositionsDims, capacity: number): Recipe {
+export function positionsParameterGradient(share: ShareRows): MakeRecipe<'positions.parameterGradient'> {
+  return ({ size }, capacity) =>
+    sumOfSamples(
+      share({ steps: capacity, reads: 1, workgroup: STREAM_WORKGROUP, rows: Math.ceil(size / 4) }),
+      size,
+      capacity,
+    )
+}
+
+function sumOfSamples({ sharing, invocations }: RowSharing, size: number, capacity: number): Recipe {
   const bindings = [matrix('dy', 'read', capacity, size), matrix('dweight', 'update', 1, size)]
-  const threads = () => Math.ceil(size / 4)
   return {
     scratch: {},
     passes: [
@@ -84,8 +100,8 @@ export function positionsParameterGradient({ size }: PositionsDims, capacity: nu
         entryPoint: 'parameter_gradient',
         constants: { SIZE: size },
         bindings,
-        workgroup: STREAM_WORKGROUP,
-        threads,
+        ...sharing,
+        threads: () => invocations(Math.ceil(size / 4)),
       },
     ],
   }

@@ -1,26 +1,28 @@
-// Softmax for software adapters: one row per invocation.
+// Softmax, row by row.
 
 import type { RowDims } from '../kernels.ts'
 import { matrix, TILE_WORKGROUP, type Recipe } from '../recipe.ts'
+import type { MakeRecipe } from '../variants.ts'
+import type { ShareRows } from './row-sharing.ts'
 
 // x (R, columns) → y (R, columns)
-export function softmaxForward(dims: RowDims, capacity: number): Recipe {
-  return onePass('forward', dims, capacity, { x: 'read', y: 'write' })
+export function softmaxForward(share: ShareRows): MakeRecipe<'softmax.forward'> {
+  return (dims, capacity) => onePass(share, 'forward', { ...dims, capacity }, { x: 'read', y: 'write' })
 }
 
 // y, dy (R, columns) → dx (R, columns)
-export function softmaxBackward(dims: RowDims, capacity: number): Recipe {
-  return onePass('backward', dims, capacity, { y: 'read', dy: 'read', dx: 'write' })
+export function softmaxBackward(share: ShareRows): MakeRecipe<'softmax.backward'> {
+  return (dims, capacity) => onePass(share, 'backward', { ...dims, capacity }, { y: 'read', dy: 'read', dx: 'write' })
 }
 
 function onePass(
+  share: ShareRows,
   entryPoint: string,
-  { rows, columns }: RowDims,
-  capacity: number,
+  { rows, columns, capacity }: RowDims & { readonly capacity: number },
   access: Record<string, 'read' | 'write'>,
 ): Recipe {
   const bindings = Object.entries(access).map(([name, how]) => matrix(name, how, capacity * rows, columns))
-  const threads = (samples: number) => samples * rows
+  const { sharing, invocations } = share({ steps: Math.ceil(columns / 4), reads: 3, workgroup: TILE_WORKGROUP })
   return {
     scratch: {},
     passes: [
@@ -29,8 +31,8 @@ function onePass(
         entryPoint,
         constants: { ROWS: rows, COLUMNS: columns },
         bindings,
-        workgroup: TILE_WORKGROUP,
-        threads,
+        ...sharing,
+        threads: (samples) => invocations(samples * rows),
       },
     ],
   }

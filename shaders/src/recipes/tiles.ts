@@ -78,6 +78,7 @@ export const SHARED_TILES: readonly SharedTile[] = [
   { m: 32, n: 32, threadM: 4, threadN: 4, slab: 16 },
   { m: 16, n: 64, threadM: 4, threadN: 4, slab: 16 },
   { m: 8, n: 128, threadM: 4, threadN: 4, slab: 16 },
+  { m: 16, n: 32, threadM: 4, threadN: 4, slab: 16 },
   { m: 64, n: 16, threadM: 4, threadN: 4, slab: 16 },
   { m: 8, n: 32, threadM: 4, threadN: 4, slab: 16 },
 ]
@@ -92,6 +93,8 @@ const LOAD_STEPS = 16
 const SMALL_THREAD_SPEED = 0.75
 /** … and with 8 × 8 spills where registers are few. */
 const SPILLING_SPEED = 0.4
+/** Below, a laptop's GPU works for nothing, whatever a large one has to spare. */
+const LEAST_USEFUL = 0.5
 /** Worth a try beside the cheapest, where variants are measured. */
 const NEAR = 1.6
 const BYTES_PER_QUAD = 16
@@ -127,7 +130,8 @@ export function usefulShare(tile: SharedTile, { m, n }: ProductSize): number {
 /**
  * What a product of this size costs with a tile, in units that compare tiles for one size: results computed, ÷ the
  * speed of a tile, ÷ the root of the share of a GPU that its invocations fill. On a large GPU that is not full, waste
- * costs energy and no time; a small one is full sooner. The root lies between the two.
+ * costs energy and no time; a small one is full sooner. The root lies between the two, but for a tile that wastes more
+ * than half.
  */
 export function sharedTileCost(tile: SharedTile, size: ProductSize, { fewRegisters = false }: AdapterTraits): number {
   const groups = sharedGroups(tile, size)
@@ -138,7 +142,10 @@ export function sharedTileCost(tile: SharedTile, size: ProductSize, { fewRegiste
   const speed = inner / (1 + LOAD_STEPS * (1 / tile.m + 1 / tile.n))
   const lanes = Math.min(1, workgroup / GPU_LANES)
   const filled = Math.min(1, (groups * workgroup) / FULL_GPU_INVOCATIONS)
-  return (groups * tile.m * tile.n) / (speed * lanes * Math.sqrt(filled))
+  const useful = usefulShare(tile, size)
+  const wasteful = useful < LEAST_USEFUL ? (LEAST_USEFUL / useful) ** 2 : 1
+  // parts of a split sum have fewer steps each
+  return (wasteful * (groups / size.batch) * tile.m * tile.n) / (speed * lanes * Math.sqrt(filled))
 }
 
 /** Near the cheapest. Never on software adapters, where a barrier costs more than it saves. */
@@ -185,6 +192,23 @@ export function sharedVariant<K extends KernelName>({
 /** Constants of tile-product.wgsl. */
 export function sharedConstants(tile: SharedTile): Record<string, number> {
   return { TILE_M: tile.m, TILE_N: tile.n, THREAD_M: tile.threadM, THREAD_N: tile.threadN, SLAB: tile.slab }
+}
+
+/** Workgroups that fill a GPU of 100 and more cores. */
+const FULL_GPU_GROUPS = 256
+/** Invocations below which such a GPU is mostly idle. */
+export const FEW_INVOCATIONS = 16_384
+
+/** Workgroups of a tile that a split sum should be shared by. */
+export function wantedGroups(tile: SharedTile): number {
+  return Math.max(FULL_GPU_GROUPS, FEW_INVOCATIONS / sharedWorkgroup(tile))
+}
+
+/** Blocks of 4 × 4 elements that an invocation brings to workgroup memory for so many steps: A's, and B's. */
+export function sharedBlocks(tile: SharedTile, steps: number): { readonly a: number; readonly b: number } {
+  const slabs = Math.ceil(steps / tile.slab)
+  const blocks = (edge: number) => slabs * Math.ceil((edge * tile.slab) / 16 / sharedWorkgroup(tile))
+  return { a: blocks(tile.m), b: blocks(tile.n) }
 }
 
 /** Where the last quad of so many elements begins. */

@@ -7,6 +7,7 @@ import {
   boundBindings,
   type KernelCall,
   type Pass,
+  serialLoads,
   workgroupGrid,
 } from '@starling-grid/shaders'
 import type { WasmPass } from '@starling-grid/shaders/wasm'
@@ -26,6 +27,10 @@ export interface ExplainedCall {
   readonly why: string
   /** workgroups of each of its dispatches; of WebAssembly, the pieces of each pass */
   readonly workgroups: readonly number[]
+  /** invocations of each of its dispatches; none on WebAssembly */
+  readonly invocations: readonly number[]
+  /** what one of these invocations reads one after the other: quads, or numbers that lie apart */
+  readonly serialLoads: readonly number[]
   /** of everything that its dispatches bind */
   readonly bytes: number
   readonly flops: number
@@ -128,6 +133,7 @@ function explainCall(
     const { x, y } = workgroupGrid(pass.threads(samples), pass.workgroup)
     return x * y
   })
+  const shaders = passes.flatMap(({ pass }) => ('pieces' in pass ? [] : [pass]))
   const bytes = passes.reduce(
     (sum, { pass }) => sum + boundBindings(pass).reduce((total, binding) => total + bindingBytes(binding), 0),
     0,
@@ -142,6 +148,8 @@ function explainCall(
     variant,
     why,
     workgroups,
+    invocations: shaders.map((pass) => pass.threads(samples)),
+    serialLoads: shaders.map((pass) => serialLoads(pass, samples)),
     bytes,
     flops,
     useful,

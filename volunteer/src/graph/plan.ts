@@ -24,6 +24,7 @@ import { assignBuffers, peakLiveBytes, type LiveRange, type BufferPlace } from '
 import { recomputeGraph } from './recompute.ts'
 import { separateEvaluation } from './storages.ts'
 import { lengthFor, type Tensor } from './tensor.ts'
+import { tileAttention } from './tiled-attention.ts'
 
 /** What a binding binds: a piece of a pooled buffer, of the flat parameters or gradient, or a fixed tensor. */
 export type Resource = { readonly byteOffset: number; readonly bytes: number } & (
@@ -136,7 +137,7 @@ export function planPasses<P extends NamedPass>(whole: Graph, options: PassOptio
         'choose another with --adapter, or use f32',
     )
   let refusal: GridError | undefined
-  for (const attempt of attemptsFor(separateEvaluation(fuseGraph(whole)), options)) {
+  for (const attempt of attemptsFor(separateEvaluation(tileAttention(fuseGraph(whole), options.choose)), options)) {
     const tried = planAttempt(attempt, options)
     if (!(tried instanceof GridError)) return tried
     refusal = tried
