@@ -91,7 +91,24 @@ const OVERCOMMITTED: FakeDevice = {
   wrap: (device) => around(device, { popErrorScope: async () => device.popErrorScope().then(() => null) }),
 }
 
+/** Browsers before immediates: the scalars of a run come by a uniform. */
+export function withoutImmediates(device: GPUDevice): GPUDevice {
+  return around(device, { limits: around(device.limits, { maxImmediateSize: undefined } as object) })
+}
+
 export const FAKE_DEVICES: readonly FakeDevice[] = [SAFARI, FIREFOX, WITHOUT_SUBGROUPS, LIAR, OVERCOMMITTED]
+
+/** Counts what is submitted. */
+export function countingDevice(device: GPUDevice): { readonly device: GPUDevice; submits(): number } {
+  let submits = 0
+  const queue = around(device.queue, {
+    submit: (buffers: GPUCommandBuffer[]) => {
+      submits++
+      device.queue.submit(buffers)
+    },
+  })
+  return { device: around(device, { queue }), submits: () => submits }
+}
 
 /**
  * Windows' watchdog over D3D12: a submit with more than `mostWorkgroups` takes the driver too long, and the device is

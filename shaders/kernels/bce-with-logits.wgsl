@@ -1,6 +1,6 @@
-// A sigmoid for each output against values from 0 to 1, a row of sums is one sample of SIZE outputs. x, wanted (B, SIZE)
-// → loss (B,) = Σ max(x, 0) − x · wanted + ln(1 + e^−|x|), dx = sigmoid(x) − wanted, correct (B,) = outputs on the same
-// side of ½ as `wanted`. One that wants exactly ½ has no side.
+// A sigmoid for each output against values from 0 to 1, a row of sums is one sample of SIZE outputs. x, wanted (B,
+// SIZE) → loss (B,) = Σ max(x, 0) − x · wanted + ln(1 + e^−|x|), dx = sigmoid(x) − wanted, correct (B,) = outputs on
+// the same side of ½ as `wanted`. One that wants exactly ½ has no side.
 
 @compute @workgroup_size(WORKGROUP)
 fn loss_and_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {

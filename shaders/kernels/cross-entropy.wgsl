@@ -1,8 +1,9 @@
-// Softmax cross-entropy over rows of CLASSES logits, with R = samples · ROWS rows. The target's share is 1 − SMOOTHING,
-// and SMOOTHING is spread evenly over all classes; rows whose label is IGNORED (where IGNORING = 1) count for nothing.
-// x (R, CLASSES), labels (R,) → loss (R,), correct (R,) 1 or 0, dx (R, CLASSES) = softmax(x) − what is wanted. Few
-// classes: one walk along a row, by an invocation or by a workgroup (own-rows.wgsl, shared-rows.wgsl). Many classes: PARTS invocations look at PART classes each, and an invocation
-// computes four classes of a gradient. So adapters with thousands of lanes have work.
+// Softmax cross-entropy over rows of CLASSES logits, with R = samples · ROWS rows. The target's share is 1 −
+// SMOOTHING, and SMOOTHING is spread evenly over all classes; rows whose label is IGNORED (where IGNORING = 1) count
+// for nothing. x (R, CLASSES), labels (R,) → loss (R,), correct (R,) 1 or 0, dx (R, CLASSES) = softmax(x) − what is
+// wanted. Few classes: one walk along a row, by an invocation or by a workgroup (own-rows.wgsl, shared-rows.wgsl).
+// Many classes: PARTS invocations look at PART classes each, and an invocation computes four classes of a gradient. So
+// adapters with thousands of lanes have work.
 
 // What is known of some classes of a row. `at` is the first of the largest, `sum` is Σ exp(x − top).
 struct Seen { top: f32, sum: f32, total: f32, at: u32 }
@@ -58,7 +59,7 @@ fn loss_and_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocat
   for (var c = 4u * sharer(lane); c < c_end; c += 4u * SHARERS) { write_gradient(row, c, log_sum); }
 }
 
-// What the invocations of a row have seen together; of equal maxima the first counts. One that saw nothing has top LOWEST.
+// What the invocations of a row have seen together; of equal maxima the first counts. One that saw nothing has LOWEST.
 fn seen_by_all(lane: u32, own: Seen) -> Seen {
   let top = max_of_row(lane, vec4f(own.top, 0.0, 0.0, 0.0)).x;
   let first = -max_of_row(lane, vec4f(-f32(select(CLASSES, own.at, own.top == top)), 0.0, 0.0, 0.0)).x;

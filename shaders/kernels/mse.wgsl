@@ -1,5 +1,5 @@
-// Squared error, a row of sums is one sample of SIZE values. x, wanted (B, SIZE) → loss (B,) = Σ (x − wanted)², dx = 2 (x
-// − wanted).
+// Squared error, a row of sums is one sample of SIZE values. x, wanted (B, SIZE) → loss (B,) = Σ (x − wanted)², dx = 2
+// (x − wanted).
 
 @compute @workgroup_size(WORKGROUP)
 fn loss_and_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {

@@ -1,5 +1,5 @@
-// Sums over a row by one invocation. Kernels that walk rows call these functions. shared-rows.wgsl has the same ones for
-// a workgroup that walks a row together; a pass uses one of the two files.
+// Sums over a row by one invocation. Kernels that walk rows call these functions. shared-rows.wgsl has the same ones
+// for a workgroup that walks a row together; a pass uses one of the two files.
 
 // invocations of a row
 const SHARERS = 1u;

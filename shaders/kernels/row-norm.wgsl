@@ -38,10 +38,14 @@ fn rmsnorm(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   let start = row * x_stride;
   var squares = vec4f();
   let c_end = turns(COLUMNS);
-  for (var c = 4u * sharer(lane); c < c_end; c += 4u * SHARERS) { squares += x_quad(start, c) * x_quad(start, c); }
+  for (var c = 4u * sharer(lane); c < c_end; c += 4u * SHARERS) {
+    squares += x_quad(start, c) * x_quad(start, c);
+  }
   let scale = inverseSqrt(sum_of_row(lane, vec4f(total(squares), 0.0, 0.0, 0.0)).x / f32(COLUMNS) + EPS);
   if (sharer(lane) == 0u) { inverse[row] = scale; }
-  for (var c = 4u * sharer(lane); c < c_end; c += 4u * SHARERS) { y_put(row, c, x_quad(start, c) * scale * weight_quad(0u, c)); }
+  for (var c = 4u * sharer(lane); c < c_end; c += 4u * SHARERS) {
+    y_put(row, c, x_quad(start, c) * scale * weight_quad(0u, c));
+  }
 }
 
 // With g = dy · weight: dx = inverse · (g − average of g − x̂ · average of g·x̂); the first average is the mean's

@@ -48,4 +48,4 @@ export {
   type Shape,
 } from './shapes.ts'
 export { type AdapterTraits, type KernelFamily, PLAIN_TRAITS } from './variants.ts'
-export { bindingBytes, boundBindings, passSource, workgroupGrid } from './wgsl.ts'
+export { bindingBytes, boundBindings, type GroupShare, passSource, workgroupGrid, workgroupShare } from './wgsl.ts'

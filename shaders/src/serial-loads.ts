@@ -1,5 +1,5 @@
-// How much an invocation reads one thing after the other. On a GPU each takes a trip to memory, which thousands of other
-// invocations hide, or nothing does.
+// How much an invocation reads one thing after the other. On a GPU each load is a trip to memory, which thousands of
+// other invocations hide, or nothing does.
 
 import type { Binding, Pass } from './recipe.ts'
 import { boundBindings } from './wgsl.ts'

@@ -49,6 +49,28 @@ export function workgroupGrid(threads: number, workgroup: number): { x: number; 
   return { x: Math.min(groups, MAX_WORKGROUPS), y: Math.ceil(groups / MAX_WORKGROUPS) }
 }
 
+/** One of `count` shares of a pass's workgroups. */
+export interface GroupShare {
+  readonly index: number
+  readonly count: number
+}
+
+/**
+ * The share's workgroups: where they begin (`run.first`), and the grid of a dispatch. A grid that is folded computes
+ * whole rows, so that no workgroup belongs to two shares; x is 0 where nothing is left for the share.
+ */
+export function workgroupShare(
+  threads: number,
+  workgroup: number,
+  { index, count }: GroupShare,
+): { first: number; x: number; y: number } {
+  const groups = Math.ceil(threads / workgroup)
+  const even = Math.ceil(groups / count)
+  const size = even > MAX_WORKGROUPS ? Math.ceil(even / MAX_WORKGROUPS) * MAX_WORKGROUPS : even
+  const first = Math.min(index * size, groups)
+  return { first, ...workgroupGrid(Math.min(size, groups - first), 1) }
+}
+
 export interface SourceOptions {
   /** the scalars of a run come as WGSL immediates instead of a uniform buffer */
   readonly immediates?: boolean
@@ -65,7 +87,7 @@ export function passSource(pass: Pass, fileText: string, { immediates = false }:
     ...Object.entries({ ...pass.constants, WORKGROUP: pass.workgroup }).map(
       ([name, value]) => `const ${name} = ${constantText(value)};`,
     ),
-    `struct Run { samples: u32, loss_scale: f32, adds: u32 }`,
+    `struct Run { samples: u32, loss_scale: f32, adds: u32, first: u32 }`,
     immediates ? 'var<immediate> run: Run;' : '@group(0) @binding(0) var<uniform> run: Run;',
     THREADS,
     rewriteStorage(`${bindings}\n${kernel}`, storageAccesses(pass)),
@@ -109,7 +131,7 @@ function reachable(fileText: string, names: readonly string[]): string {
  * `turns`: a loop over a constant that lavapipe must not unroll, which it does up to 32 turns, and then compiles for
  * seconds.
  */
-const THREADS = `fn group_of(group: vec3u) -> u32 { return group.y * ${MAX_WORKGROUPS}u + group.x; }
+const THREADS = `fn group_of(group: vec3u) -> u32 { return run.first + group.y * ${MAX_WORKGROUPS}u + group.x; }
 fn thread_of(group: vec3u, lane: u32) -> u32 { return group_of(group) * WORKGROUP + lane; }
 fn turns(count: u32) -> u32 { return select(count, 0u, run.samples == 0u); }`
 

@@ -10,6 +10,7 @@ import {
   passSource,
   PLAIN_TRAITS,
   workgroupGrid,
+  workgroupShare,
   type KernelCall,
   type Pass,
 } from '@starling-grid/shaders'
@@ -182,4 +183,21 @@ test('matrices of whole quads are read as such, others element by element', () =
 test('large dispatches fold into a second dimension', () => {
   assert.deepEqual(workgroupGrid(64, 64), { x: 1, y: 1 })
   assert.deepEqual(workgroupGrid(65_535 * 64 + 1, 64), { x: 65_535, y: 2 })
+})
+
+test('the shares of a dispatch have each workgroup once, folded ones in whole rows', () => {
+  for (const groups of [1, 7, 100_000, 65_535 * 5 + 3])
+    for (const count of [1, 2, 3, 100]) {
+      let next = 0
+      for (let index = 0; index < count; index++) {
+        const { first, x, y } = workgroupShare(groups * 64, 64, { index, count })
+        if (x === 0) continue
+        assert.equal(first, next, `${groups} groups in ${count}`)
+        assert.ok(x <= 65_535)
+        // what a folded grid has too much lies past the last group
+        next = Math.min(groups, first + x * y)
+        if (next < groups) assert.equal(next, first + x * y)
+      }
+      assert.equal(next, groups)
+    }
 })

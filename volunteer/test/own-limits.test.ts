@@ -6,7 +6,7 @@ import { isGridError, jobId, memberId } from '@starling-grid/protocol'
 import { PLAIN_TRAITS } from '@starling-grid/shaders'
 import type { PeerLink } from '@starling-grid/volunteer'
 import { DECLINED_MS, DeclinedJobs, MOST_LOSSES } from '../src/declined-jobs.ts'
-import { inSubmits } from '../src/gpu/runner.ts'
+import { inSubmits } from '../src/gpu/submit-pieces.ts'
 import { buildGraph } from '../src/graph/build.ts'
 import { MAX_WORK, type Plan, planGraph, poolBytes } from '../src/graph/plan.ts'
 import type { KeptNotes } from '../src/kept-notes.ts'
@@ -89,10 +89,10 @@ test('threat 53: what is submitted at once is bounded, and small models stay one
   const passes = (works: readonly number[]) => works.map((work) => ({ work })) as unknown as Plan['parts']['forward']
   const cut = inSubmits(passes([MAX_WORK, 1, MAX_WORK - 1, 2, MAX_WORK]))
   assert.deepEqual(
-    cut.map((piece) => piece.map(({ work }) => work)),
+    cut.map((piece) => piece.passes.map(({ work }) => work)),
     [[MAX_WORK], [1, MAX_WORK - 1], [2], [MAX_WORK]],
   )
-  assert.deepEqual(inSubmits([]), [[]])
+  assert.deepEqual(inSubmits([]), [{ passes: [] }])
   const { parts } = plan(mlp({ input: [28, 28], hidden: [64], classes: 10 }), { maxMicroBatch: 64 })
   assert.equal(inSubmits(Object.values(parts).flat()).length, 1)
 })

@@ -215,6 +215,34 @@ export const ARITHMETIC: readonly Mutant[] = [
     [['the last part of a product is left out', 'split < SPLITS; split++', 'split + 1u < SPLITS; split++']],
   ),
   ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/gpu/submit-pieces.ts',
+    ['gpu-plan', 'fake-devices'],
+    [
+      ['a pass with more work than a submit may is not cut', 'if (pass.work > mostWork)', 'if (pass.work > 1e18)'],
+      ['what is together in a submit is never closed', 'if (work + pass.work > mostWork) close()', ''],
+    ],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'shaders/src/wgsl.ts',
+    ['shaders/test/wgsl', 'fake-devices'],
+    [
+      [
+        'a share that is folded shares workgroups with the next',
+        'Math.ceil(even / MAX_WORKGROUPS) * MAX_WORKGROUPS',
+        'even',
+      ],
+      ['every share of a pass begins with its first workgroup', '{ return run.first + group.y', '{ return group.y'],
+    ],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/gpu/submit-pace.ts',
+    ['gpu-plan'],
+    [['passes that are slower than the average are not reckoned with', '(UNEVEN * work) / ms', 'work / ms']],
+  ),
+  ...mutantsOf(
     KERNELS,
     'shaders/src/recipes/tiles.ts',
     ['gpu-plan'],

@@ -132,7 +132,7 @@ interface RowProductParts {
   readonly result: readonly Binding[]
 }
 
-/** A product whose rows follow the samples. Where its sum is split, another pass adds up the parts and has the epilogue. */
+/** A product whose rows follow the samples. Where its sum is split, another pass adds the parts up and finishes. */
 function rowProduct(
   tile: SharedTile,
   dims: LinearDims & FinishDims & DerivativeDims,

@@ -1,11 +1,12 @@
 // A plan on a device: its buffers, pipelines and bind groups, made once. Encoding a run makes nothing new.
 
-import { workgroupGrid, type Pass } from '@starling-grid/shaders'
+import { type GroupShare, type Pass, workgroupGrid, workgroupShare } from '@starling-grid/shaders'
 import { planBytes, type Plan, type PlannedPass, type Resource } from '../graph/plan.ts'
 import { withMemoryCheck, type BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'
 import { compilePasses, type CompiledPass, type ReadText } from './pipelines.ts'
 import { RunScalars, type RunValues } from './run-scalars.ts'
+import type { SubmitPiece } from './submit-pieces.ts'
 
 export interface ProgramBuffers {
   readonly parameters: GPUBuffer
@@ -27,8 +28,8 @@ export interface Program {
   readonly buffers: ProgramBuffers
   /** What the shaders know as `run`, for the passes that are submitted next. */
   setScalars(queue: GPUQueue, scalars: RunValues): void
-  /** Appends the dispatches of some passes of the plan. */
-  encode(encoder: GPUComputePassEncoder, passes: readonly PlannedPass[], samples: number): void
+  /** Appends the dispatches of a submit. */
+  encode(encoder: GPUComputePassEncoder, piece: SubmitPiece, samples: number): void
 }
 
 export async function createProgram(
@@ -50,15 +51,20 @@ export async function createProgram(
   return {
     buffers,
     setScalars: (queue, values) => scalars.set(queue, values),
-    encode(encoder, passes, samples) {
-      scalars.encode(encoder)
-      let current: GPUComputePipeline | undefined
-      for (const pass of passes) {
+    encode(encoder, { passes, share }, samples) {
+      const pieces = passes.map((pass) => {
         const step = steps.get(pass)
         if (!step) throw new Error('internal: a pass of another plan')
+        return { step, grid: gridOf(step, samples, share) }
+      })
+      scalars.setFirst(device.queue, pieces[0]?.grid.first ?? 0)
+      scalars.encode(encoder)
+      let current: GPUComputePipeline | undefined
+      for (const { step, grid } of pieces) {
         if (step.pipeline !== current) encoder.setPipeline(step.pipeline)
         current = step.pipeline
-        dispatch(encoder, step, samples)
+        encoder.setBindGroup(0, step.bindGroup)
+        if (grid.x > 0) encoder.dispatchWorkgroups(grid.x, grid.y)
       }
     },
   }
@@ -111,9 +117,10 @@ function bindingOf(resource: Resource, buffers: ProgramBuffers): GPUBufferBindin
   return { buffer, offset: resource.byteOffset, size: Math.ceil(resource.bytes / 4) * 4 }
 }
 
-function dispatch(encoder: GPUComputePassEncoder, step: ProgramStep, samples: number): void {
-  const { pass, bindGroup, last } = step
+/** Whole passes begin with their first workgroup. */
+function gridOf(step: ProgramStep, samples: number, share: GroupShare | undefined) {
+  const { pass, last } = step
+  if (share) return workgroupShare(pass.threads(samples), pass.workgroup, share)
   if (last.samples !== samples) step.last = { samples, ...workgroupGrid(pass.threads(samples), pass.workgroup) }
-  encoder.setBindGroup(0, bindGroup)
-  encoder.dispatchWorkgroups(step.last.x, step.last.y)
+  return { first: 0, ...step.last }
 }

@@ -4,8 +4,8 @@
 import type { BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'
 
-/** struct Run { samples: u32, loss_scale: f32, adds: u32 } */
-export const RUN_BYTES = 12
+/** struct Run { samples: u32, loss_scale: f32, adds: u32, first: u32 } */
+export const RUN_BYTES = 16
 /** WebGPU binds uniforms of 16 bytes and more everywhere. */
 const UNIFORM_BYTES = 16
 
@@ -29,6 +29,7 @@ export class RunScalars {
   readonly #uniform: GPUBuffer | undefined
   readonly #bytes = new DataView(new ArrayBuffer(RUN_BYTES))
   #written: RunValues = { samples: 0, lossScale: 0, adds: false }
+  #first = 0
 
   constructor(device: GPUDevice, owner: BufferOwner) {
     this.immediate = hasImmediates(device)
@@ -46,6 +47,14 @@ export class RunScalars {
     this.#bytes.setUint32(0, values.samples, true)
     this.#bytes.setFloat32(4, values.lossScale, true)
     this.#bytes.setUint32(8, Number(values.adds), true)
+    if (this.#uniform) queue.writeBuffer(this.#uniform, 0, this.#bytes.buffer)
+  }
+
+  /** The first workgroup of what is encoded and submitted from now on. */
+  setFirst(queue: GPUQueue, first: number): void {
+    if (first === this.#first) return
+    this.#first = first
+    this.#bytes.setUint32(12, first, true)
     if (this.#uniform) queue.writeBuffer(this.#uniform, 0, this.#bytes.buffer)
   }
 

@@ -21,6 +21,7 @@ import { bufferOf, createProgram, type Program } from './program.ts'
 import { Readback } from './readback.ts'
 import { type EncodedSection, type Section, sectionsOf } from './sections.ts'
 import { SUBMIT_MS, SubmitPace } from './submit-pace.ts'
+import { inSubmits, type SubmitPiece } from './submit-pieces.ts'
 
 /**
  * What an adapter said of itself when it was asked for. Hosts bring it, because some Safari 26 have no
@@ -345,10 +346,10 @@ export class GpuRunner implements GraphRunner {
   /** In pieces that each keep the device busy for a moment only: what its owner sees is drawn between them. */
   #submitSection(section: Section, buffer: GPUBuffer, options: EncodeOptions): void {
     const pieces = inSubmits(section.passes, this.#submits.workInSubmit())
-    for (const [index, passes] of pieces.entries()) {
+    for (const [index, piece] of pieces.entries()) {
       const encoder = this.#watch.device.createCommandEncoder()
       if (index === 0 && options.clearGradient) this.#clearGradient(encoder)
-      this.#encodePasses(encoder, passes, options.samples)
+      this.#encodePasses(encoder, piece, options.samples)
       if (index === pieces.length - 1) this.#encodeCopies(encoder, section, { buffer, ready: options.ready })
       this.#queue.submit([encoder.finish()])
     }
@@ -359,10 +360,10 @@ export class GpuRunner implements GraphRunner {
       encoder.clearBuffer(this.#program.buffers.gradient, FLOAT_BYTES * start, FLOAT_BYTES * (end - start))
   }
 
-  #encodePasses(encoder: GPUCommandEncoder, passes: readonly PlannedPass[], samples: number): void {
-    if (passes.length === 0) return
+  #encodePasses(encoder: GPUCommandEncoder, piece: SubmitPiece, samples: number): void {
+    if (piece.passes.length === 0) return
     const pass = encoder.beginComputePass()
-    this.#program.encode(pass, passes, samples)
+    this.#program.encode(pass, piece, samples)
     pass.end()
   }
 
@@ -460,19 +461,4 @@ interface SectionRead {
 
 function workOf(passes: readonly PlannedPass[]): number {
   return passes.reduce((sum, { work }) => sum + work, 0)
-}
-
-/** Passes in their order, in pieces of at most `mostWork`, or of one pass that has more; one piece at least. */
-export function inSubmits(passes: readonly PlannedPass[], mostWork: number = MAX_WORK): PlannedPass[][] {
-  const pieces: PlannedPass[][] = [[]]
-  let work = 0
-  for (const pass of passes) {
-    if (work > 0 && work + pass.work > mostWork) {
-      pieces.push([])
-      work = 0
-    }
-    pieces.at(-1)?.push(pass)
-    work += pass.work
-  }
-  return pieces
 }

@@ -5,6 +5,8 @@
 const FIRST_WORK_PER_MS = 1e8
 /** weight of a faster measurement; a slower one counts at once, since it may be the machine's user */
 const FASTER_WEIGHT = 0.25
+/** Passes of a run reach rates that differ by as much from the average of the run that is measured. */
+const UNEVEN = 0.5
 /** ms of a submit where no user waits at the screen */
 export const SUBMIT_MS = 50
 /** … and where a user does: a frame of 60 in a second is 16.7 ms */
@@ -28,7 +30,7 @@ export class SubmitPace {
     const ms = end - Math.max(submitted, this.#lastEnd)
     this.#lastEnd = end
     if (ms <= 0 || work <= 0) return
-    const rate = work / ms
+    const rate = (UNEVEN * work) / ms
     this.#workPerMs = rate < this.#workPerMs ? rate : this.#workPerMs + FASTER_WEIGHT * (rate - this.#workPerMs)
   }
 }

@@ -106,7 +106,7 @@ const CROWDS = 'takes more memory than a page may'
 const SHARED_SCRATCH_BYTES = 64 * 1024 * 1024
 
 /** What a weak GPU computes while it moves a byte: 100 GFLOP/s beside 12 GB/s. */
-const FLOP_PER_BYTE = 8
+export const FLOP_PER_BYTE = 8
 /**
  * Work of one dispatch, and of what is submitted at once: 0.7 s of a weak GPU. Windows resets a driver that is busy for
  * two seconds, and a desktop shows nothing meanwhile.
@@ -314,7 +314,7 @@ function workOf(graph: Graph, { pass, origin }: Pick<DraftPass, 'pass' | 'origin
   const call = graph[part as GraphPart][Number(index)]
   if (call === undefined) throw new Error(`internal: no call ${origin.call}`)
   const bytes = boundBindings(pass).reduce((sum, binding) => sum + bindingBytes(binding), 0)
-  return flopsOf(call, capacity) + FLOP_PER_BYTE * bytes
+  return flopsOf(call, capacity) / origin.useful + FLOP_PER_BYTE * bytes
 }
 
 /**
