@@ -28,6 +28,8 @@ export const LATER = {
     'gpu-operators.test.ts runs every kernel family but one on this adapter, and golden.test.ts all operators',
   'workgroup-kernels':
     'gpu-operators.test.ts and gpu-sequence.test.ts have the operators, kernels of other adapters compute them',
+  'gpu-compilers':
+    'gpu-plan.test.ts has which kernels GPUs are given, and that where registers are few none keeps 8 × 8 results',
   'gpu-executor':
     'golden.test.ts compares whole trainings with PyTorch, gpu-operators.test.ts each operator with the reference',
   resnet: 'golden.test.ts has its operators, model.test.ts its parameters',
@@ -92,6 +94,7 @@ export const LONGEST_FIRST = [
   'production-survives-faults-on-virtual-time',
   'kernel-variants',
   'workgroup-kernels',
+  'gpu-compilers',
   'train-goes-on',
   'demo-trains-digits',
   'launch',
