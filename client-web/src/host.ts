@@ -1,9 +1,7 @@
 // The tab's VolunteerHost: everything that differs from a Node process. Runs in the Worker.
-import { GridError, isGridError, type JobId, systemClock } from '@starling-grid/protocol'
+import { type JobId, systemClock } from '@starling-grid/protocol'
 import {
-  createGpuExecutor,
   type DeviceTrouble,
-  type Executor,
   type ExecutorBounds,
   type GpuExecutorOptions,
   type KeptNotes,
@@ -14,21 +12,16 @@ import {
   SEEN_SUBMIT_MS,
   SUBMIT_MS,
   type PeerNetwork,
-  type ShardCache,
   type SignallingAccess,
   UPLOADS_KEPT_MS,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
-import type { SoftwareOptions } from './executor-choice.ts'
-import { describeAdapter, openDevice, requestAdapter } from './gpu.ts'
+import { chooseExecutor, openOnGpu, say } from './computing.ts'
 import { keepChanged, readKept } from './kept-values.ts'
 import { openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
 import { dialRelaySocket, dialSocket } from './socket.ts'
 import type { TabExecutor } from './worker-messages.ts'
-
-/** What a tab's start may take longer for faster kernels; later starts find them in the cache. */
-const TUNING_BUDGET_MS = 1500
 
 export interface WebHostOptions {
   /** http(s) origin that served this page */
@@ -84,31 +77,6 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
   }
 }
 
-/** A GPU, or what is faster without one. A browser without WebGPU computes on the processor, which is said. */
-async function chooseExecutor(shards: ShardCache): Promise<TabExecutor> {
-  try {
-    const adapter = describeAdapter((await requestAdapter()).info)
-    if (!adapter.software) return 'webgpu'
-    const { fasterHere } = await import('./executor-choice.ts')
-    const openSmall: SoftwareOptions['openOnGpu'] = (spec) => openOnGpu(shards, { spec })
-    return await fasterHere({ adapter: adapter.name, cache: shards, say, openOnGpu: openSmall })
-  } catch (error) {
-    if (!isGridError(error) || error.code !== 'no-adapter') throw error
-    say(`WebAssembly computes on the processor: ${error.message}`)
-    return 'wasm'
-  }
-}
-
-async function openOnGpu(
-  shards: ShardCache,
-  wanted: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'submitMs'>,
-): Promise<Executor> {
-  const { device, adapter, facts } = await openDevice()
-  // Software adapters compile slowly, and their first guess was measured.
-  const tuning = adapter.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: shards, say } }
-  return createGpuExecutor({ device, adapter, facts, readText, say, ...tuning, ...wanted })
-}
-
 interface TabNote {
   readonly text: string
   /** ms since the epoch */
@@ -134,27 +102,4 @@ function keptNotes(name: string, keptMs: number): KeptNotes {
 function inBounds(bounds: ExecutorBounds | undefined): Pick<GpuExecutorOptions, 'maxBytes' | 'precision' | 'frozen'> {
   if (bounds === undefined) return {}
   return { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32', frozen: bounds.frozen }
-}
-
-function say(text: string): void {
-  console.warn(text)
-}
-
-/** A kernel's text. */
-async function readText(url: URL): Promise<string> {
-  const response = await fetch(url).catch((cause: unknown) => {
-    throw new GridError(
-      'coordinator-lost',
-      `expected ${url.pathname} from the coordinator, got no answer; reload the page`,
-      {
-        cause,
-      },
-    )
-  })
-  if (!response.ok)
-    throw new GridError(
-      'coordinator-lost',
-      `expected ${url.pathname} from the coordinator, got HTTP ${response.status}; reload the page`,
-    )
-  return response.text()
 }

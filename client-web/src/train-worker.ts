@@ -1,10 +1,10 @@
 // The Worker in which a tab trains, so that the page stays quick. It uses the volunteer and its host, not the pages.
-import { describeError, GridError, isErrorCode, isGridError } from '@starling-grid/protocol'
+import { GridError, isErrorCode } from '@starling-grid/protocol'
 import { createVolunteer, type PeerNetwork, type SignallingAccess } from '@starling-grid/volunteer'
 import { createWebHost } from './host.ts'
 import { bridgedPeerNetwork } from './link-bridge.ts'
 import { openPrivateKey } from './signer.ts'
-import type { Failure, FromWorker, ToWorker } from './worker-messages.ts'
+import { type Failure, failureOf, type FromWorker, type ToWorker } from './worker-messages.ts'
 
 addEventListener('message', (event: MessageEvent<ToWorker>) => {
   if (event.data.type === 'begin') void train(event.data)
@@ -72,11 +72,4 @@ class WindowPeers {
 
 function asGridError(failure: Failure): GridError {
   return new GridError(isErrorCode(failure.code) ? failure.code : 'link-lost', failure.message)
-}
-
-function failureOf(error: unknown): Failure {
-  return {
-    code: isGridError(error) ? error.code : 'internal',
-    message: isGridError(error) ? error.message : describeError(error),
-  }
 }

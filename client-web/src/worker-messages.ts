@@ -1,6 +1,6 @@
 // Messages between window and Worker. The Worker trains; the window shows, and owns the connections to other
 // volunteers.
-import type { ExecutorKind, JobId, LinkIdentity } from '@starling-grid/protocol'
+import { describeError, type ExecutorKind, isGridError, type JobId, type LinkIdentity } from '@starling-grid/protocol'
 import type { SignallingAccess, VolunteerStatus } from '@starling-grid/volunteer'
 import type { VisitorLimits } from './contribute/visitor-limits.ts'
 
@@ -55,4 +55,11 @@ export interface Failure {
   /** of the protocol's table, or 'internal' for a bug */
   readonly code: string
   readonly message: string
+}
+
+export function failureOf(error: unknown): Failure {
+  return {
+    code: isGridError(error) ? error.code : 'internal',
+    message: isGridError(error) ? error.message : describeError(error),
+  }
 }

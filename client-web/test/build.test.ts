@@ -47,6 +47,15 @@ test('the contribute page loads at most 60 kB of script, the dashboard at most 6
   assert.ok(dashboard <= contribute + 60, `${dashboard} kB`)
 })
 
+test('what writes text weighs at most 105 kB at first, and no page loads it by itself', async () => {
+  const writer =
+    (await weight(/^write-worker-.*\.js$/)) + (await weight(/^plan-.*\.js$/)) + (await weight(/^param-layout-.*\.js$/))
+  assert.ok(writer <= 105, `${writer} kB`)
+  const atFirst = await loadedBy('dashboard.html')
+  for (const file of await readdir(join(folder, 'assets')))
+    if (/^write-worker|^chat-template/.test(file)) assert.doesNotMatch(file, atFirst)
+})
+
 test('the Worker weighs at most 105 kB, and the code for connections is not part of the first load', async () => {
   const worker = await weight(/^train-worker-.*\.js$/)
   assert.ok(worker <= 105, `${worker} kB`)

@@ -1,6 +1,7 @@
 // Public face of the client package: what a program needs that submits jobs, trains in a loop of its own, or uses a
 // trained model.
 export { lenet5, mlp, type ModelFile, type ModelSpec, resnet } from '@starling-grid/model'
+export type { WritingOptions } from '@starling-grid/model/text'
 export { GridError, isGridError, type JobSpec, type RunView } from '@starling-grid/protocol'
 export type { OptimizerSpec } from '@starling-grid/shaders'
 export type { Batch, Communicator } from '@starling-grid/volunteer'
@@ -19,6 +20,5 @@ export {
   type Prediction,
   Predictor,
   type PredictorOptions,
-  type WritingOptions,
 } from './predictor.ts'
 export type { JobUpdate, WatchOptions } from './watch-run.ts'

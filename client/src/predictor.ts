@@ -9,12 +9,11 @@ import {
   readModelFile,
   takesTokens,
 } from '@starling-grid/model'
+import { type TextTokens, textTokens, type WritingOptions, writtenText } from '@starling-grid/model/text'
 import { describeError, elementsOf, GridError, type ModelSignature, storedElementsOf } from '@starling-grid/protocol'
 import { type AdapterDescription, type Executor, SamplePreparation } from '@starling-grid/volunteer'
-import { decodes, type FrozenSource } from '@starling-grid/volunteer/language'
+import { decodes, type FrozenSource, writingContext, windowDecoder } from '@starling-grid/volunteer/language'
 import { type DecoderOptions, type ExecutorChoice, openDecoder, openExecutor } from './executor.ts'
-import { contextOf, draws, nextToken } from './next-token.ts'
-import { type TextTokens, textTokens } from './text-tokens.ts'
 
 /** An answer under its name: a probability from 0 to 1, or a value in the unit of its column. */
 export interface NamedNumber {
@@ -26,19 +25,6 @@ export interface NamedNumber {
 export interface Prediction {
   readonly kind: 'classes' | 'labels' | 'values'
   readonly answers: readonly NamedNumber[]
-}
-
-export interface WritingOptions {
-  /** tokens to write (default 500) */
-  readonly tokens?: number
-  /** below 1 prefers what is likely, above 1 evens it out; 0: always the most likely (default 0.8) */
-  readonly temperature?: number
-  /** only the most likely so many tokens; absent: all */
-  readonly topK?: number
-  /** only the most likely tokens that make this part of the probability together; absent: all */
-  readonly topP?: number
-  /** of the draws (default 1337): the same text for the same seed */
-  readonly seed?: number
 }
 
 export interface PredictorOptions extends ExecutorChoice {
@@ -88,7 +74,7 @@ async function predictorOf(model: ModelFile, options: PredictorOptions): Promise
   const tokens = takesTokens(model.spec) ? textTokens(whole) : undefined
   if (tokens === undefined) return samplePredictor(whole, choice)
   requireNextToken(model.spec)
-  const window = context ?? contextOfModel(model.spec)
+  const window = context ?? writingContext(model.spec)
   const computing = decodes(model.spec)
     ? await tokenWriter(whole, { context: window, frozen: base?.frozen }, choice)
     : await windowWriter(whole, choice)
@@ -116,31 +102,19 @@ async function tokenWriter(model: ModelFile, form: DecoderOptions, choice: Execu
   return { adapter, logitsAfter: (written) => made.logitsAfter(written), close: release }
 }
 
-/** Computes the whole context for each token: for models whose layers see more than one token at a time. */
+/** Computes the whole context for each token. */
 async function windowWriter(model: ModelFile, choice: ExecutorChoice): Promise<Writing> {
   const { executor, close } = await openExecutor(model.spec, { ...choice, maxMicroBatch: 1 })
-  executor.loadParameters(model.parameters)
-  const [context = 1, vocab = 1] = outputShape(model.spec)
+  const decoder = windowDecoder(model.spec, executor)
+  decoder.loadParameters(model.parameters)
   return {
     adapter: executor.adapter,
-    async logitsAfter(written) {
-      const { window, last } = contextOf(written, context)
-      return (await executor.predict(window, 1)).subarray(last * vocab, (last + 1) * vocab)
-    },
+    logitsAfter: (written) => decoder.logitsAfter(written),
     close() {
-      executor.destroy()
+      decoder.destroy()
       close()
     },
   }
-}
-
-/** A published model knows more places than it was tuned with; beyond this its keys and values crowd the memory. */
-const MOST_CONTEXT = 1024
-
-function contextOfModel({ input: [trained = 1], layers: [layer] }: ModelSpec): number {
-  return layer?.type === 'causal_lm'
-    ? Math.max(trained, Math.min(MOST_CONTEXT, layer.config.max_position_embeddings))
-    : trained
 }
 
 /** @throws GridError 'usage' of adapters alone */
@@ -201,11 +175,6 @@ export class Predictor {
     return this.#parts.model.chat
   }
 
-  /** JSON of its tokenizer.json, where it has one */
-  get tokenizer(): string | undefined {
-    return this.#parts.model.tokenizer
-  }
-
   /** the device that computes */
   get adapter(): AdapterDescription {
     return this.#parts.adapter
@@ -240,21 +209,9 @@ export class Predictor {
   /** Goes on with `prompt`, piece by piece; the prompt itself is not repeated. @throws GridError 'usage' */
   async *write(prompt: string, options: WritingOptions = {}): AsyncGenerator<string> {
     const { model, logitsAfter, tokens, ends } = this.#parts
-    const { tokens: count = 500, temperature = 0.8, topK, topP, seed = 1337 } = options
     if (tokens === undefined || logitsAfter === undefined)
       throw new GridError('unsupported', `expected a model of text, got ${model.spec.name}, which answers samples`)
-    const written = tokens.encode(prompt)
-    if (written.length === 0) throw new GridError('usage', 'expected a prompt, got an empty one; write a line of it')
-    const [draw, decode] = [draws(seed), tokens.decoder()]
-    const choice = { temperature, ...(topK === undefined ? {} : { topK }), ...(topP === undefined ? {} : { topP }) }
-    for (let i = 0; i < count; i++) {
-      const logits = await logitsAfter(written)
-      // a model may have more tokens than the text had
-      const token = nextToken(logits.subarray(0, tokens.size), choice, draw())
-      if (ends.includes(token)) return
-      written.push(token)
-      yield decode(token)
-    }
+    yield* writtenText({ logitsAfter, tokens, ends }, prompt, options)
   }
 
   close(): void {

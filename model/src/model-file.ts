@@ -18,6 +18,9 @@ import type { ModelSpec } from './spec.ts'
 import { takesTokens } from './tokens.ts'
 import { readParameters } from './version-state.ts'
 
+/** A number of steps; programs may write other things there. */
+const STEP = /^[0-9]{1,15}$/
+
 export interface ModelFile {
   readonly spec: ModelSpec
   readonly signature: ModelSignature
@@ -27,6 +30,8 @@ export interface ModelFile {
   readonly tokenizer?: string
   /** of a tuned model: how it is talked to */
   readonly chat?: ChatForm
+  /** of its job: the step at which it stood */
+  readonly v?: number
   /** (parameterCount,) in the order of the layout */
   readonly parameters: Float32Array
 }
@@ -37,7 +42,7 @@ export interface ModelFile {
  * @example const { spec, signature, parameters } = readModelFile(await readFile('digits-v40.safetensors'))
  */
 export function readModelFile(bytes: Uint8Array, file = 'the file'): ModelFile {
-  const { spec: json, signature, vocabulary, tokenizer, chat } = metadataOf(bytes, file)
+  const { spec: json, signature, vocabulary, tokenizer, chat, v } = metadataOf(bytes, file)
   if (json === undefined)
     throw new GridError(
       'model-invalid',
@@ -53,6 +58,7 @@ export function readModelFile(bytes: Uint8Array, file = 'the file'): ModelFile {
     ...(chat === undefined
       ? {}
       : { chat: parse(ChatFormSchema, jsonOf(chat, `the chat of ${file}`), `the chat of ${file}`, 'model-invalid') }),
+    ...(v === undefined || !STEP.test(v) ? {} : { v: Number(v) }),
     parameters: readParameters(bytes, parameterLayout(spec)),
   }
 }

@@ -236,6 +236,10 @@ const JobViewSchema = Type.Object({
   trainSamples: Count,
   validationSamples: Count,
   downloadBytes: FiniteNumber,
+  /** of these the imported model that it tunes; absent: it tunes none */
+  baseBytes: Type.Optional(FiniteNumber),
+  /** its model goes on with a text, or answers in a chat; absent: it answers samples */
+  writes: Type.Optional(Type.Union([Type.Literal('text'), Type.Literal('chat')])),
   /** null: something else ends the run */
   epochs: orNull(Count),
   /** what ends the run, and when it is validated, as its file says */

@@ -5,12 +5,12 @@ import { GridJob, type ModelFile, openPredictor, type Predictor, type PredictorO
 import { adapterLabel, EXECUTOR_CHOICES, type ExecutorWish } from '@starling-grid/client-node'
 import { openApi } from '@starling-grid/client/connection'
 import {
-  ChatTokens,
   openRow,
   openUnlabelled,
   type UnlabelledOptions,
   type UnlabelledSource,
 } from '@starling-grid/coordinator/datasets'
+import { ChatTemplate } from '@starling-grid/model/chat'
 import { describeError, GridError, isGridError } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { type ConnectionFlags, withConnection } from '../api/connection.ts'
@@ -199,11 +199,10 @@ async function write(model: Predictor, prompt: string, flags: PredictFlags): Pro
 }
 
 /** What the model's chat template makes of a message. @throws GridError 'usage' of a model without one */
-function asMessage({ spec, chat, tokenizer }: Predictor, content: string): string {
-  if (chat?.template === undefined || tokenizer === undefined)
+function asMessage({ spec, chat }: Predictor, content: string): string {
+  if (chat?.template === undefined)
     throw new GridError('usage', `expected a model with a chat template for --chat, got ${spec.name}; leave --chat out`)
-  const words = { tokenizer, chatTemplate: chat.template, special: chat.special, ends: chat.ends }
-  return new ChatTokens(words).render([{ role: 'user', content }], true)
+  return new ChatTemplate(chat.template, chat.special).render([{ role: 'user', content }], true)
 }
 
 async function answer(model: Predictor, inputs: readonly string[], flags: PredictFlags): Promise<void> {

@@ -3,9 +3,10 @@
 import { type ReadonlySignal, signal } from '@preact/signals'
 import { describeError, isGridError, type MemberId, ROUTES } from '@starling-grid/protocol'
 import type { PeerNetwork, VolunteerStatus } from '@starling-grid/volunteer'
+import { askedExecutor } from '../asked-executor.ts'
 import { startOwnWorker } from '../own-worker.ts'
 import workerUrl from '../train-worker.ts?worker&url'
-import type { Failure, FromWorker, Lent, TabExecutor, ToWorker } from '../worker-messages.ts'
+import type { Failure, FromWorker, Lent, ToWorker } from '../worker-messages.ts'
 import { goOnAt } from './lend-on.ts'
 import { visitorInvite } from './visitor-invite.ts'
 
@@ -165,14 +166,6 @@ export class Session {
   #status(): VolunteerStatus | null {
     return 'status' in this.#state.value ? this.#state.value.status : null
   }
-}
-
-const EXECUTORS: readonly TabExecutor[] = ['webgpu', 'wasm']
-
-/** `?executor=webgpu` in the address of the page: tests and measurements say what computes. */
-function askedExecutor(search: string): TabExecutor | undefined {
-  const asked = new URLSearchParams(search).get('executor')
-  return EXECUTORS.find((kind) => kind === asked)
 }
 
 function startWorker(

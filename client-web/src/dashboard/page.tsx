@@ -6,6 +6,7 @@ import { bytes, loss, percent, plural } from '../format.ts'
 import type { LiveRun } from '../live/live-run.ts'
 import type { PageHistory } from '../live/run-history.ts'
 import { Masthead } from '../masthead.tsx'
+import { WritePanel } from '../write/write-panel.tsx'
 import { ChartControls, type ChartControlsProps } from './chart-controls.tsx'
 import { Curve } from './curve.tsx'
 import { Events } from './events.tsx'
@@ -61,6 +62,7 @@ function Run(props: RunProps) {
       <JobSwitch shown={run.job.id} token={props.token} />
       <Headline run={run} />
       <Figures history={history} run={run} />
+      {run.job.writes !== undefined && <WritePanel run={run} token={props.token} />}
       <div class="columns">
         <div>
           <div class="toolbar">

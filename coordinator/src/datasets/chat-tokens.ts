@@ -1,7 +1,7 @@
 // Conversations, prompts with their completions, and texts as tokens, each with a mark whether it is learned. Rendered
 // by the model's own chat template. Pure.
-import { Template } from '@huggingface/jinja'
 import { Tokenizer } from '@huggingface/tokenizers'
+import { type ChatMessage, ChatTemplate } from '@starling-grid/model/chat'
 import { describeError, GridError } from '@starling-grid/protocol'
 import type { ChatWords } from './chat-words.ts'
 
@@ -11,16 +11,11 @@ export interface MarkedTokens {
   readonly learned: boolean[]
 }
 
-export interface ChatMessage {
-  readonly role: string
-  readonly content: string
-}
-
 const LEARNED_ROLE = 'assistant'
 
 export class ChatTokens {
   readonly #tokenizer: Tokenizer
-  readonly #template: Template | undefined
+  readonly #template: ChatTemplate | undefined
   readonly #words: ChatWords
 
   /** @throws GridError 'dataset-unreadable' */
@@ -28,10 +23,11 @@ export class ChatTokens {
     this.#words = words
     try {
       this.#tokenizer = new Tokenizer(JSON.parse(words.tokenizer) as object, {})
-      this.#template = words.chatTemplate === undefined ? undefined : new Template(words.chatTemplate)
     } catch (cause) {
-      throw unreadable(`a tokenizer.json and a chat template of Hugging Face, got: ${describeError(cause)}`)
+      throw unreadable(`a tokenizer.json of Hugging Face, got: ${describeError(cause)}`)
     }
+    const { chatTemplate, special } = words
+    this.#template = chatTemplate === undefined ? undefined : new ChatTemplate(chatTemplate, special)
   }
 
   /** how many tokens there are */
@@ -71,11 +67,7 @@ export class ChatTokens {
   render(messages: readonly ChatMessage[], asks: boolean): string {
     if (this.#template === undefined)
       throw unreadable('a model with a chat template for `messages`, got one without; use `prompt` and `completion`')
-    try {
-      return this.#template.render({ ...this.#words.special, messages, add_generation_prompt: asks })
-    } catch (cause) {
-      throw unreadable(`messages that the model's chat template takes, got: ${describeError(cause)}`)
-    }
+    return this.#template.render(messages, asks)
   }
 
   encode(text: string): number[] {

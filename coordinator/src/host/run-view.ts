@@ -1,5 +1,6 @@
 // A run as the dashboard shows it. It is made from durable rows, the connected members, and the state of the decisions,
 // which may be ahead of the disk. Changes nothing.
+import { outputShape, takesTokens } from '@starling-grid/model'
 import {
   EXCHANGES,
   type JobId,
@@ -181,9 +182,11 @@ function bestView({ evaluations, config }: RunState): RunView['best'] {
   return best === undefined ? null : { ...best.version, metric, loss: best.loss, accuracy: best.accuracy }
 }
 
-function describeJob({ id, spec, form, manifest, training, frozen }: Job): RunView['job'] {
+function describeJob({ id, spec, form, manifest, words, training, frozen }: Job): RunView['job'] {
   const { name, owner, purpose, reference, stop, evaluate = {}, blockSamples, batchBlocks, priority = 0 } = spec
   const { volunteers } = spec
+  const sum = (shards: readonly { readonly bytes: number }[]) => shards.reduce((all, { bytes }) => all + bytes, 0)
+  const writes = writingOf({ form, manifest, words })
   return {
     ...(reference === undefined ? {} : { reference }),
     priority,
@@ -202,9 +205,19 @@ function describeJob({ id, spec, form, manifest, training, frozen }: Job): RunVi
     dataset: manifest.name,
     trainSamples: samplesIn(manifest.train),
     validationSamples: samplesIn(manifest.validation),
-    downloadBytes: [...manifest.train, ...manifest.validation, ...frozen].reduce((sum, { bytes }) => sum + bytes, 0),
+    downloadBytes: sum([...manifest.train, ...manifest.validation, ...frozen]),
+    ...(frozen.length === 0 ? {} : { baseBytes: sum(frozen) }),
+    ...(writes === undefined ? {} : { writes }),
     blocksPerEpoch: training.length,
   }
+}
+
+/** Whether its model goes on with a text, and its file says how tokens are read. */
+function writingOf({ form: { spec }, manifest, words }: Pick<Job, 'form' | 'manifest' | 'words'>) {
+  const { vocabulary, tokens } = manifest
+  const isRead = vocabulary !== undefined || tokens === 'bytes' || words.tokenizer !== undefined
+  if (!isRead || !takesTokens(spec) || outputShape(spec).length !== 2) return undefined
+  return words.chat?.template === undefined ? 'text' : 'chat'
 }
 
 function phaseOf({ state, history }: ViewParts): Phase {

@@ -50,4 +50,36 @@ export const LANGUAGE: readonly Mutant[] = [
     ['published-models'],
     [['a prompt is learned by one token', 'learned[i + 1] === true', 'learned[i] === true']],
   ),
+  ...mutantsOf(
+    'language models',
+    'volunteer/src/graph/window-decoder.ts',
+    ['window-decoder'],
+    [['of a long text its beginning is seen', 'tokens.slice(-context)', 'tokens.slice(0, context)']],
+  ),
+  ...mutantsOf(
+    'language models',
+    'client-web/src/write/write-panel.tsx',
+    ['client-web/test/write-panel'],
+    [
+      ['a model is offered that only its owner may have', "if (detail === 'totals')", 'if (false)'],
+      ['a refusal is not shown', 'if (state.failure === undefined) return null', 'return null'],
+    ],
+  ),
+  ...mutantsOf(
+    'language models',
+    'client-web/src/write/write-worker.ts',
+    ['a-page-writes-while-a-job-trains'],
+    [
+      [
+        'a newer version is loaded and not used',
+        'model.decoder.loadParameters(file.parameters)',
+        'void file.parameters',
+      ],
+      [
+        'Stop is not heard',
+        "if (data.type === 'stop') isStopped = true",
+        "if (data.type === 'stop') isStopped = false",
+      ],
+    ],
+  ),
 ]

@@ -57,7 +57,7 @@ export async function createGpuExecutor({
 
 export interface GpuDecoderOptions extends Pick<
   GpuExecutorOptions,
-  'device' | 'adapter' | 'spec' | 'readText' | 'frozen'
+  'device' | 'adapter' | 'facts' | 'spec' | 'readText' | 'frozen' | 'maxBytes' | 'submitMs'
 > {
   /** places of a text that the model sees */
   readonly context: number

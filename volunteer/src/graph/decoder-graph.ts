@@ -56,6 +56,16 @@ export function decodes(spec: ModelSpec): boolean {
   )
 }
 
+/** A published model knows more places than it was tuned with; beyond this its keys and values crowd the memory. */
+const MOST_CONTEXT = 1024
+
+/** Places of a text that a model sees while it writes. */
+export function writingContext({ input: [trained = 1], layers: [layer] }: ModelSpec): number {
+  return layer?.type === 'causal_lm'
+    ? Math.max(trained, Math.min(MOST_CONTEXT, layer.config.max_position_embeddings))
+    : trained
+}
+
 /** `context`: places that there are */
 export function buildDecoder(spec: ModelSpec, context: number): DecoderGraph {
   const single: ModelSpec = { ...spec, input: [1] }

@@ -1,7 +1,7 @@
 // Text ⇄ tokens of a model: characters of its vocabulary, bytes, or the pieces of a tokenizer.json.
 import { Tokenizer } from '@huggingface/tokenizers'
-import type { ModelFile } from '@starling-grid/model'
 import { describeError, GridError } from '@starling-grid/protocol'
+import type { ModelFile } from '../model-file.ts'
 
 export interface TextTokens {
   /** how many tokens the text has; a model may have more */
@@ -17,7 +17,11 @@ const BYTES = 256
 const UNFINISHED = '\uFFFD'
 
 /** @throws GridError 'unsupported' of a model that was not trained on text, 'model-invalid' without its tokenizer */
-export function textTokens({ signature, vocabulary, tokenizer }: ModelFile): TextTokens {
+export function textTokens({
+  signature,
+  vocabulary,
+  tokenizer,
+}: Pick<ModelFile, 'signature' | 'vocabulary' | 'tokenizer'>): TextTokens {
   if (vocabulary !== undefined) return characters([...vocabulary])
   if (signature.tokens === 'bytes') return bytes()
   if (tokenizer !== undefined) return pieces(tokenizer)

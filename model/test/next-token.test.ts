@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { contextOf, draws, nextToken } from '../src/next-token.ts'
+import { draws, nextToken } from '../src/text/next-token.ts'
 
 const LOGITS = Float32Array.of(Math.log(1), Math.log(2), Math.log(5), Math.log(2))
 const DRAWS = 20_000
@@ -35,9 +35,4 @@ test('the same seed draws the same', () => {
   const first = Array.from({ length: 5 }, a)
   assert.deepEqual(Array.from({ length: 5 }, b), first)
   assert.notDeepEqual(Array.from({ length: 5 }, c), first)
-})
-
-test('the model sees the last tokens, and where they end', () => {
-  assert.deepEqual(contextOf([5, 6], 4), { window: Int32Array.of(5, 6, 0, 0), last: 1 })
-  assert.deepEqual(contextOf([1, 2, 3, 4, 5, 6], 4), { window: Int32Array.of(3, 4, 5, 6), last: 3 })
 })

@@ -50,17 +50,3 @@ function nucleus(weights: readonly number[], share: number): readonly number[] {
   }
   return kept
 }
-
-/**
- * What the model sees of a text: its last `context` tokens, with anything after them, since a causal model does not
- * look ahead.
- */
-export function contextOf(
-  tokens: readonly number[],
-  context: number,
-): { readonly window: Int32Array<ArrayBuffer>; readonly last: number } {
-  const seen = tokens.slice(-context)
-  const window = new Int32Array(context)
-  window.set(seen)
-  return { window, last: seen.length - 1 }
-}
