@@ -86,6 +86,8 @@ export const LATER = {
   'deletes-jobs': 'ended-jobs.test.ts has what stays of a job, the suites of both stores what they delete',
   'killed-twice': 'coordinator-restarts.test.ts kills a coordinator under real volunteers',
   'launch-hosts': 'launch.test.ts starts two ranks, communicator.test.ts has what they say to each other',
+  'members-pass-the-base-on':
+    'base-fetch.test.ts has whom a newcomer asks and believes, introductions.test.ts who may link to whom',
   'a-page-writes-while-a-job-trains':
     'token-decoder.test.ts has what a version writes, dashboard.test.ts the page, browser-meets-node.test.ts a real one',
   'golden-in-browser': 'browser-meets-node.test.ts computes in a browser what a process computes',

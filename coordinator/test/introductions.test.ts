@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { test } from 'node:test'
 import { genesis, jobId, type MemberId, memberId, type MessageTo, sessionProtocols } from '@starling-grid/protocol'
 import { WebSocket } from 'ws'
-import { Introductions } from '../src/host/introductions.ts'
+import { baseSources, Introductions } from '../src/host/introductions.ts'
 import { smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
 const ZERO = genesis(jobId('test'), 'model', 1)
@@ -44,6 +44,25 @@ test('threat 27: around a ring neighbours may talk, in direct exchange all, and 
   )
   const direct = introduced(formOf('abcd', { exchange: { type: 'direct', reason: 'test' } }))
   assert.deepEqual([direct.mayTalk(a, c, 1), direct.mayTalk(x, a, 1)], [true, false])
+})
+
+test('a newcomer may talk to the members that have the base, for as long as it may prepare', () => {
+  const ring = introduced(formOf('ab'))
+  ring.sought(x, [a, b], 1)
+  assert.deepEqual([ring.mayTalk(x, a, 2), ring.mayTalk(b, x, 2), ring.mayTalk(x, c, 2)], [true, true, false])
+  assert.equal(ring.mayTalk(x, a, 300_001), false)
+  for (let i = 0; i < 256; i++) ring.sought(memberId(`newcomer-${i}`), [a], 2)
+  assert.equal(ring.mayTalk(x, a, 3), false, 'the oldest of many gives way')
+})
+
+test('members that have a base are named in turn, and none whose links all go through the coordinator', () => {
+  const ids = Array.from({ length: 5 }, (_, i) => memberId(`${i}`.repeat(32)))
+  const members = ids.map((id, i) => ({ id, relaysOnly: i === 2 }))
+  const named = ids.map((id) => baseSources(id, members))
+  assert.ok(named.every((sources, i) => sources.length === 3 && !sources.includes(ids[i] as MemberId)))
+  assert.ok(named.every((sources) => !sources.includes(ids[2] as MemberId)))
+  assert.ok(new Set(named.map(([first]) => first)).size > 1, 'a herd spreads')
+  assert.deepEqual(baseSources(x, []), [])
 })
 
 test('a member may talk to its sources of state, a newcomer to those that keep copies for it', () => {

@@ -7,6 +7,8 @@ import { MAX_SHARD_BYTES } from './limits.ts'
 import { parse, Sha256Schema, strict } from './schema.ts'
 
 export const BASE_FORMAT = 'starling-base'
+/** Members from which a newcomer fetches shards: more would take upload from the ring. */
+export const MAX_BASE_SOURCES = 3
 const MAX_ROWS = 2 ** 24
 const MAX_BASE_SHARDS = 20_000
 const MAX_PARTS = 100_000

@@ -1,6 +1,6 @@
 // Public face of the protocol package.
 export type { AdapterDescription, ExecutorKind } from './adapter.ts'
-export { BASE_FORMAT, type BaseManifest, type BaseShard, readBaseManifest } from './base-manifest.ts'
+export { BASE_FORMAT, type BaseManifest, type BaseShard, MAX_BASE_SOURCES, readBaseManifest } from './base-manifest.ts'
 export {
   digest,
   extend,

@@ -1,5 +1,6 @@
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
+import { MAX_BASE_SOURCES } from './base-manifest.ts'
 import { StepRecordSchema, VersionRefSchema } from './chain.ts'
 import type { ErrorCode } from './errors.ts'
 import { ExchangeSchema } from './exchange.ts'
@@ -145,6 +146,8 @@ const toCoordinator = {
     /** code of the invite that this volunteer was given */
     invite: Type.Optional(Type.String({ minLength: 1, maxLength: MAX_INVITE_LENGTH })),
   }),
+  /** before `ready`: which members have the base of the job? */
+  'seek-base': strict({ type: literal('seek-base') }),
   /** the model is planned and the adapter measured: the volunteer asks for admission */
   ready: strict({
     type: literal('ready'),
@@ -371,6 +374,13 @@ const toVolunteer = {
     ...ballot,
     members: Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_RING_MEMBERS }),
   }),
+  /** answer to `seek-base`; none: the coordinator has it */
+  'base-sources': strict({
+    type: literal('base-sources'),
+    members: Type.Array(MemberIdSchema, { maxItems: MAX_BASE_SOURCES }),
+  }),
+  /** this volunteer may fetch shards of the base */
+  'share-base': strict({ type: literal('share-base'), member: MemberIdSchema }),
   /** to a newcomer that holds the copy: fetch and apply the reduced gradients of the steps committed since (R7) */
   follow: strict({
     type: literal('follow'),

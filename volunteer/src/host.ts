@@ -119,6 +119,8 @@ export interface VolunteerStatus extends VolunteerProgress {
   readonly detail: string
   readonly job: { readonly name: string; readonly owner: string; readonly purpose: string } | null
   readonly adapter: Executor['adapter'] | null
+  /** where the imported model that the job tunes came from; absent: it was here, or the job tunes none */
+  readonly base?: string
   readonly mode: 'ring' | 'local' | 'async' | null
   readonly ring: { readonly rank: number; readonly size: number } | null
   /** links to neighbours whose frames go through the coordinator, because no direct one opens */

@@ -23,7 +23,6 @@ import {
   type MessageFrom,
   type MessageTo,
   requirePossible,
-  type Sha256,
   type ToCoordinator,
   type ToVolunteer,
   type VersionRef,
@@ -37,6 +36,7 @@ import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
 import { GenerationRunner, type GenerationRunnerParts } from './generation/generation-runner.ts'
+import type { Executor } from './graph/executor.ts'
 import type { VolunteerHost } from './host.ts'
 import { baseModels, localRounds } from './late-parts.ts'
 import type { PeerLink, PeerNetwork } from './link/peer-link.ts'
@@ -49,8 +49,9 @@ import { KeptState } from './recovery/kept-state.ts'
 import { LocalVersion } from './recovery/local-version.ts'
 import { requireAdapter, requireMemory } from './requirements.ts'
 import { toldAdapter } from './told-adapter.ts'
+import type { TunedBase, TunedBaseParts } from './tuned-base.ts'
 
-export interface JobSessionParts {
+export interface JobSessionParts extends Pick<TunedBaseParts, 'seekBase' | 'onBase'> {
   readonly host: VolunteerHost
   readonly self: MemberId
   readonly http: CoordinatorHttp
@@ -79,6 +80,7 @@ type BeforeJob =
   | 'refused'
   | 'ice-servers'
   | 'job'
+  | 'base-sources'
   | 'wait'
   | 'finished'
 
@@ -146,6 +148,8 @@ interface PreparedJob {
   readonly spec: ModelSpec
   readonly parts: JobSessionParts
   readonly executor: Compute['executor']
+  /** of jobs that tune an imported model */
+  readonly base: TunedBase | undefined
   /** of jobs with local rounds */
   readonly openRounds: typeof openLocalRounds | undefined
 }
@@ -161,6 +165,7 @@ export class JobSession {
   readonly #batches: Batches
   readonly #async: AsyncMode
   readonly #kept: KeptState
+  readonly #base: TunedBase | undefined
   /** of a ring (A1): its base is a checkpoint, of which rows are not served */
   #isOffRing = false
   /** the newest order: those before it are void */
@@ -192,13 +197,16 @@ export class JobSession {
     // pages load it when there is such a job
     const library = terms.local && (await loaded(localRounds()))
     const { blockSamples, precision = 'f32' } = terms
-    const places = { fetchBytes: (name: Sha256) => parts.http.shard(name), cache: parts.host.shards }
-    const { openBaseModel } = spec.base === undefined ? {} : await loaded(baseModels())
-    const frozen = await openBaseModel?.(spec, places)
-    requireWanted(signal)
-    const bounds = { precision, maxBytes, frozen, onDeviceLost: () => parts.onDeviceLost() }
-    const executor = await parts.host.createExecutor(spec, blockSamples, bounds)
-    const session = new JobSession({ terms, spec, parts, executor, openRounds: library?.openLocalRounds })
+    const base = spec.base === undefined ? undefined : await (await loaded(baseModels())).openTunedBase(spec, parts)
+    let executor: Executor
+    try {
+      requireWanted(signal)
+      const bounds = { precision, maxBytes, frozen: base?.frozen, onDeviceLost: () => parts.onDeviceLost() }
+      executor = await parts.host.createExecutor(spec, blockSamples, bounds)
+    } finally {
+      base?.close()
+    }
+    const session = new JobSession({ terms, spec, parts, executor, base, openRounds: library?.openLocalRounds })
     try {
       requireAdapter(requires, executor.adapter)
       await session.#warmUp(signal)
@@ -218,8 +226,9 @@ export class JobSession {
     requireWanted(signal)
   }
 
-  private constructor({ terms, spec, parts, executor, openRounds }: PreparedJob) {
+  private constructor({ terms, spec, parts, executor, base, openRounds }: PreparedJob) {
     this.terms = terms
+    this.#base = base
     this.spec = spec
     this.#parts = parts
     const { clock } = parts.host
@@ -263,6 +272,7 @@ export class JobSession {
   }): GenerationRunner {
     const { terms } = this
     const { http, host, network, linkOpenMs, openRelay, onChange } = this.#parts
+    const shards = this.#base?.server(() => this.runner.links)
     return new GenerationRunner({
       clock: host.clock,
       core: this.core,
@@ -277,6 +287,7 @@ export class JobSession {
       seed: terms.seed,
       initial: terms.initial,
       encoding: terms.encoding ?? 'f32',
+      shareBase: shards && ((from, frame) => void shards.serve(from, frame)),
       send: this.#send,
       onChange,
       onFatal: this.#failed,
@@ -319,6 +330,11 @@ export class JobSession {
     if (!this.#isStopped) this.#parts.send(message)
   }
 
+  /** Where the base came from; undefined: it was here, or there is none. */
+  get baseFrom(): string | undefined {
+    return this.#base?.from()
+  }
+
   get ready(): MessageFrom<'ready'> {
     const { executor, samplesPerSecond } = this.compute
     const { version } = this.core
@@ -337,6 +353,7 @@ export class JobSession {
     if (message.type === 'validate') return void this.#validate(message).catch(this.#failed)
     if (message.type === 'grant') return this.#granted(message)
     if (message.type === 'sums-request') return this.runner.sendSums(message.versions)
+    if (message.type === 'share-base') return this.#base && this.runner.links.welcome(message.member)
     if (ENDS_WORK.has(message.type)) this.#rest()
     this.runner.order(message)
   }

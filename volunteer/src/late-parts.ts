@@ -15,7 +15,7 @@ function once<T>(fetchPart: () => Promise<T>): () => Promise<T> {
 /** of jobs that train in local rounds */
 export const localRounds = once(() => import('./local/local-round.ts'))
 /** of jobs that tune an imported model */
-export const baseModels = once(() => import('./data/base-model.ts'))
+export const baseModels = once(() => import('./tuned-base.ts'))
 /** hardly any volunteer needs it */
 export const relayLinks = once(() => import('./link/relay-link.ts'))
 

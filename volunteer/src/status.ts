@@ -78,11 +78,16 @@ export class StatusReporter {
     const job = { name: plainText(name), owner: plainText(owner), purpose: plainText(purpose) }
     this.#set({ phase: 'preparing', detail: 'fetching data, planning the model, measuring speed', job })
   }
+  preparingBase(detail: string): void {
+    if (this.#status.phase === 'preparing') this.#set({ detail: plainText(detail) })
+  }
   preparingAgain(why: string, waitMs: number): void {
     this.#set({ phase: 'preparing', detail: `${why}; trying again in ${(waitMs / 1000).toFixed(1)} s` })
   }
   prepared(session: JobSession): void {
-    this.#set({ adapter: session.compute.executor.adapter, samplesPerSecond: session.compute.samplesPerSecond })
+    const { compute, baseFrom } = session
+    const { executor, samplesPerSecond } = compute
+    this.#set({ adapter: executor.adapter, samplesPerSecond, ...(baseFrom === undefined ? {} : { base: baseFrom }) })
   }
   pushed(samples: number, loss: number): void {
     this.#pushedSamples += samples

@@ -97,6 +97,8 @@ class VolunteerLife implements Volunteer {
   /** declined jobs that a timer takes up again: one for each, however often the volunteer reconnects meanwhile */
   readonly #awaited = new Set<JobId>()
   #session: JobSession | undefined
+  /** waits for members that have the base of a job */
+  #seeking: { readonly job: JobId; readonly resolve: (members: readonly MemberId[]) => void } | undefined
   /** the job that this volunteer said `ready` for on the socket that is open now */
   #joined: JobId | undefined
   #stopBeating: CancelTimer = () => undefined
@@ -419,7 +421,23 @@ class VolunteerLife implements Volunteer {
       send: (message) => (this.#joined === id ? this.#link.send(named(id, message)) : undefined),
       onChange: () => this.#show(mine()),
       onPushed: (samples, loss) => this.#board.pushed(samples, loss),
+      seekBase: () => this.#seekBase(id),
+      onBase: (text) => this.#board.preparingBase(text),
     }
+  }
+
+  /** An answer that comes after its job was left is of no use. */
+  #seekBase(job: JobId): Promise<readonly MemberId[]> {
+    return new Promise((resolve) => {
+      this.#seeking = { job, resolve }
+      this.#link.send(named(job, { type: 'seek-base' }))
+    })
+  }
+
+  #baseSources({ job, members }: OnWire<MessageTo<'base-sources'>>): void {
+    if (this.#seeking?.job !== job) return
+    this.#seeking.resolve(members)
+    this.#seeking = undefined
   }
 
   #show(session: JobSession | undefined): void {
@@ -447,6 +465,8 @@ class VolunteerLife implements Volunteer {
         return this.#renewIce(message)
       case 'finished':
         return this.#jobEnded(message)
+      case 'base-sources':
+        return this.#baseSources(message)
       default:
         if (message.job !== this.#session?.terms.id) return // of a job that this volunteer left
         if (message.type === 'wait') return this.#board.waiting(message.reason)

@@ -25,7 +25,12 @@ function inRing() {
 }
 
 /** What happens to frames of another generation; all others are stale. */
-const HARMLESS: Partial<Record<FrameType, string>> = { fetch: 'serve', heartbeat: 'ignore', greeting: 'ignore' }
+const HARMLESS: Partial<Record<FrameType, string>> = {
+  fetch: 'serve',
+  shard: 'share',
+  heartbeat: 'ignore',
+  greeting: 'ignore',
+}
 
 test('every kind of frame is fenced: none of an older or newer generation is taken', () => {
   const core = inRing()

@@ -47,9 +47,10 @@ export class TerminalStatus {
       )
   }
 
-  #introduce({ job, adapter }: VolunteerStatus): void {
+  #introduce({ job, adapter, base }: VolunteerStatus): void {
     if (job !== null) this.#once(`job ${job.name}`, `job      ${job.name}, for ${job.owner}: ${job.purpose}`)
     if (adapter !== null) this.#once('adapter', `adapter  ${adapterLabel(adapter)}${NO_GPU[adapter.executor]}`)
+    if (base !== undefined) this.#once(`base of ${job?.name}`, `base     ${base}`)
   }
 
   #away(detail: string): void {

@@ -1,6 +1,6 @@
 // The members that each member may open links to: those that the coordinator itself named to one of the two, neighbours
 // and sources of state.
-import type { MemberId, ToVolunteer } from '@starling-grid/protocol'
+import { MAX_BASE_SOURCES, type MemberId, type ToVolunteer } from '@starling-grid/protocol'
 import { areLinked } from '../run/links/generation-links.ts'
 
 /**
@@ -8,6 +8,11 @@ import { areLinked } from '../run/links/generation-links.ts'
  * goes
  */
 const LINGER_MS = 60_000
+
+/** ms in which a newcomer fetches the base of a job from members: as long as it may prepare */
+const SEEKING_MS = 300_000
+/** Newcomers that may do so at once; the oldest give way. */
+const MAX_SEEKERS = 256
 
 interface NamedMembers {
   present: ReadonlySet<MemberId>
@@ -18,6 +23,8 @@ interface NamedMembers {
 
 export class Introductions {
   readonly #named = new Map<MemberId, NamedMembers>()
+  /** newcomers that fetch a base, the oldest first */
+  readonly #seekers = new Map<MemberId, { readonly sources: ReadonlySet<MemberId>; readonly at: number }>()
 
   /** What a member is sent may name others to it. `at`: ms */
   told(to: MemberId, message: ToVolunteer, at: number): void {
@@ -29,6 +36,13 @@ export class Introductions {
     this.#replace(to, [...members.filter((other) => areLinked({ members, exchange }, to, other)), ...sources], at)
   }
 
+  /** A newcomer may open links to these members, which have the base. */
+  sought(newcomer: MemberId, sources: readonly MemberId[], at: number): void {
+    this.#seekers.delete(newcomer)
+    this.#seekers.set(newcomer, { sources: new Set(sources), at })
+    for (const oldest of this.#seekers.keys()) if (this.#seekers.size > MAX_SEEKERS) this.#seekers.delete(oldest)
+  }
+
   left(member: MemberId, at: number): void {
     if (this.#named.has(member)) this.#replace(member, [], at)
     for (const [id, { present, changedAt }] of this.#named)
@@ -36,7 +50,12 @@ export class Introductions {
   }
 
   mayTalk(a: MemberId, b: MemberId, at: number): boolean {
-    return this.#names(a, b, at) || this.#names(b, a, at)
+    return this.#names(a, b, at) || this.#names(b, a, at) || this.#seeks(a, b, at) || this.#seeks(b, a, at)
+  }
+
+  #seeks(a: MemberId, b: MemberId, at: number): boolean {
+    const seeker = this.#seekers.get(a)
+    return seeker !== undefined && at - seeker.at < SEEKING_MS && seeker.sources.has(b)
   }
 
   #names(a: MemberId, b: MemberId, at: number): boolean {
@@ -53,4 +72,14 @@ export class Introductions {
     const before = this.#named.get(to)?.present ?? new Set()
     this.#named.set(to, { present: new Set(others.filter((id) => id !== to)), before, changedAt: at })
   }
+}
+
+/** Members that a newcomer is to fetch a base from; none of those whose links all go through the coordinator. */
+export function baseSources(
+  newcomer: MemberId,
+  members: readonly { readonly id: MemberId; readonly relaysOnly?: boolean }[],
+): readonly MemberId[] {
+  const able = members.filter(({ id, relaysOnly }) => id !== newcomer && relaysOnly !== true).map(({ id }) => id)
+  const start = able.length === 0 ? 0 : Number.parseInt(newcomer.slice(0, 8), 16) % able.length || 0
+  return [...able.slice(start), ...able.slice(0, start)].slice(0, MAX_BASE_SOURCES)
 }

@@ -41,7 +41,7 @@ import { mayRelay } from '../run/links/generation-links.ts'
 import { inertMembers } from '../run/ring/inert.ts'
 import { decide, HalfDecided } from '../run/run.ts'
 import type { Effect, RunInput, RunState } from '../run/state.ts'
-import { Introductions } from './introductions.ts'
+import { baseSources, Introductions } from './introductions.ts'
 import { causeOf, JournalRate, ROWS_PER_MINUTE } from './journal-rate.ts'
 import type { KeptFiles } from './kept-files.ts'
 import { OffRingSums } from './off-ring-sums.ts'
@@ -417,6 +417,16 @@ export class RunHost {
   /** Neighbours of a generation, and those that fetch state from each other, may open links. */
   mayTalk(a: MemberId, b: MemberId): boolean {
     return this.#introductions.mayTalk(a, b, this.#parts.clock.awake())
+  }
+
+  /**
+   * Members that have the base of the job, for a newcomer that prepares: all that said that they are ready. Which of
+   * them turns with the newcomer, so that a herd spreads over them.
+   */
+  baseSources(newcomer: MemberId): readonly MemberId[] {
+    const sources = baseSources(newcomer, [...this.state.members.values()])
+    this.#introductions.sought(newcomer, sources, this.#parts.clock.awake())
+    return sources
   }
 
   /** R18: neighbours of the present generation whose link is to go through us. */

@@ -53,6 +53,8 @@ const BYTES_PER_SECOND = 512 * 1024
 const BYTES_BURST = 2 * 1024 * 1024
 /** refused messages before the socket is closed */
 const MAX_REFUSED = 8
+/** ms between two questions for members that have a base */
+const SEEK_MS = 400
 /** bytes that wait for a volunteer which does not read */
 const MAX_BACKLOG_BYTES = 8 * 1024 * 1024
 /** WebSocket close codes (RFC 6455): going away, policy violation */
@@ -73,6 +75,8 @@ export interface SessionHost {
   gone(session: VolunteerSession): void
   /** a member was told of a job */
   offered(member: MemberId, job: JobId): void
+  /** The newcomer learns of members that have the base of a job, and they of it. */
+  introduceToBase(newcomer: MemberId, run: RunHost, sources: readonly MemberId[]): void
   /** It goes to another coordinator: its tokens are good for nothing here. */
   sentAway(session: VolunteerSession): void
 }
@@ -133,6 +137,7 @@ export class VolunteerSession {
   /** undefined: no adapter was named yet */
   #realGpu: boolean | undefined
   #refused = 0
+  #soughtAt = Number.NEGATIVE_INFINITY
   #hasWelcome = false
   #ended = false
   /** it said so; a tab that is closing may break its connection before its run lets it go */
@@ -388,6 +393,8 @@ export class VolunteerSession {
     if (!this.#hasWelcome) this.#desk.heard(this)
     this.#hasWelcome = true
     switch (message.type) {
+      case 'seek-base':
+        return this.#seekBase(message.job)
       case 'ready':
         return this.#takePart(message)
       case 'heartbeat':
@@ -483,6 +490,16 @@ export class VolunteerSession {
       samplesPerSecond,
       ...(holds ? { holds } : {}),
     })
+  }
+
+  /** An honest volunteer asks once in each preparation; whatever is asked too soon is answered as if there were none. */
+  #seekBase(job: JobId): void {
+    const run = this.#offered?.id === job ? this.#desk.find(job) : undefined
+    if (run === undefined || this.id === undefined) return // it crossed the offer of another job
+    const at = this.#clock.awake()
+    const isSoon = at - this.#soughtAt < SEEK_MS
+    if (!isSoon) this.#soughtAt = at
+    this.#desk.introduceToBase(this.id, run, isSoon ? [] : run.baseSources(this.id))
   }
 
   #beat({

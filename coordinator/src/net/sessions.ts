@@ -13,6 +13,7 @@ import {
   MAX_COORDINATORS,
   MAX_VOLUNTEERS,
   type MemberId,
+  named,
   type OnWire,
   type ToVolunteer,
   volunteerIdOf,
@@ -43,6 +44,8 @@ const OPENS_LINKS: ReadonlySet<ToVolunteer['type']> = new Set([
   'form',
   'copy-at',
   'meet',
+  'base-sources',
+  'share-base',
   'prove',
   'prefetch',
   'follow',
@@ -282,6 +285,12 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
     const remembered = this.#remembered.get(id)
     if (remembered !== undefined) remembered.leftAt = this.#parts.clock.awake()
     this.#parts.onGone(id)
+  }
+
+  /** Sources first: an offer that they do not expect is refused. */
+  introduceToBase(newcomer: MemberId, { job: { id: job } }: RunHost, sources: readonly MemberId[]): void {
+    for (const source of sources) this.send(source, named(job, { type: 'share-base', member: newcomer }))
+    this.send(newcomer, named(job, { type: 'base-sources', members: [...sources] }))
   }
 
   // ---- for runs ----

@@ -315,7 +315,7 @@ export type RunInput =
   | { readonly type: 'tick' }
 
 /** What a member says to its run; its connection takes the others (net/session.ts). */
-export type RunMessage = Exclude<ToCoordinator, { type: 'hello' | 'ready' | 'heartbeat' | 'leave' }>
+export type RunMessage = Exclude<ToCoordinator, { type: 'hello' | 'seek-base' | 'ready' | 'heartbeat' | 'leave' }>
 
 /** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
 export type Effect =

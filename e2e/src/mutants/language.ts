@@ -52,6 +52,34 @@ export const LANGUAGE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     'language models',
+    'volunteer/src/recovery/base-fetch.ts',
+    ['base-fetch'],
+    [
+      ['what a member gives is believed', 'if ((await sha256Of(bytes)) === name) return bytes', 'return bytes'],
+      [
+        'an answer may be of any size',
+        "type === 'chunk' && bucket <= MAX_SHARD_BYTES ? bucket : 0",
+        'bucket % 2 ** 28',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    'language models',
+    'volunteer/src/recovery/base-server.ts',
+    ['base-fetch'],
+    [
+      ['shards of other jobs are given', '(await this.#names).has(name) ? shardOf(name) : undefined', 'shardOf(name)'],
+      ['training may want for upload', 'return false', 'return true'],
+    ],
+  ),
+  ...mutantsOf(
+    'language models',
+    'coordinator/src/host/introductions.ts',
+    ['coordinator/test/introductions'],
+    [['a newcomer is introduced for ever', 'at - seeker.at < SEEKING_MS && ', '']],
+  ),
+  ...mutantsOf(
+    'language models',
     'volunteer/src/graph/window-decoder.ts',
     ['window-decoder'],
     [['of a long text its beginning is seen', 'tokens.slice(-context)', 'tokens.slice(0, context)']],

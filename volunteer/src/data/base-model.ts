@@ -5,6 +5,7 @@ import {
   type BaseManifest,
   type BaseShard,
   GridError,
+  MAX_BASE_SOURCES,
   readBaseManifest,
   readSafetensors,
   type Sha256,
@@ -13,6 +14,9 @@ import {
 } from '@starling-grid/protocol'
 import type { FrozenSource } from '../graph/frozen-source.ts'
 import { fetchedBlob, type BlobPlaces } from './shards.ts'
+
+/** Shards on their way at once: one of each member that gives some. */
+const AHEAD = MAX_BASE_SOURCES
 
 interface PlacedPart {
   readonly shard: BaseShard
@@ -42,6 +46,9 @@ class BaseModel implements FrozenSource {
   readonly #total: number
   readonly #seen = new Set<Sha256>()
   #done = 0
+  /** fetched before they are asked for, so that several members serve at once */
+  readonly #ahead = new Map<Sha256, Promise<Uint8Array>>()
+  readonly #order: readonly BaseShard[]
   /** tensors lie in the order in which they are asked for: one shard serves several */
   #last: { readonly name: Sha256; readonly tensors: ReadonlyMap<string, StoredTensor> } | undefined
 
@@ -55,6 +62,7 @@ class BaseModel implements FrozenSource {
     this.#entries = new Map(fixedEntries(spec).map((entry) => [entry.name, entry]))
     this.#places = places
     this.#onProgress = onProgress
+    this.#order = shards
     this.#total = shards.reduce((sum, { bytes }) => sum + bytes, 0)
     for (const shard of shards)
       for (const { name, row, rows } of shard.parts) {
@@ -79,11 +87,25 @@ class BaseModel implements FrozenSource {
 
   async #tensorsOf({ sha256, bytes }: BaseShard): Promise<ReadonlyMap<string, StoredTensor>> {
     if (this.#last?.name === sha256) return this.#last.tensors
-    const { tensors } = readSafetensors(await fetchedBlob(sha256, this.#places))
+    const { tensors } = readSafetensors(await this.#bytesOf(sha256))
     this.#last = { name: sha256, tensors }
     if (!this.#seen.has(sha256)) this.#onProgress((this.#done += bytes), this.#total)
     this.#seen.add(sha256)
     return tensors
+  }
+
+  /** Those behind it begin as well: tensors are asked for in the order of the shards. */
+  #bytesOf(name: Sha256): Promise<Uint8Array> {
+    const at = this.#order.findIndex(({ sha256 }) => sha256 === name)
+    for (const { sha256 } of this.#order.slice(at, at + AHEAD)) {
+      if (this.#ahead.has(sha256)) continue
+      const coming = fetchedBlob(sha256, this.#places)
+      coming.catch(() => this.#ahead.delete(sha256)) // the next read tries again
+      this.#ahead.set(sha256, coming)
+    }
+    const bytes = this.#ahead.get(name) ?? fetchedBlob(name, this.#places)
+    this.#ahead.delete(name)
+    return bytes
   }
 }
 

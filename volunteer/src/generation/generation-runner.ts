@@ -54,6 +54,8 @@ export interface GenerationRunnerParts extends JobParts {
   readonly fromCoordinator: CatchUpSources['fromCoordinator']
   /** of audits */
   readonly witness?: StepWitness | undefined
+  /** a newcomer asks for a shard; absent: the job has no base */
+  readonly shareBase?: ((from: MemberId, frame: Frame) => void) | undefined
   upload(version: VersionRef, bytes: Uint8Array): Promise<void>
   /** Σ gradients of the steps up to this version */
   uploadSums(version: VersionRef, bytes: Uint8Array): Promise<void>
@@ -306,6 +308,8 @@ export class GenerationRunner {
         return this.#server.serve(from, frame)
       case 'answer':
         return this.#fetch.accept(from, frame)
+      case 'share':
+        return this.#parts.shareBase?.(from, frame)
       case 'reduce':
         try {
           return this.#generation.accept(frame, from)

@@ -39,6 +39,8 @@ export type LinkRoute = 'dial' | 'await' | 'relay'
 
 /** Links to members; a few more than a ring has, since neighbours change. */
 const MAX_LINKS = 2 * MAX_RING_MEMBERS
+/** Newcomers that fetch shards of a base and may open links; the latest ones. */
+const MAX_GUESTS = 16
 
 interface Open {
   readonly link: PeerLink
@@ -75,6 +77,8 @@ export class LinkSet {
   readonly #clock: Clock
   readonly #stopBeat: CancelTimer
   readonly #refusals = new Map<string, LinkRefusal>()
+  #expected: readonly MemberId[] = []
+  #guests: readonly MemberId[] = []
   #beatAt: number
   bytesReceived = 0
   #bytesSentBefore = 0
@@ -155,7 +159,19 @@ export class LinkSet {
 
   /** Other members may open links to this one; those that are open stay. */
   expect(members: readonly MemberId[]): void {
-    this.#network.expect(members)
+    this.#expected = members
+    this.#network.expect([...members, ...this.#guests])
+  }
+
+  /** This newcomer may open a link, whatever generations come and go meanwhile. */
+  welcome(guest: MemberId): void {
+    this.#guests = [...this.#guests.filter((id) => id !== guest), guest].slice(-MAX_GUESTS)
+    this.expect(this.#expected)
+  }
+
+  /** Bulk frames that wait for the link to this member. */
+  waiting(member: MemberId): number {
+    return this.#route(member)?.queue.bulk ?? 0
   }
 
   /** Queues a frame. The payload is read when it leaves: it must stay as it is while its generation lives. */
@@ -359,6 +375,11 @@ export class FrameQueue {
   /** Frames of the ring wait here, or lie in the link beyond what bulk may put there. */
   get busy(): boolean {
     return this.#ring.length > 0 || this.#link.bufferedBytes > 2 * BULK_WATER_BYTES
+  }
+
+  /** Bulk frames that wait here. */
+  get bulk(): number {
+    return this.#bulk.length
   }
 
   add(frame: Frame): void {

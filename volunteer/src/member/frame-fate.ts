@@ -4,12 +4,13 @@ import { type MemberCore, senders } from './member-state.ts'
 
 /**
  * `serve`: a member asks for state; the answer is a refusal unless it asks in the promised ballot. `answer`: to a
- * question of ours. `reduce`: part of the running step. `ignore`: there is no ring, or it was given up. A code: refused
+ * question of ours. `share`: a newcomer asks for a shard of the base. `reduce`: part of the running step. `ignore`: there is no ring, or it was given up. A code: refused
  * and counted.
  */
 export type FrameFate =
   | 'serve'
   | 'answer'
+  | 'share'
   | 'reduce'
   | 'ignore'
   | Extract<ErrorCode, 'generation-stale' | 'message-unexpected'>
@@ -22,6 +23,8 @@ export function fateOf(
   switch (type) {
     case 'fetch':
       return 'serve'
+    case 'shard':
+      return 'share'
     case 'chunk':
     case 'hashes':
     case 'refusal':

@@ -1,0 +1,179 @@
+// Shards of an imported model travel from member to member: the coordinator serves them once, to the first, and counts
+// show it. A tab keeps what it fetched and gives it to Node processes.
+import assert from 'node:assert/strict'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer, type IncomingMessage, request as requestOf, type Server } from 'node:http'
+import { type AddressInfo, connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { Grid } from '@starling-grid/cli'
+import { launchBrowser } from '@starling-grid/client-node'
+import { ensureWebPage } from '@starling-grid/client-web/build'
+import { Catalog, importNamed } from '@starling-grid/coordinator/datasets'
+import { importModel, ModelCatalog } from '@starling-grid/coordinator/models'
+import type { JobSpec } from '@starling-grid/protocol'
+import { publishedModel, SMALL_LLAMA } from '@starling-grid/volunteer/testing'
+import { QUICK } from './small-job.ts'
+
+/** 3 M parameters: four shards in f32. */
+const CONFIG = { ...SMALL_LLAMA, hidden_size: 256, num_hidden_layers: 4, head_dim: 64, intermediate_size: 640 }
+const CONTEXT = 32
+
+const folder = await mkdtemp(join(tmpdir(), 'starling-base-'))
+after(() => rm(folder, { recursive: true, force: true }))
+
+/** Bytes of shards that the coordinator sent, through a proxy that all volunteers come by. */
+class CountingProxy {
+  shardBytes = 0
+  readonly #server: Server
+  #target: URL
+
+  static async start(target: string): Promise<CountingProxy> {
+    const proxy = new CountingProxy(new URL(target))
+    await new Promise<void>((resolve) => proxy.#server.listen(0, '127.0.0.1', resolve))
+    return proxy
+  }
+
+  private constructor(target: URL) {
+    this.#target = target
+    this.#server = createServer((asked, answer) => {
+      const sent = requestOf(this.#ask(asked), (answered) => {
+        answer.writeHead(answered.statusCode ?? 502, answered.headers)
+        if (asked.url?.startsWith('/api/shards/') === true)
+          answered.on('data', (piece: Buffer) => this.#count(piece.byteLength))
+        answered.pipe(answer)
+      })
+      sent.on('error', () => answer.destroy())
+      asked.pipe(sent)
+    })
+    this.#server.on('upgrade', (asked, client, head) => {
+      const upstream = connect(Number(this.#target.port), this.#target.hostname, () => {
+        const headers = asked.rawHeaders.flatMap((text, i, all) => (i % 2 === 0 ? [`${text}: ${all[i + 1]}\r\n`] : []))
+        upstream.write(`${asked.method} ${asked.url} HTTP/1.1\r\n${headers.join('')}\r\n`)
+        upstream.write(head)
+        client.pipe(upstream).pipe(client)
+      })
+      upstream.on('error', () => client.destroy())
+      client.on('error', () => upstream.destroy())
+    })
+  }
+
+  #count(bytes: number): void {
+    this.shardBytes += bytes
+  }
+
+  #ask({ method = 'GET', url = '/', headers }: IncomingMessage) {
+    return { host: this.#target.hostname, port: this.#target.port, method, path: url, headers }
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`
+  }
+
+  pointTo(target: string): void {
+    this.#target = new URL(target)
+  }
+
+  async stop(): Promise<void> {
+    this.#server.closeAllConnections()
+    await new Promise((resolve) => this.#server.close(resolve))
+  }
+}
+
+async function imported(): Promise<string> {
+  const [published, data] = [join(folder, 'published'), join(folder, 'data')]
+  await mkdir(published)
+  for (const [name, content] of publishedModel({ config: CONFIG })) await writeFile(join(published, name), content)
+  const now = () => new Date().toISOString()
+  const model = await importModel({ name: 'small', folder: published, storage: 'f32' }, new ModelCatalog(data), { now })
+  const text = join(folder, 'part.txt')
+  await writeFile(text, 'a text of some words, '.repeat(200))
+  const { tokenizer = '', chatTemplate, special, ends } = model
+  const words = { tokenizer, chatTemplate, special, ends }
+  await importNamed(
+    {
+      name: 'text',
+      paths: [text],
+      validationShare: 0.1,
+      seed: 0,
+      options: {
+        csv: { header: true },
+        table: { missing: 'error' },
+        images: { grey: false },
+        tokens: 'characters',
+        chat: { words, context: CONTEXT, pack: true },
+      },
+    },
+    new Catalog(data),
+    { now },
+  )
+  return data
+}
+
+const JOB: JobSpec = {
+  name: 'Tune together',
+  owner: 'Starling',
+  purpose: 'Tunes adapters beside a small published model.',
+  model: { base: 'small', context: CONTEXT, lora: { rank: 2 } },
+  dataset: { name: 'text', windowsPerEpoch: 1000 },
+  optimizer: { type: 'sgd', lr: 0.1 },
+  blockSamples: 1,
+  batchBlocks: 4,
+  stop: { steps: 100_000 },
+  evaluate: { everyEpochs: 1000 },
+  seed: 5,
+  mode: 'ring',
+}
+
+test(
+  'the coordinator serves a base once: a tab passes it on to a process, and both to another',
+  { timeout: 600_000 },
+  async () => {
+    const data = await imported()
+    let proxy: CountingProxy | undefined
+    const grid = await Grid.start({
+      dataDir: data,
+      timing: QUICK,
+      webRoot: await ensureWebPage(() => undefined),
+      proxied: async (target) => {
+        proxy = await CountingProxy.start(target)
+        return proxy
+      },
+    })
+    const browser = await launchBrowser()
+    try {
+      assert.ok(proxy !== undefined)
+      const id = await grid.submit(JOB)
+      const members = (count: number) =>
+        grid.watch.waitFor(
+          `a ring of ${count}`,
+          ({ run }) => run?.phase === 'ring' && run.members.filter(({ rank }) => rank !== null).length === count,
+          200_000,
+        )
+      const page = await browser.newPage()
+      await page.goto(`${grid.url}/?executor=wasm`)
+      await page.locator('button[data-primary]').click()
+      await members(1)
+      const { baseBytes = 0 } = (await grid.watch.waitFor('the run', ({ run }) => run)).job
+      assert.ok(baseBytes > 10e6, `${baseBytes}`)
+      assert.ok(proxy.shardBytes >= baseBytes, `the first has it from the coordinator: ${proxy.shardBytes}`)
+
+      for (const [count, name] of [
+        [2, 'one'],
+        [3, 'two'],
+      ] as const) {
+        const before = proxy.shardBytes
+        const env = { STARLING_CACHE: join(folder, name) }
+        const child = grid.addVolunteer({ name, executor: 'wasm', threads: 1, job: id, env })
+        await members(count)
+        const served = proxy.shardBytes - before
+        assert.ok(served < 0.05 * baseBytes, `the coordinator served ${served} bytes to member ${count}`)
+        assert.match(child.lines.join('\n'), /^base .*from [12] members?/m, child.lines.join('\n'))
+      }
+    } finally {
+      await browser.close()
+      await grid.stop()
+    }
+  },
+)

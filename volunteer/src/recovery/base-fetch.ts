@@ -1,0 +1,249 @@
+// The asking side of a base: a newcomer that prepares fetches shards from members, and from the coordinator what they
+// do not give. Every shard is checked by its hash. A member that lies, refuses or stalls is asked no more.
+import {
+  type Clock,
+  describeError,
+  type Frame,
+  GridError,
+  MAX_SHARD_BYTES,
+  type MemberId,
+  type Sha256,
+  sha256Of,
+} from '@starling-grid/protocol'
+import { LinkSet } from '../link/link-set.ts'
+import type { PeerLink, PeerNetwork } from '../link/peer-link.ts'
+import { blank } from './state-server.ts'
+
+/** ms without a frame before a member counts as dead */
+const STALL_MS = 5000
+/** ms for the coordinator to name members, and for the first of them to be linked: then it serves meanwhile */
+const PATIENCE_MS = 5000
+
+export interface BaseFetchParts {
+  readonly clock: Clock
+  readonly network: PeerNetwork
+  readonly linkOpenMs: number | undefined
+  openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
+  /** Members that have the base, as the coordinator says; none: it did not answer. */
+  seek(signal: AbortSignal): Promise<readonly MemberId[]>
+  fromCoordinator(name: Sha256): Promise<Uint8Array>
+  /** told after each shard, and when a member is given up */
+  onProgress(progress: BaseProgress): void
+}
+
+/** Where the bytes came from. */
+export interface BaseProgress {
+  readonly fromMembers: number
+  readonly fromCoordinator: number
+  /** members that gave shards */
+  readonly members: number
+  /** why the last member is asked no more; absent: none was given up */
+  readonly trouble?: string
+}
+
+/** One question to one member; an answer is whole, or fails. */
+interface ShardQuestion {
+  take(frame: Frame): void
+  fail(error: unknown): void
+}
+
+export class BaseFetch {
+  readonly #parts: BaseFetchParts
+  readonly #end = new AbortController()
+  readonly #questions = new Map<MemberId, ShardQuestion>()
+  /** linked and idle */
+  readonly #idle: MemberId[] = []
+  /** members whose answer is under way, or is being checked */
+  #busy = 0
+  readonly #givers = new Set<MemberId>()
+  /** those that wait for an idle member */
+  #waiting: (() => void)[] = []
+  /** sources that are linked, or may still be */
+  #hopes = 0
+  #links: LinkSet | undefined
+  #begun: Promise<void> | undefined
+  #progress: BaseProgress = { fromMembers: 0, fromCoordinator: 0, members: 0 }
+
+  constructor(parts: BaseFetchParts) {
+    this.#parts = parts
+  }
+
+  /** @throws what the coordinator's answer throws, which is the last resort */
+  shard = async (name: Sha256): Promise<Uint8Array> => {
+    if (!this.#end.signal.aborted) {
+      this.#begun ??= this.#begin()
+      await this.#begun
+      const given = await this.#fromMembers(name)
+      if (given !== undefined) return given
+    }
+    const bytes = await this.#parts.fromCoordinator(name)
+    this.#count({ fromCoordinator: this.#progress.fromCoordinator + bytes.byteLength })
+    return bytes
+  }
+
+  /** Links close: what is read later comes from the coordinator. */
+  close(): void {
+    if (this.#end.signal.aborted) return
+    this.#end.abort(new GridError('cancelled', 'the base is here'))
+    this.#links?.close()
+    this.#wake()
+  }
+
+  /** Resolves when a member is linked, or none will be soon. */
+  async #begin(): Promise<void> {
+    const { clock, network, openRelay, linkOpenMs, seek } = this.#parts
+    const { signal } = this.#end
+    const sources = await Promise.race([seek(signal).catch(() => []), clock.sleep(PATIENCE_MS, signal).then(() => [])])
+    if (sources.length === 0 || signal.aborted) return
+    const links = new LinkSet(
+      network,
+      openRelay,
+      {
+        onFrame: (from, frame) => this.#questions.get(from)?.take(frame),
+        onLost: (from, _, error) => this.#lost(from, error),
+      },
+      { clock, linkOpenMs },
+    )
+    this.#links = links
+    this.#hopes = sources.length
+    for (const source of sources)
+      void links.ensure(source, 'dial', signal).then(
+        () => this.#release(source),
+        (error: unknown) => this.#giveUp(source, error),
+      )
+    await Promise.race([this.#change(), clock.sleep(PATIENCE_MS, signal)])
+  }
+
+  /** Undefined: no member gave it. */
+  async #fromMembers(name: Sha256): Promise<Uint8Array | undefined> {
+    while (this.#hopes > 0 && !this.#end.signal.aborted) {
+      const member = this.#idle.shift()
+      if (member === undefined) {
+        if (this.#busy === 0) return undefined // none is linked yet: the coordinator serves meanwhile
+        await this.#change()
+        continue
+      }
+      this.#busy++
+      try {
+        const bytes = await this.#ask(member, name)
+        this.#givers.add(member)
+        this.#count({ fromMembers: this.#progress.fromMembers + bytes.byteLength, members: this.#givers.size })
+        this.#busy--
+        this.#release(member)
+        return bytes
+      } catch (error) {
+        this.#busy--
+        this.#giveUp(member, error)
+      }
+    }
+    return undefined
+  }
+
+  /** @throws GridError 'link-timeout', 'link-lost', 'checksum', 'message-malformed', or what the member says */
+  async #ask(member: MemberId, name: Sha256): Promise<Uint8Array> {
+    const bytes = await this.#answer(member, name)
+    if ((await sha256Of(bytes)) === name) return bytes
+    throw new GridError('checksum', `expected shard ${name.slice(0, 12)}, got other bytes from ${short(member)}`)
+  }
+
+  #answer(member: MemberId, name: Sha256): Promise<Uint8Array> {
+    const { clock } = this.#parts
+    const { signal } = this.#end
+    return new Promise((resolve, reject) => {
+      const answer = new ShardAnswer()
+      const end = (act: () => void): void => {
+        cancelTimer()
+        signal.removeEventListener('abort', abort)
+        this.#questions.delete(member)
+        act()
+      }
+      const fail = (error: unknown): void => end(() => reject(error))
+      const abort = (): void => fail(signal.reason)
+      const stalled = (): void =>
+        fail(
+          new GridError('link-timeout', `expected bytes from ${short(member)} within ${STALL_MS / 1000} s, got none`),
+        )
+      let cancelTimer = clock.timer(STALL_MS, stalled)
+      signal.addEventListener('abort', abort)
+      this.#questions.set(member, {
+        fail,
+        take(frame) {
+          cancelTimer()
+          cancelTimer = clock.timer(STALL_MS, stalled)
+          try {
+            const whole = answer.add(frame)
+            if (whole !== undefined) end(() => resolve(whole))
+          } catch (error) {
+            fail(error)
+          }
+        },
+      })
+      this.#links?.send(member, { ...blank(0), type: 'shard', payload: bytesOfHex(name) })
+    })
+  }
+
+  #lost(member: MemberId, error: GridError): void {
+    this.#questions.get(member)?.fail(error)
+    const at = this.#idle.indexOf(member)
+    if (at < 0) return
+    this.#idle.splice(at, 1)
+    this.#giveUp(member, error)
+  }
+
+  #release(member: MemberId): void {
+    this.#idle.push(member)
+    this.#wake()
+  }
+
+  #giveUp(member: MemberId, error: unknown): void {
+    this.#hopes--
+    if (!this.#end.signal.aborted) this.#count({ trouble: `${short(member)}: ${describeError(error)}` })
+    this.#wake()
+  }
+
+  /** A member became idle, or was given up, or all is over. */
+  #change(): Promise<void> {
+    return new Promise((resolve) => void this.#waiting.push(resolve))
+  }
+
+  #wake(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve()
+  }
+
+  #count(change: Partial<BaseProgress>): void {
+    this.#progress = { ...this.#progress, ...change }
+    this.#parts.onProgress(this.#progress)
+  }
+}
+
+/** The frames of an answer, in their order. */
+class ShardAnswer {
+  #bytes: Uint8Array<ArrayBuffer> | undefined
+  #next = 0
+
+  /** The whole, when it is there. @throws GridError 'message-malformed', or the member's refusal */
+  add({ type, bucket, offset, payload }: Frame): Uint8Array | undefined {
+    if (type === 'refusal')
+      throw new GridError('base-stale', `it says: ${new TextDecoder().decode(payload.subarray(0, MOST_REFUSAL))}`)
+    this.#bytes ??= new Uint8Array(type === 'chunk' && bucket <= MAX_SHARD_BYTES ? bucket : 0)
+    const end = offset + payload.byteLength
+    const fits = bucket === this.#bytes.byteLength && offset === this.#next && end <= bucket && payload.byteLength > 0
+    if (type !== 'chunk' || !fits)
+      throw new GridError(
+        'message-malformed',
+        `expected the bytes of a shard in their order, got ${payload.byteLength} at ${offset} of ${bucket} (${type})`,
+      )
+    this.#bytes.set(payload, offset)
+    this.#next = end
+    return end === bucket ? this.#bytes : undefined
+  }
+}
+const MOST_REFUSAL = 300
+
+function bytesOfHex(name: Sha256): Uint8Array {
+  return Uint8Array.from({ length: name.length / 2 }, (_, i) => Number.parseInt(name.slice(2 * i, 2 * i + 2), 16))
+}
+
+function short(member: MemberId): string {
+  return member.slice(0, 8)
+}

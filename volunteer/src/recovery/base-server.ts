@@ -1,0 +1,103 @@
+// The serving side of a base (frame `shard`): a member gives shards that it keeps to newcomers that prepare. They are
+// named by their hash, and only those of the job's own base are given.
+import {
+  type Clock,
+  type ErrorCode,
+  FRAME_PAYLOAD_BYTES,
+  type Frame,
+  type MemberId,
+  readBaseManifest,
+  type Sha256,
+  sha256Name,
+} from '@starling-grid/protocol'
+import { blank } from './state-server.ts'
+
+/** Newcomers that are served at once: each has one shard in memory here. */
+const MAX_ASKERS = 4
+/** Share of what the owner lets this machine upload in an hour: training needs the rest. */
+const UPLOAD_SHARE = 0.25
+const HOUR_MS = 3_600_000
+
+export interface BaseServerParts {
+  readonly clock: Clock
+  /** of the job's base: the hash of its manifest */
+  readonly base: Sha256
+  readonly uploadBytesPerHour: number
+  /** undefined: not kept any more */
+  shardOf(name: Sha256): Promise<Uint8Array | undefined>
+  send(to: MemberId, frame: Frame): void
+  /** frames of an answer that wait for this member */
+  waiting(to: MemberId): number
+}
+
+export class BaseServer {
+  readonly #parts: BaseServerParts
+  readonly #reading = new Set<MemberId>()
+  #names: Promise<ReadonlySet<Sha256>> | undefined
+  /** bytes in the hour that began at `since`, ms */
+  #sent = { since: Number.NEGATIVE_INFINITY, bytes: 0 }
+
+  constructor(parts: BaseServerParts) {
+    this.#parts = parts
+  }
+
+  async serve(from: MemberId, { payload }: Frame): Promise<void> {
+    // An honest newcomer has the whole answer before it asks again.
+    if (this.#reading.has(from) || this.#parts.waiting(from) > 0 || this.#reading.size >= MAX_ASKERS)
+      return this.#refuse(from, 'rate-exceeded', 'expected one question at a time, got more; ask others')
+    this.#reading.add(from)
+    try {
+      const shard = await this.#find(sha256Name(hexOf(payload)))
+      if (shard === undefined) return this.#refuse(from, 'base-stale', 'this shard is not kept here')
+      if (!this.#mayUpload(shard.byteLength))
+        return this.#refuse(from, 'own-limit', 'the owner of this machine allows no more upload in this hour')
+      this.#send(from, shard)
+    } catch {
+      this.#refuse(from, 'message-malformed', 'expected the hash of a shard, got another')
+    } finally {
+      this.#reading.delete(from)
+    }
+  }
+
+  /** What a member keeps of other jobs is not told. */
+  async #find(name: Sha256): Promise<Uint8Array | undefined> {
+    const { base, shardOf } = this.#parts
+    this.#names ??= shardOf(base).then((bytes) => {
+      if (bytes === undefined) throw new Error('the manifest of the base is not kept')
+      return new Set([base, ...readBaseManifest(bytes).shards.map(({ sha256 }) => sha256)])
+    })
+    this.#names.catch(() => {
+      this.#names = undefined
+    })
+    return (await this.#names).has(name) ? shardOf(name) : undefined
+  }
+
+  #mayUpload(bytes: number): boolean {
+    const { clock, uploadBytesPerHour } = this.#parts
+    const now = clock.now()
+    if (now - this.#sent.since > HOUR_MS) this.#sent = { since: now, bytes: 0 }
+    if (this.#sent.bytes + bytes > UPLOAD_SHARE * uploadBytesPerHour) return false
+    this.#sent.bytes += bytes
+    return true
+  }
+
+  #send(to: MemberId, bytes: Uint8Array): void {
+    for (let offset = 0; offset < bytes.byteLength; offset += FRAME_PAYLOAD_BYTES)
+      this.#parts.send(to, {
+        ...blank(0),
+        type: 'chunk',
+        bucket: bytes.byteLength,
+        offset,
+        payload: bytes.subarray(offset, offset + FRAME_PAYLOAD_BYTES),
+      })
+  }
+
+  #refuse(to: MemberId, code: ErrorCode, message: string): void {
+    const payload = new TextEncoder().encode(JSON.stringify({ code, message }))
+    this.#parts.send(to, { ...blank(0), type: 'refusal', payload })
+  }
+}
+
+function hexOf(bytes: Uint8Array): string {
+  return [...bytes.subarray(0, 32)].map((byte) => byte.toString(16).padStart(2, '0')).join('')
+}
