@@ -1,7 +1,15 @@
 // Shards of a base from members: what is believed, who is asked no more, and when the coordinator serves.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { BASE_FORMAT, type Frame, type MemberId, memberId, type Sha256, sha256Of, systemClock } from '@starling-grid/protocol'
+import {
+  BASE_FORMAT,
+  type Frame,
+  type MemberId,
+  memberId,
+  type Sha256,
+  sha256Of,
+  systemClock,
+} from '@starling-grid/protocol'
 import { LinkSet } from '../src/link/link-set.ts'
 import { MemoryGrid } from '../src/link/memory-link.ts'
 import { BaseFetch, type BaseProgress } from '../src/recovery/base-fetch.ts'

@@ -2,6 +2,8 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { launchBrowser } from '@starling-grid/client-node'
+import { ensureWebPage } from '@starling-grid/client-web/build'
 import { lenet5 } from '@starling-grid/model'
 import { type ExecutorKind, float32Values, readSafetensors } from '@starling-grid/protocol'
 import { Command, Option } from 'commander'
@@ -10,11 +12,13 @@ import { demoJob } from '../demo-job.ts'
 import { Grid } from '../grid/grid.ts'
 import { ProgressLine } from '../terminal/progress-line.ts'
 import { ensureText, textJob } from '../text-job.ts'
+import { importTuned, tunedJob } from '../tuned-job.ts'
 
 interface ParityOptions {
   readonly volunteers: number[]
   readonly steps: number
-  readonly model: 'lenet5' | 'gpt'
+  readonly model: 'lenet5' | 'gpt' | 'lora'
+  readonly tabs: number
   readonly executor: ExecutorKind
   readonly as?: 'gpu'
   readonly seed: number
@@ -41,7 +45,12 @@ export async function parity(argv: string[]): Promise<number> {
     )
     .option('--volunteers <list>', 'numbers of volunteers', wholeNumbers, [1, 2, 4])
     .option('--steps <n>', 'steps to train', wholeNumber(1), 100)
-    .addOption(new Option('--model <name>', 'what to train').choices(['lenet5', 'gpt']).default('lenet5'))
+    .addOption(
+      new Option('--model <name>', 'what to train; lora: adapters beside a llama of 20 M parameters, on a text')
+        .choices(['lenet5', 'gpt', 'lora'])
+        .default('lenet5'),
+    )
+    .option('--tabs <n>', 'of several volunteers, tabs of a headless browser, on WebAssembly', wholeNumber(0), 0)
     .addOption(
       new Option('--executor <kind>', 'what computes').choices(['webgpu', 'wasm', 'reference']).default('webgpu'),
     )
@@ -53,7 +62,13 @@ export async function parity(argv: string[]): Promise<number> {
     .opts<ParityOptions>()
   const line = new ProgressLine()
   const outcomes: ParityRun[] = []
-  for (const count of options.volunteers) outcomes.push(await train(count, options, line))
+  const imports = await mkdtemp(join(tmpdir(), 'starling-parity-imports-'))
+  try {
+    if (options.model === 'lora') await importTuned(imports, (text) => line.say(text))
+    for (const count of options.volunteers) outcomes.push(await train(count, { ...options, imports }, line))
+  } finally {
+    await rm(imports, { recursive: true, force: true })
+  }
   const result = compare(outcomes)
   line.say(
     `largest difference of a loss ${result.maxLossDifference.toExponential(2)}, ` +
@@ -66,10 +81,13 @@ export async function parity(argv: string[]): Promise<number> {
 
 async function train(
   count: number,
-  { steps, executor, as, seed, model }: ParityOptions,
+  { steps, executor, as, seed, model, tabs: wantedTabs, imports }: ParityOptions & { readonly imports: string },
   line: ProgressLine,
 ): Promise<ParityRun> {
-  const grid = await Grid.start()
+  const tabs = Math.min(wantedTabs, count - 1)
+  const webRoot = tabs === 0 ? undefined : await ensureWebPage((text) => line.say(text))
+  const grid = await Grid.start({ datasetsDir: imports, ...(webRoot === undefined ? {} : { webRoot }) })
+  const browser = tabs === 0 ? undefined : await launchBrowser()
   const folder = await mkdtemp(join(tmpdir(), 'starling-parity-'))
   try {
     const options = {
@@ -80,12 +98,14 @@ async function train(
     }
     // LeNet-5 as its authors have it, smooth. Whether a relu is open, or which cell is the largest, can hang on
     // rounding. Then one step differs by 1e-3 between any two orders of addition, on one machine as on many.
-    const job = await grid.submit(
-      model === 'gpt'
-        ? textJob({ ...options, ...(await ensureText(folder, (text) => line.say(text))) })
-        : { ...demoJob({ ...options, mode: 'ring' }), model: lenet5({ activation: 'tanh' }) },
-    )
-    for (let i = 0; i < count; i++) grid.addVolunteer({ executor, as })
+    const specs = {
+      gpt: async () => textJob({ ...options, ...(await ensureText(folder, (text) => line.say(text))) }),
+      lenet5: async () => ({ ...demoJob({ ...options, mode: 'ring' }), model: lenet5({ activation: 'tanh' }) }),
+      lora: async () => tunedJob(options),
+    }
+    const job = await grid.submit(await specs[model]())
+    for (let i = 0; i < count - tabs; i++) grid.addVolunteer({ executor, as })
+    for (let i = 0; i < tabs; i++) await lendTab(browser, grid.url)
     grid.watch.onChange(() =>
       line.show(`${count} volunteer${count > 1 ? 's' : ''}: step ${grid.watch.steps.length} of ${steps}`),
     )
@@ -103,9 +123,17 @@ async function train(
       identical: run.checkpoint?.agreeing === count,
     }
   } finally {
+    await browser?.close()
     await grid.stop()
     await rm(folder, { recursive: true, force: true })
   }
+}
+
+/** A context of its own: a hidden tab of a shared one would have slow timers. */
+async function lendTab(browser: Awaited<ReturnType<typeof launchBrowser>> | undefined, url: string): Promise<void> {
+  const page = await (await browser?.newContext())?.newPage()
+  await page?.goto(`${url}/?executor=wasm`)
+  await page?.locator('button[data-primary]').click()
 }
 
 function compare(outcomes: readonly ParityRun[]): {
