@@ -9,8 +9,8 @@ import { ensureText } from './text-job.ts'
 
 const CONTEXT = 64
 const RANK = 8
-/** Windows of a step: three members share it in equal parts. */
-const BATCH_BLOCKS = 6
+/** Windows of a step: one for each of three members. */
+const BATCH_BLOCKS = 3
 const STEPS_PER_EPOCH = 100
 
 /** The form of a llama of 20 million parameters, whose tokens are bytes. */
