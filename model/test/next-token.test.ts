@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { draws, nextToken } from '../src/text/next-token.ts'
+import { byFalling, draws, nextToken } from '../src/text/next-token.ts'
 
 const LOGITS = Float32Array.of(Math.log(1), Math.log(2), Math.log(5), Math.log(2))
 const DRAWS = 20_000
@@ -28,6 +28,17 @@ test('tokens are drawn by their softmax, sharper or flatter by the temperature',
 test('top-k leaves the most likely tokens only', () => {
   near(shares({ temperature: 1, topK: 1 }), [0, 0, 1, 0])
   near(shares({ temperature: 1, topK: 2 }), [0, 2 / 7, 5 / 7, 0])
+})
+
+test('tokens are ordered as comparing their logits orders them, equal ones as they stand', () => {
+  const draw = draws(5)
+  const logits = Float32Array.from({ length: 5000 }, () => Math.round(200 * (draw() - 0.5)) / 8)
+  logits.set([0, -0, 1e-40, -1e-40, 3e38, -3e38, -Infinity, Infinity], 100)
+  const compared = [...logits.keys()].sort((a, b) => {
+    const [one, other] = [logits[a] ?? 0, logits[b] ?? 0]
+    return one === other ? a - b : other - one
+  })
+  assert.deepEqual([...byFalling(logits)], compared)
 })
 
 test('the same seed draws the same', () => {
