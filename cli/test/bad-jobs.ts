@@ -179,15 +179,17 @@ export const BAD_JOBS: readonly BadJob[] = [
   },
   {
     change: [STOP, 'stop: { epochs: 2, metric: acuracy }'],
-    refused: 'job.yaml:20:20: stop.metric: expected one of loss, accuracy, got "acuracy"; did you mean `accuracy`?',
+    refused:
+      'job.yaml:20:20: stop.metric: expected one of loss, accuracy, top-5, perplexity, MAE, R2, F1, got "acuracy"; ' +
+      'did you mean `accuracy`?',
   },
   {
     change: [STOP, 'stop: { epochs: 2, target: 0.97 }'],
-    refused: 'job.yaml:20:1: stop.metric: expected loss or accuracy beside `target`, got nothing',
+    refused: 'job.yaml:20:1: stop.metric: expected one of loss, accuracy, top-5 beside `target`, got nothing',
   },
   {
     change: [STOP, 'stop: { epochs: 2, metric: accuracy, target: 97 }'],
-    refused: 'job.yaml:20:38: stop.target: expected an accuracy from 0 to 1, got 97; write 0.97 for 97 %',
+    refused: 'job.yaml:20:38: stop.target: expected a target for accuracy of at most 1, got 97; write 0.97 for 97 %',
   },
   {
     change: [STOP, 'stop: { epochs: 2, metric: loss, target: low }'],
@@ -199,9 +201,22 @@ export const BAD_JOBS: readonly BadJob[] = [
   },
   {
     change: [`loss: cross_entropy${BETWEEN}${STOP}`, `loss: mse${BETWEEN}stop: { epochs: 2, metric: accuracy }`],
+    refused: 'job.yaml:20:20: stop.metric: expected one of loss, MAE, R2, which this model has, got "accuracy"',
+  },
+  {
+    change: [STOP, 'stop: { epochs: 2, metric: perplexity }'],
     refused:
-      'job.yaml:20:20: stop.metric: expected loss in a job with the loss mse, got "accuracy"; ' +
-      'values have no accuracy: write loss',
+      'job.yaml:20:20: stop.metric: expected one of loss, accuracy, top-5, which this model has, got "perplexity"',
+  },
+  {
+    change: [STOP, 'stop: { epochs: 2, metric: R² }'],
+    refused:
+      'job.yaml:20:20: stop.metric: expected one of loss, accuracy, top-5, perplexity, MAE, R2, F1, got "R²"; ' +
+      'did you mean `R2`?',
+  },
+  {
+    change: [STOP, 'stop: { epochs: 2, metric: top-5, target: 99 }'],
+    refused: 'job.yaml:20:35: stop.target: expected a target for top-5 of at most 1, got 99; write 0.99 for 99 %',
   },
   {
     change: [`momentum: 0.9${SIZES}${STOP}`, `schedule: { type: linear, to: 0 }${SIZES}stop: { minutes: 5 }`],
@@ -510,6 +525,10 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['seed: 1', 'seed: 1\nrequires: { realGpu: maybe }'],
     refused: 'job.yaml:22:13: requires.realGpu: expected true or false, got "maybe"',
+  },
+  {
+    change: ['seed: 1', 'seed: 1\nrequires: { f16: 1 }'],
+    refused: 'job.yaml:22:13: requires.f16: expected true or false, got 1',
   },
   {
     change: ['seed: 1', 'seed: 1\nrequires: { memory: 8GB }'],

@@ -128,6 +128,7 @@ function describe(adapter: GPUAdapter): AdapterDescription {
     vendor: adapter.info.vendor,
     software: adapter.info.isFallbackAdapter,
     executor: 'webgpu',
+    ...(adapter.features.has('shader-f16') ? { f16: true } : {}),
   }
 }
 

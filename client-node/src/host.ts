@@ -69,10 +69,10 @@ export function createNodeHost({
 }: NodeHostOptions): VolunteerHost {
   requireNoAdapter(wanted, adapter)
   let choice: Promise<ExecutorKind> | undefined
-  /** An adapter that was named computes, and values in f16 need one. */
+  /** An adapter that was named computes, and only an adapter has shader-f16. */
   const chosenFor = (bounds: ExecutorBounds | undefined): Promise<ExecutorKind> | ExecutorKind => {
     if (wanted !== 'auto') return wanted
-    if (adapter !== undefined || asGpu || bounds?.precision === 'f16') return 'webgpu'
+    if (adapter !== undefined || asGpu || bounds?.needsF16 === true) return 'webgpu'
     choice ??= chooseExecutor({ threads, say, openOnGpu: (spec) => openOnDevice({ spec }, undefined) })
     return choice
   }
@@ -96,7 +96,7 @@ export function createNodeHost({
       const size = microBatchFor(spec, blockSamples)
       const executor = await chosenFor(bounds)
       if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, asGpu, bounds }, adapter)
-      requireF32(bounds, executor)
+      requireNoF16(bounds, executor)
       if (executor === 'reference') return openReferenceExecutor(spec, { ...size, frozen: bounds?.frozen })
       const { maxBytes } = bounds ?? {}
       return createWasmExecutor(spec, {
@@ -119,11 +119,11 @@ function doorOf(coordinatorUrl: string): ReturnType<NonNullable<VolunteerHost['a
 }
 
 /** @throws GridError 'no-f16' */
-function requireF32(bounds: ExecutorBounds | undefined, executor: ExecutorKind): void {
-  if (bounds?.precision !== 'f16') return
+function requireNoF16(bounds: ExecutorBounds | undefined, executor: ExecutorKind): void {
+  if (bounds?.needsF16 !== true) return
   throw new GridError(
     'no-f16',
-    `expected a GPU for a job in f16, got the executor ${executor}, which computes in f32; ` +
+    `expected an adapter with shader-f16, which the job requires, got the executor ${executor}, which has none; ` +
       'start the volunteer with --executor webgpu',
   )
 }

@@ -11,7 +11,7 @@ const TUNING_BUDGET_MS = 1500
 /** A GPU, or what is faster without one. A browser without WebGPU computes on the processor, which is said. */
 export async function chooseExecutor(shards: ShardCache): Promise<TabExecutor> {
   try {
-    const adapter = describeAdapter((await requestAdapter()).info)
+    const adapter = describeAdapter(await requestAdapter())
     if (!adapter.software) return 'webgpu'
     const { fasterHere } = await import('./executor-choice.ts')
     const openSmall: SoftwareOptions['openOnGpu'] = (spec) => openOnGpu(shards, { spec })

@@ -31,7 +31,7 @@ export async function openDevice(): Promise<OpenedDevice> {
   const requiredLimits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, adapter.limits[name]]))
   const requiredFeatures = WELCOME_FEATURES.filter((feature) => adapter.features.has(feature))
   const device = await adapter.requestDevice({ requiredLimits, requiredFeatures })
-  return { device, adapter: describeAdapter(adapter.info), facts: adapter.info }
+  return { device, adapter: describeAdapter(adapter), facts: adapter.info }
 }
 
 /** @throws GridError 'no-adapter' */
@@ -46,10 +46,16 @@ export async function requestAdapter(): Promise<GPUAdapter> {
   return adapter
 }
 
-export function describeAdapter(info: GPUAdapterInfo): AdapterDescription {
+export function describeAdapter({ info, features }: Pick<GPUAdapter, 'info' | 'features'>): AdapterDescription {
   const everything = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`
   const software = info.isFallbackAdapter || info.vendor === SOFTWARE_VENDOR || SOFTWARE.test(everything)
-  return { name: nameOf(info), vendor: info.vendor.slice(0, MAX_TEXT_LENGTH), software, executor: 'webgpu' }
+  return {
+    name: nameOf(info),
+    vendor: info.vendor.slice(0, MAX_TEXT_LENGTH),
+    software,
+    executor: 'webgpu',
+    ...(features.has('shader-f16') ? { f16: true } : {}),
+  }
 }
 
 /** Browsers often hide `description`; vendor and architecture are always something. */

@@ -60,8 +60,8 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
     uploaded: keptNotes('uploaded', UPLOADS_KEPT_MS),
     async createExecutor(spec, blockSamples, bounds) {
       choice ??= options.executor ? Promise.resolve(options.executor) : chooseExecutor(shards)
-      // values in f16 need an adapter
-      const executor = bounds?.precision === 'f16' ? 'webgpu' : await choice
+      // only an adapter has shader-f16
+      const executor = bounds?.needsF16 === true ? 'webgpu' : await choice
       const size = microBatchFor(spec, blockSamples)
       if (executor === 'wasm') {
         const { maxBytes } = bounds ?? {}

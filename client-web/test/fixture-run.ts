@@ -231,7 +231,7 @@ export function stepPoint(v: number): StepPoint {
 function bestUpTo(v: number): RunView['best'] {
   const [best] = validationsUpTo(v).toSorted((a, b) => a.loss - b.loss)
   if (best === undefined) return null
-  return { ...versionAt(best.v), metric: 'loss', loss: best.loss, accuracy: best.accuracy }
+  return { ...versionAt(best.v), metric: 'loss', value: best.loss, loss: best.loss, accuracy: best.accuracy }
 }
 
 function validationsUpTo(v: number): ValidationPoint[] {

@@ -2,7 +2,7 @@
 // and snapshots make of them.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type KeepRule, type LeaseToken, memberId, type VersionRef } from '@starling-grid/protocol'
+import { type KeepRule, type LeaseToken, memberId, type NamedMetric, type VersionRef } from '@starling-grid/protocol'
 import { createRunState } from '../src/run/create.ts'
 import { MOST_KEPT } from '../src/run/history/kept.ts'
 import { readRun } from '../src/run/history/snapshot.ts'
@@ -23,8 +23,13 @@ function checkpoint(state: RunState, ...steps: readonly number[]): void {
   }
 }
 
-function evaluate(state: RunState, v: number, loss: number, { accuracy = 0, confirmed = true } = {}): void {
-  applyEntry(state, { type: 'evaluated', version: versionOf(v), loss, accuracy, confirmed }, v)
+function evaluate(
+  state: RunState,
+  v: number,
+  loss: number,
+  { accuracy = 0, confirmed = true, metrics = [] as NamedMetric[] } = {},
+): void {
+  applyEntry(state, { type: 'evaluated', version: versionOf(v), loss, accuracy, metrics, confirmed }, v)
 }
 
 const kept = (state: RunState): number[] => withBytes(state).map(({ version }) => version.v)
@@ -65,6 +70,36 @@ test('the best confirmed validations keep their checkpoints, by the metric of th
     ],
   )
   assert.deepEqual(released(byLoss), [1, 3], 'what was among the best for a while')
+})
+
+test('what is kept goes by a metric that falls or rises as the job says', () => {
+  const [byError, byFit] = [
+    stateOf({ best: 1, last: 2 }, { metric: 'MAE' }),
+    stateOf({ best: 1, last: 2 }, { metric: 'R2' }),
+  ]
+  for (const state of [byError, byFit])
+    for (const [v, error, fit] of [
+      [1, 0.5, 0.1],
+      [2, 0.2, -2],
+      [3, 0.4, 0.9],
+      [4, 0.6, 0.2],
+      [5, 0.6, 0.2],
+    ] as const) {
+      checkpoint(state, v)
+      evaluate(state, v, 1, {
+        metrics: [
+          { name: 'MAE', value: error },
+          { name: 'R²', value: fit },
+        ],
+      })
+    }
+  assert.deepEqual(
+    [kept(byError), kept(byFit)],
+    [
+      [2, 4, 5],
+      [3, 4, 5],
+    ],
+  )
 })
 
 test('an unconfirmed validation keeps nothing, whatever it claims', () => {

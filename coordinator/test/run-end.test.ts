@@ -1,7 +1,15 @@
 // When a run ends and why: the decision by a table, and runs at a desk that end by each criterion.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type LeaseToken, memberId, type StopRule, type VersionRef, versionId } from '@starling-grid/protocol'
+import {
+  type LeaseToken,
+  memberId,
+  type Metric,
+  METRICS,
+  type StopRule,
+  type VersionRef,
+  versionId,
+} from '@starling-grid/protocol'
 import { bestOf, endOf, type Evaluation, type Progress, withEvaluation } from '../src/run/history/ending.ts'
 import { trainedMs } from '../src/run/history/training-time.ts'
 import { asyncDesk, push } from './async-desk.ts'
@@ -10,11 +18,13 @@ import { Desk, type DeskOptions, hashOf } from './run-desk.ts'
 const versionAt = (v: number): VersionRef => ({ v, id: versionId(v.toString(16).padStart(64, '0')) })
 
 /** Losses of one validation after the other; unconfirmed ones in brackets. */
-function evaluated(metric: 'loss' | 'accuracy', values: readonly (number | readonly [number])[]): Evaluation[] {
+function evaluated(metric: Metric, values: readonly (number | readonly [number])[]): Evaluation[] {
   let known: Evaluation[] = []
   for (const [i, value] of values.entries()) {
     const [measured, confirmed] = typeof value === 'number' ? [value, true] : [value[0], false]
-    const newest = { version: versionAt(i + 1), loss: 9, accuracy: 0, confirmed, [metric]: measured }
+    const { name } = METRICS[metric]
+    const ofTargets = name === 'loss' ? {} : { metrics: [{ name, value: measured }] }
+    const newest = { version: versionAt(i + 1), loss: 9, accuracy: 0, confirmed, ...ofTargets, [metric]: measured }
     known = withEvaluation(known, newest, metric)
   }
   return known
@@ -23,6 +33,8 @@ function evaluated(metric: 'loss' | 'accuracy', values: readonly (number | reado
 const HALF_WAY: Progress = { steps: 40, epochs: 3.2, endedWith: undefined, trainedMs: 60_000, evaluations: [] }
 const loss = (...values: (number | readonly [number])[]) => ({ evaluations: evaluated('loss', values) })
 const accuracy = (...values: (number | readonly [number])[]) => ({ evaluations: evaluated('accuracy', values) })
+
+const by = (metric: Metric, ...values: (number | readonly [number])[]) => ({ evaluations: evaluated(metric, values) })
 
 const ENDS: readonly (readonly [rule: StopRule, progress: Partial<Progress>, end: string | undefined])[] = [
   [{ steps: 41 }, {}, undefined],
@@ -75,6 +87,23 @@ const ENDS: readonly (readonly [rule: StopRule, progress: Partial<Progress>, end
     accuracy(0.4, 0.3),
     'ended after 3.2 epochs: no better accuracy than 0.4 of version 1 in 1 validation',
   ],
+  [{ epochs: 9, metric: 'perplexity', target: 20 }, by('perplexity', 90, 20.1), undefined],
+  [
+    { epochs: 9, metric: 'perplexity', target: 20 },
+    by('perplexity', 90, 19.5),
+    'ended after 3.2 epochs: perplexity 19.5 reached the target 20',
+  ],
+  [{ epochs: 9, metric: 'MAE', target: 0.5 }, by('MAE', 0.4), 'ended after 3.2 epochs: MAE 0.4 reached the target 0.5'],
+  [{ epochs: 9, metric: 'R2', target: 0.9 }, by('R2', -3, 0.8), undefined],
+  [{ epochs: 9, metric: 'R2', target: 0.9 }, by('R2', 0.95), 'ended after 3.2 epochs: R² 0.95 reached the target 0.9'],
+  [{ epochs: 9, metric: 'F1', target: 0.9 }, by('F1', 0.95), 'ended after 3.2 epochs: F1 0.95 reached the target 0.9'],
+  [{ epochs: 9, metric: 'top-5', target: 0.99 }, by('F1', 1), undefined], // measured something else
+  [
+    { epochs: 9, metric: 'MAE', patience: 1 },
+    by('MAE', 0.4, 0.5),
+    'ended after 3.2 epochs: no better MAE than 0.4 of version 1 in 1 validation',
+  ],
+  [{ epochs: 9, metric: 'R2', patience: 1 }, by('R2', 0.4, 0.5), undefined],
   [
     { steps: 40, metric: 'accuracy', target: 0.9 },
     accuracy(0.95),

@@ -255,6 +255,14 @@ test('two members whose sums for metrics differ do not confirm each other', () =
   assert.ok(agree(values(4), base), 'older volunteers send none')
 })
 
+test('sums for metrics that one member alone counted confirm no metric', () => {
+  const tally: Tally = { of: 'labels', found: 5, wrong: 0, missed: 0 }
+  const desk = atEpochEnd(['a', 'b'])
+  answerAll(desk, { a: { tally } }, desk.sent('validate'))
+  const { metrics, confirmed } = summary(desk.state, desk.state.chain.head.id)
+  assert.deepEqual([metrics, confirmed], [undefined, true])
+})
+
 test('epochs between those that were asked for are not validated', () => {
   const desk = atEpochEnd(['a'], { evaluate: { everyEpochs: 2 } })
   assert.deepEqual(desk.sent('validate'), [])

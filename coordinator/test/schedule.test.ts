@@ -25,6 +25,7 @@ function job(id: string, change: Partial<SharingJob> = {}): SharingJob {
     min: 1,
     max: Number.POSITIVE_INFINITY,
     realGpu: false,
+    f16: false,
     submittedAt: 0,
     isRunning: false,
     isReforming: false,
@@ -42,6 +43,7 @@ function lender(id: string, of?: string, change: Partial<Lender> = {}): Lender {
     chosen: undefined,
     declines: new Set(),
     realGpu: undefined,
+    f16: undefined,
     ...change,
   }
 }
@@ -220,6 +222,18 @@ test('a volunteer without a GPU never joins a job that requires one, and leaves 
   )
 })
 
+test('a volunteer whose adapter lacks shader-f16 never joins a job that requires it, and one unknown may', () => {
+  const jobs = [job('any', { priority: 3 }), job('half', { f16: true, min: 1, max: 1 })]
+  const all = [lender('a', undefined, { f16: false }), lender('b', undefined, { f16: undefined })]
+  const placed = moved(all, schedule(jobs, all, NOW))
+  assert.deepEqual(
+    placed.map((one) => one.job),
+    [jobId('any'), jobId('half')],
+  )
+  const sent = schedule([job('half', { f16: true, isRunning: true })], [lender('a', 'half', { f16: false })], NOW)
+  assert.deepEqual(sent, [], 'it leaves by itself; nothing else has work for it')
+})
+
 test('a volunteer goes to the job that its owner chose, and to no other while that one has no place', () => {
   const jobs = [job('first', { priority: 9 }), job('chosen', { max: 1 })]
   const all = ['a', 'b'].map((id) => lender(id, undefined, { chosen: jobId('chosen') }))
@@ -277,6 +291,7 @@ const jobOf = (id: string): fc.Arbitrary<SharingJob> =>
       min: fc.integer({ min: 1, max: 4 }),
       more: fc.option(fc.integer({ min: 0, max: 4 })),
       realGpu: fc.boolean(),
+      f16: fc.boolean(),
       submittedAt: fc.integer({ min: 0, max: 3 }),
       isReforming: fc.boolean(),
       speeds: speedsOf.map((pairs) => new Map(pairs)),
@@ -288,6 +303,7 @@ const jobOf = (id: string): fc.Arbitrary<SharingJob> =>
 const lendersOf = fc.array(
   fc.record({
     realGpu: fc.constantFrom(true, false, undefined),
+    f16: fc.constantFrom(true, false, undefined),
     since: fc.integer({ min: 0, max: NOW }),
     chosen: fc.option(fc.constantFrom(...NAMES), { freq: 6, nil: undefined }),
     declines: fc.subarray([...NAMES], { maxLength: 1 }),

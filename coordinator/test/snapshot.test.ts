@@ -112,7 +112,8 @@ class Journal {
 
   #evaluated(): void {
     const [loss, accuracy] = [this.#below(9), this.#below(2)]
-    this.#add({ type: 'evaluated', version: this.#head, loss, accuracy, confirmed: this.#below(3) > 0 })
+    const metrics = this.#below(2) > 0 ? { metrics: [{ name: 'F1', value: loss / 2 } as const] } : {}
+    this.#add({ type: 'evaluated', version: this.#head, loss, accuracy, ...metrics, confirmed: this.#below(3) > 0 })
   }
 
   #ballot(): void {

@@ -5,8 +5,17 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
 import { type Coordinator, createCoordinator } from '@starling-grid/coordinator'
-import { encode, ERROR_CODES, type ErrorCode, GridError } from '@starling-grid/protocol'
+import {
+  encode,
+  ERROR_CODES,
+  type ErrorCode,
+  GridError,
+  type JobList,
+  type Requirements,
+  ROUTES,
+} from '@starling-grid/protocol'
 import { FATAL } from '@starling-grid/volunteer/testing'
 import { type Life, live } from './lone-volunteer.ts'
 import { smallJob } from './small-job.ts'
@@ -124,15 +133,15 @@ test(
   },
 )
 
-/** A coordinator that has no job but one that a software adapter cannot compute. */
-async function withRealGpuJob(check: (url: string) => Promise<void>): Promise<void> {
+/** A coordinator that has no job but one that a volunteer without an adapter cannot compute. */
+async function withJobRequiring(requires: Requirements, check: (url: string) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'starling-'))
   const other = createCoordinator({ dataDir: folder, token: 'the-owner-token-of-tests', port: 0 })
   try {
     await other.start()
     await other.runs.submit({
       ...smallJob({ stop: { steps: 10 }, minVolunteers: 1 }),
-      requires: { realGpu: true },
+      requires,
     })
     await check(other.url)
   } finally {
@@ -142,12 +151,30 @@ async function withRealGpuJob(check: (url: string) => Promise<void>): Promise<vo
 }
 
 test('a volunteer without the GPU that a job requires leaves it, and says why', { timeout: 120_000 }, () =>
-  withRealGpuJob(async (url) => {
+  withJobRequiring({ realGpu: true }, async (url) => {
     const life = live(url, () => ({}))
     await staysWithout(life)
     const said = life.statuses.map(({ detail }) => detail)
     assert.ok(
       said.some((detail) => detail.includes('expected a real GPU, which the job requires')),
+      said.join(' | '),
+    )
+  }),
+)
+
+test('a volunteer without shader-f16 leaves a job that requires it, and the job says so', { timeout: 120_000 }, () =>
+  withJobRequiring({ f16: true }, async (url) => {
+    const life = live(url, () => ({}))
+    const headers = { authorization: 'Bearer the-owner-token-of-tests' }
+    const reason = async (): Promise<string> => {
+      const { jobs } = (await (await fetch(`${url}${ROUTES.jobs}`, { headers })).json()) as JobList
+      return jobs[0]?.reason ?? ''
+    }
+    while (!(await reason()).endsWith('1 lacks what it requires: shader-f16')) await delay(20)
+    await staysWithout(life)
+    const said = life.statuses.map(({ detail }) => detail)
+    assert.ok(
+      said.some((detail) => detail.includes('expected an adapter with shader-f16, which the job requires')),
       said.join(' | '),
     )
   }),

@@ -4,15 +4,16 @@ import {
   findHint,
   jobMistakes,
   type JobSpec,
+  type Metric,
   type Mistake,
   MistakesError,
   MOST_BATCH_BLOCKS,
   type Path,
 } from '@starling-grid/protocol'
 import { isTuned, parseTuned } from './base-model.ts'
+import { METRICS_OF_TEXT, metricsOfModel } from './metrics.ts'
 import { parseOptimizerSpec } from './optimizer.ts'
 import { parseModelSpec } from './parse.ts'
-import { type Loss } from './spec.ts'
 import { startMistakes } from './start.ts'
 import { stopMistakes } from './stop.ts'
 
@@ -27,15 +28,14 @@ export function parseJob(value: unknown): JobSpec {
     typeof value === 'object' && value !== null ? value : {}
   ) as Partial<JobSpec>
   const isWrong = (key: string): boolean => fields.some(({ path }) => path.length === 0 || path[0] === key)
-  const read = isTuned(model) ? parseTuned : parseModelSpec
-  const inModel = isWrong('model') ? [] : mistakesIn('model', () => read(model, findHint))
+  const { mistakes: inModel, metrics } = isWrong('model') ? NO_MODEL : modelOf(model)
   // The schema finds what is wrong with single attributes of an optimizer; this finds what contradicts another.
   const inOptimizer = isWrong('optimizer') ? [] : mistakesIn('optimizer', () => parseOptimizerSpec(optimizer, findHint))
   const isAbsent = stop === undefined || optimizer === undefined // also where it has another name
   const inStop =
     isAbsent || ['stop', 'evaluate', 'optimizer'].some(isWrong)
       ? []
-      : stopMistakes({ stop, optimizer, ...(evaluate ? { evaluate } : {}) }, lossOf(model))
+      : stopMistakes({ stop, optimizer, ...(evaluate ? { evaluate } : {}) }, metrics)
   const inStart = isWrong('from') ? [] : startMistakes(from)
   const job = [...fields, ...inStart, ...inOptimizer, ...inStop]
   if (job.length + inModel.length > 0)
@@ -61,9 +61,21 @@ function accumulated(spec: JobSpec): JobSpec {
   throw new MistakesError('job-invalid', [mistake])
 }
 
-function lossOf(model: unknown): Loss | undefined {
-  if (isTuned(model)) return 'cross_entropy'
-  return (model as { readonly loss?: Loss } | undefined)?.loss
+interface ReadModel {
+  readonly mistakes: readonly Mistake[]
+  /** undefined: the model cannot be read */
+  readonly metrics?: readonly Metric[]
+}
+
+const NO_MODEL: ReadModel = { mistakes: [] }
+
+function modelOf(model: unknown): ReadModel {
+  let metrics: readonly Metric[] = METRICS_OF_TEXT
+  const mistakes = mistakesIn('model', () => {
+    if (isTuned(model)) parseTuned(model, findHint)
+    else metrics = metricsOfModel(parseModelSpec(model, findHint))
+  })
+  return mistakes.length > 0 ? { mistakes } : { mistakes, metrics }
 }
 
 function mistakesIn(key: string, read: () => unknown): Mistake[] {

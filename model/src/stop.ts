@@ -1,15 +1,17 @@
-// What `stop` and `evaluate` of a job contradict: each other, the model's loss, and a schedule that needs an end.
-import type { JobSpec, Mistake } from '@starling-grid/protocol'
-import type { Loss } from './spec.ts'
+// What `stop` and `evaluate` of a job contradict: each other, the model's metrics, and a schedule that needs an end.
+import { type JobSpec, type Metric, METRICS, type Mistake } from '@starling-grid/protocol'
 
 type JobRules = Pick<JobSpec, 'stop' | 'evaluate' | 'optimizer'>
 
-/** Every mistake of a job whose fields are right one by one. `loss` undefined: the model cannot be read. */
-export function stopMistakes({ stop, evaluate, optimizer }: JobRules, loss: Loss | undefined): Mistake[] {
+/** Every mistake of a job whose fields are right one by one. `metrics` undefined: the model cannot be read. */
+export function stopMistakes(
+  { stop, evaluate, optimizer }: JobRules,
+  metrics: readonly Metric[] | undefined,
+): Mistake[] {
   return [
     ...boundMistakes(stop),
     ...evaluateMistakes(evaluate),
-    ...metricMistakes(stop, loss),
+    ...metricMistakes(stop, metrics),
     ...scheduleMistakes(stop, optimizer),
   ]
 }
@@ -34,28 +36,28 @@ function evaluateMistakes({ everySteps, everyEpochs }: NonNullable<JobSpec['eval
   ]
 }
 
-function metricMistakes({ metric, target }: JobSpec['stop'], loss: Loss | undefined): Mistake[] {
-  if (metric === 'accuracy' && loss === 'mse')
+function metricMistakes(
+  { metric, target }: JobSpec['stop'],
+  metrics: readonly Metric[] = Object.keys(METRICS) as Metric[],
+): Mistake[] {
+  const one = metrics.join(', ')
+  if (metric !== undefined && !metrics.includes(metric))
     return [
-      {
-        path: ['stop', 'metric'],
-        expected: 'loss in a job with the loss mse',
-        found: '"accuracy"',
-        hint: 'values have no accuracy: write loss',
-      },
+      { path: ['stop', 'metric'], expected: `one of ${one}, which this model has`, found: JSON.stringify(metric) },
     ]
-  if (target !== undefined && metric === undefined)
-    return [{ path: ['stop', 'metric'], expected: 'loss or accuracy beside `target`', found: 'nothing' }]
-  if (metric === 'accuracy' && target !== undefined && target > 1)
-    return [
-      {
-        path: ['stop', 'target'],
-        expected: 'an accuracy from 0 to 1',
-        found: String(target),
-        hint: `write ${Math.min(1, target / 100)} for ${target} %`,
-      },
-    ]
-  return []
+  if (target === undefined) return []
+  if (metric === undefined)
+    return [{ path: ['stop', 'metric'], expected: `one of ${one} beside \`target\``, found: 'nothing' }]
+  const { most, name } = METRICS[metric]
+  if (most === undefined || target <= most) return []
+  return [
+    {
+      path: ['stop', 'target'],
+      expected: `a target for ${name} of at most ${most}`,
+      found: String(target),
+      hint: `write ${Math.min(1, target / 100)} for ${target} %`,
+    },
+  ]
 }
 
 function scheduleMistakes(stop: JobSpec['stop'], { schedule }: JobSpec['optimizer']): Mistake[] {

@@ -10,4 +10,6 @@ export interface AdapterDescription {
   /** true when no GPU stands behind it; said aloud wherever the adapter is shown */
   readonly software: boolean
   readonly executor: ExecutorKind
+  /** it has the WebGPU feature shader-f16 */
+  readonly f16?: true
 }

@@ -93,7 +93,6 @@ export {
   type JobSpec,
   type KeepRule,
   LAST_CHECKPOINTS,
-  type Metric,
   MOST_BATCH_BLOCKS,
   MOST_BEST_CHECKPOINTS,
   MOST_LAST_CHECKPOINTS,
@@ -110,6 +109,8 @@ export {
   OptimizerSchema,
   type Precision,
   type Requirements,
+  requirementsOf,
+  requiresText,
 } from './job-terms.ts'
 export { fittingEvents } from './kept-events.ts'
 export {
@@ -237,8 +238,16 @@ export {
 export {
   isImpossible,
   MAX_TALLY_COLUMNS,
-  type NamedMetric,
+  type Measurements,
+  measuredValue,
+  type Metric,
+  METRICS,
+  METRICS_OF_TARGETS,
   metricsOf,
+  metricText,
+  metricValueText,
+  type NamedMetric,
+  NamedMetricSchema,
   numbersOf,
   pooled,
   type Tally,

@@ -90,8 +90,31 @@ export const RequiresSchema = strict({
   memory: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 10_000 })),
   /** an adapter with a GPU behind it, no software and no reference executor */
   realGpu: Type.Optional(Type.Boolean()),
+  /** an adapter with the WebGPU feature shader-f16; a job in f16 needs it anyway */
+  f16: Type.Optional(Type.Boolean()),
 })
 export type Requirements = Static<typeof RequiresSchema>
+
+/** "a GPU, shader-f16, 8 GB of memory"; undefined: nothing beyond what the model needs. */
+export function requiresText({ realGpu, f16, memory }: Requirements): string | undefined {
+  const all = [
+    ...(realGpu === true ? ['a GPU'] : []),
+    ...(f16 === true ? ['shader-f16'] : []),
+    ...(memory === undefined ? [] : [`${memory} GB of memory`]),
+  ]
+  return all.length === 0 ? undefined : all.join(', ')
+}
+
+/** What a job asks of adapters: values in f16 need the feature, too. */
+export function requirementsOf({
+  requires = {},
+  precision,
+}: {
+  readonly requires?: Requirements
+  readonly precision?: Precision
+}): Requirements {
+  return precision === 'f16' ? { ...requires, f16: true } : requires
+}
 
 /** Epochs of a job that names none: other fields end it. */
 export const MOST_EPOCHS = 10_000

@@ -16,6 +16,7 @@ import {
 } from './job-terms.ts'
 import { type Mistake, mistakesOf, type Renamed } from './mistakes.ts'
 import { parse, strict } from './schema.ts'
+import { MetricSchema } from './tally.ts'
 
 /** In a job file the coordinator has defaults. */
 const LocalFieldsSchema = strict({
@@ -71,10 +72,6 @@ const VolunteersSchema = strict({
   max: Wanted,
 })
 
-/** What judges a version: the mean loss of its validation, or the part of its targets that were right. */
-export const MetricSchema = Type.Union([Type.Literal('loss'), Type.Literal('accuracy')])
-export type Metric = Static<typeof MetricSchema>
-
 /**
  * When a run ends: with the first of these that is reached, at the end of a step. One of `steps`, `epochs` and
  * `minutes` at least is named (`parseJob`), since a target may never be reached.
@@ -84,7 +81,7 @@ export const StopSchema = strict({
   epochs: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_EPOCHS })),
   /** of training: time in which the run waits for volunteers or is paused does not count */
   minutes: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1_000_000 })),
-  /** what `target`, `patience` and the best version go by; absent: loss. Accuracy rises, loss falls */
+  /** what `target`, `patience` and the best version go by; absent: loss */
   metric: Type.Optional(MetricSchema),
   /** a confirmed validation that reaches it ends the run */
   target: Type.Optional(Type.Number({ minimum: 0, maximum: 1e6 })),

@@ -102,6 +102,8 @@ export const AdapterSchema = strict({
   vendor: Type.String({ maxLength: 80 }),
   software: Type.Boolean(),
   executor: Type.Union([Type.Literal('reference'), Type.Literal('wasm'), Type.Literal('webgpu')]),
+  /** it has the feature shader-f16 */
+  f16: Type.Optional(Type.Literal(true)),
 })
 
 /** The version that a member claims to hold: a committed version and the records since (checked by R4). */

@@ -1,12 +1,12 @@
 import * as Type from 'typebox'
 import type { Static, TSchema } from 'typebox'
 import { ExchangeSchema } from './exchange.ts'
-import { ModeSchema } from './job-terms.ts'
-import { EvaluateSchema, MetricSchema, StopSchema } from './job.ts'
+import { ModeSchema, RequiresSchema } from './job-terms.ts'
+import { EvaluateSchema, StopSchema } from './job.ts'
 import { Count, FiniteNumber, JobIdSchema, MemberIdSchema, type ReadonlyOf, VersionIdSchema } from './schema.ts'
 // What people and programs see of a run: GET of a job, the list of jobs, and the dashboard's stream. Readers of another
 // version may meet fields that they do not know, so the objects are open.
-import { NamedMetricSchema } from './tally.ts'
+import { MetricSchema, NamedMetricSchema } from './tally.ts'
 
 const Text = Type.String()
 const orNull = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()])
@@ -32,6 +32,7 @@ const AdapterSchema = Type.Object({
   vendor: Text,
   software: Type.Boolean(),
   executor: Type.Union([Type.Literal('reference'), Type.Literal('wasm'), Type.Literal('webgpu')]),
+  f16: Type.Optional(Type.Literal(true)),
 })
 
 /** What a member does now, and its part in each step. */
@@ -179,7 +180,15 @@ const PROGRESS = {
   lastValidation: orNull(ValidationPointSchema),
   /** the best confirmed validation by the job's metric; null: none was confirmed yet */
   best: orNull(
-    Type.Object({ v: Count, id: VersionIdSchema, metric: MetricSchema, loss: FiniteNumber, accuracy: FiniteNumber }),
+    Type.Object({
+      v: Count,
+      id: VersionIdSchema,
+      metric: MetricSchema,
+      /** of this metric */
+      value: FiniteNumber,
+      loss: FiniteNumber,
+      accuracy: FiniteNumber,
+    }),
   ),
   startedAt: Moment,
   finishedAt: orNull(Moment),
@@ -188,6 +197,8 @@ const PROGRESS = {
 /** A job that has fewer volunteers than it needs to start, and where the others are. */
 const WaitSchema = Type.Object({
   missing: Count,
+  /** volunteers that are here and lack what it requires, and what that is, in words; absent: none */
+  unfit: Type.Optional(Type.Object({ volunteers: Count, requires: Text })),
   elsewhere: Type.Array(
     Type.Object({
       /** of another job; null: its name is not for this reader */
@@ -250,6 +261,8 @@ const JobViewSchema = Type.Object({
   blockSamples: Count,
   batchBlocks: Count,
   priority: Type.Integer(),
+  /** what a machine must have to take part; absent in runs of older coordinators */
+  requires: Type.Optional(Type.Object(RequiresSchema.properties)),
   /** that it needs to start, and takes at most; max null: as many as there are */
   volunteers: Type.Object({ min: Count, max: orNull(Count) }),
 })
@@ -304,13 +317,17 @@ export const RunViewSchema = Type.Object({
 export type RunView = ReadonlyOf<typeof RunViewSchema>
 
 /** "waits for 2 more volunteers; 3 work for `digits` (priority 5)", as pages and commands say it. */
-export function waitText({ missing, elsewhere }: WaitView): string {
+export function waitText({ missing, unfit, elsewhere }: WaitView): string {
   const others = elsewhere.map(
     ({ job, priority, volunteers }) =>
       `${volunteers} ${volunteers === 1 ? 'works' : 'work'} for ` +
       `${job === null ? 'another job' : `\`${job}\``} (priority ${priority})`,
   )
-  return [`waits for ${missing} more volunteer${missing === 1 ? '' : 's'}`, ...others].join('; ')
+  const lacking =
+    unfit === undefined
+      ? []
+      : [`${unfit.volunteers} ${unfit.volunteers === 1 ? 'lacks' : 'lack'} what it requires: ${unfit.requires}`]
+  return [`waits for ${missing} more volunteer${missing === 1 ? '' : 's'}`, ...lacking, ...others].join('; ')
 }
 
 /** "2 of 1–3", or "2 of at least 1": members, and what the job takes. */

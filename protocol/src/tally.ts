@@ -1,5 +1,5 @@
 // What members count of a validation block beside its loss. These are sums, so that those of blocks add up exactly. The
-// metrics follow from the sums over all blocks.
+// metrics follow from the sums over all blocks. Any of them may judge a version.
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { Count, FiniteNumber, type ReadonlyOf, strict } from './schema.ts'
@@ -31,6 +31,29 @@ export interface TallyBase {
   readonly lossSum: number
 }
 
+interface MetricRule {
+  /** what people read; job files write the key */
+  readonly name: NamedMetric['name'] | 'loss'
+  /** lower is better; otherwise higher */
+  readonly falls: boolean
+  /** as a percentage of all that could be right */
+  readonly isPart?: true
+  /** no value is better */
+  readonly most?: 1
+}
+
+export const MetricSchema = Type.Union([
+  Type.Literal('loss'),
+  Type.Literal('accuracy'),
+  Type.Literal('top-5'),
+  Type.Literal('perplexity'),
+  Type.Literal('MAE'),
+  Type.Literal('R2'),
+  Type.Literal('F1'),
+])
+/** What judges a version, as a job file writes it. */
+export type Metric = Static<typeof MetricSchema>
+
 export const NamedMetricSchema = Type.Object({
   name: Type.Union([
     Type.Literal('accuracy'),
@@ -43,6 +66,54 @@ export const NamedMetricSchema = Type.Object({
   value: FiniteNumber,
 })
 export type NamedMetric = ReadonlyOf<typeof NamedMetricSchema>
+
+/** Each metric, and which way it gets better. */
+export const METRICS: Readonly<Record<Metric, MetricRule>> = {
+  loss: { name: 'loss', falls: true },
+  accuracy: { name: 'accuracy', falls: false, isPart: true, most: 1 },
+  'top-5': { name: 'top-5', falls: false, isPart: true, most: 1 },
+  perplexity: { name: 'perplexity', falls: true },
+  MAE: { name: 'MAE', falls: true },
+  R2: { name: 'R²', falls: false, most: 1 },
+  F1: { name: 'F1', falls: false, most: 1 },
+}
+
+/** What a validation measured, over its targets. */
+export interface Measurements {
+  readonly loss: number
+  readonly accuracy: number
+  /** beside these two; absent where blocks have no sums for them */
+  readonly metrics?: readonly NamedMetric[]
+}
+
+/** NaN where the validation did not measure it. */
+export function measuredValue({ loss, accuracy, metrics = [] }: Measurements, metric: Metric): number {
+  if (metric === 'loss') return loss
+  if (metric === 'accuracy') return accuracy
+  const { name } = METRICS[metric]
+  return metrics.find((one) => one.name === name)?.value ?? Number.NaN
+}
+
+type MetricName = MetricRule['name']
+
+/** "97.1 %", "0.9312" */
+export function metricValueText(metric: MetricName, value: number): string {
+  const isPart = Object.values(METRICS).some((rule) => rule.name === metric && rule.isPart === true)
+  return isPart ? `${(100 * value).toFixed(1)} %` : value.toPrecision(4)
+}
+
+/** "accuracy 97.1 %", "R² 0.9312": as pages and commands say it. */
+export function metricText(metric: MetricName, value: number): string {
+  return `${metric} ${metricValueText(metric, value)}`
+}
+
+/** Metrics beside the loss that targets of a kind have: the more telling one last. */
+export const METRICS_OF_TARGETS: Readonly<Record<Tally['of'], readonly Metric[]>> = {
+  classes: ['top-5', 'accuracy'],
+  values: ['MAE', 'R2'],
+  labels: ['accuracy', 'F1'],
+  tokens: ['accuracy', 'perplexity'],
+}
 
 /** Of two blocks of one dataset. Undefined where they are of different kinds. */
 export function pooled(a: Tally, b: Tally): Tally | undefined {
@@ -95,24 +166,31 @@ export function numbersOf(tally: Tally): readonly number[] {
 
 /** Over all blocks: the more telling one last. Those that are not defined, such as R² of one value, are left out. */
 export function metricsOf(tally: Tally, base: TallyBase): NamedMetric[] {
-  return metricValues(tally, base).filter(({ value }) => Number.isFinite(value))
+  const values = metricValues(tally, base)
+  const named = METRICS_OF_TARGETS[tally.of].flatMap((metric): NamedMetric[] => {
+    const { name } = METRICS[metric]
+    return name === 'loss' ? [] : [{ name, value: values[metric] ?? Number.NaN }]
+  })
+  return named.filter(({ value }) => Number.isFinite(value))
 }
 
-function metricValues(tally: Tally, { samples, targets, correct, lossSum }: TallyBase): NamedMetric[] {
-  const accuracy: NamedMetric = { name: 'accuracy', value: correct / targets }
+function metricValues(
+  tally: Tally,
+  { samples, targets, correct, lossSum }: TallyBase,
+): Partial<Record<Metric, number>> {
+  const accuracy = correct / targets
   switch (tally.of) {
     case 'classes':
-      return [{ name: 'top-5', value: tally.top / targets }, accuracy]
+      return { 'top-5': tally.top / targets, accuracy }
     case 'values': {
       // the loss of values is their squared error
       const spread = tally.squares.reduce((sum, square, i) => sum + square - (tally.totals[i] ?? 0) ** 2 / samples, 0)
-      const r2: NamedMetric = { name: 'R²', value: spread > 0 ? 1 - lossSum / spread : Number.NaN }
-      return [{ name: 'MAE', value: tally.errors / targets }, r2]
+      return { MAE: tally.errors / targets, R2: spread > 0 ? 1 - lossSum / spread : Number.NaN }
     }
     case 'labels':
-      return [accuracy, { name: 'F1', value: (2 * tally.found) / (2 * tally.found + tally.wrong + tally.missed) }]
+      return { accuracy, F1: (2 * tally.found) / (2 * tally.found + tally.wrong + tally.missed) }
     case 'tokens':
-      return [accuracy, { name: 'perplexity', value: Math.exp(lossSum / targets) }]
+      return { accuracy, perplexity: Math.exp(lossSum / targets) }
     default:
       return tally satisfies never
   }

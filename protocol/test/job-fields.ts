@@ -226,7 +226,9 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     example: 90,
   },
   'stop.metric': {
-    about: 'What of a validation `target`, `patience` and the best version go by: loss falls, accuracy rises.',
+    about:
+      'What of a validation `target`, `patience` and the best version go by. Loss, perplexity and MAE fall, the ' +
+      'others rise; the model decides [which it has](#the-end-of-a-run).',
     default: 'loss',
     example: 'accuracy',
   },
@@ -392,6 +394,11 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
   },
   'requires.realGpu': {
     about: 'Only machines with a GPU take part: no software adapter, nothing that computes on the processor.',
+    default: false,
+    example: true,
+  },
+  'requires.f16': {
+    about: 'Only adapters with the WebGPU feature shader-f16 take part; `precision: f16` requires it, too.',
     default: false,
     example: true,
   },

@@ -22,6 +22,7 @@ import {
   type MemberId,
   type MessageFrom,
   type MessageTo,
+  requirementsOf,
   requirePossible,
   type ToCoordinator,
   type ToVolunteer,
@@ -47,7 +48,7 @@ import { DEFAULT_LIMITS, executorBytes, requireBlockWork } from './own-limits.ts
 import { requireInitial } from './recovery/catch-up.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { LocalVersion } from './recovery/local-version.ts'
-import { requireAdapter, requireMemory } from './requirements.ts'
+import { requireAdapter, requireMemory, unmetWithoutAdapter } from './requirements.ts'
 import { toldAdapter } from './told-adapter.ts'
 import type { TunedBase, TunedBaseParts } from './tuned-base.ts'
 
@@ -190,7 +191,7 @@ export class JobSession {
           'update volunteer or coordinator, the older one',
       )
     const limits = parts.host.limits ?? DEFAULT_LIMITS
-    const { requires = {} } = terms
+    const requires = requirementsOf(terms)
     requireMemory(requires, limits)
     const maxBytes = executorBytes(spec, limits)
     requireBlockWork(spec, terms.blockSamples, limits)
@@ -201,8 +202,11 @@ export class JobSession {
     let executor: Executor
     try {
       requireWanted(signal)
-      const bounds = { precision, maxBytes, frozen: base?.frozen, onDeviceLost: () => parts.onDeviceLost() }
-      executor = await parts.host.createExecutor(spec, blockSamples, bounds)
+      const needsF16 = requires.f16 === true
+      const bounds = { precision, needsF16, maxBytes, frozen: base?.frozen, onDeviceLost: () => parts.onDeviceLost() }
+      executor = await parts.host.createExecutor(spec, blockSamples, bounds).catch((error: unknown) => {
+        throw unmetWithoutAdapter(requires, error)
+      })
     } finally {
       base?.close()
     }

@@ -16,8 +16,8 @@ const CLASSES: readonly (readonly [part: RegExp, vendor: string])[] = [
   [/starling/i, 'starling'],
 ]
 
-export function toldAdapter({ name, vendor, software, executor }: AdapterDescription): AdapterDescription {
+export function toldAdapter({ name, vendor, software, executor, f16 }: AdapterDescription): AdapterDescription {
   const row = CLASSES.find(([part]) => part.test(vendor)) ?? CLASSES.find(([part]) => part.test(name))
   const told = row?.[1] ?? 'another vendor'
-  return { name: told, vendor: told, software, executor }
+  return { name: told, vendor: told, software, executor, ...(f16 === true ? { f16 } : {}) }
 }

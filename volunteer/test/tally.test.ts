@@ -1,9 +1,9 @@
 // What a validation block counts beside its loss, from the outputs of a model.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { parseModelSpec } from '@starling-grid/model'
+import { parseModelSpec, tallyKind } from '@starling-grid/model'
 import { createReferenceExecutor } from '@starling-grid/volunteer'
-import { tallyKind, tallyOf } from '../src/graph/tally.ts'
+import { tallyOf } from '../src/graph/tally.ts'
 
 test('the five likeliest classes, errors of values and labels that were found are counted', () => {
   const outputs = Float32Array.from([9, 8, 7, 6, 5, 4, 3, 1, 1, 1, 1, 1, 1, 9])

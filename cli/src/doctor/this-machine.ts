@@ -24,10 +24,12 @@ export async function checkAdapter(): Promise<CheckResult> {
   try {
     const { description, close } = await openGpu()
     close()
-    if (!description.software) return ok('adapter', adapterLabel(description))
+    const f16 = description.f16 === true ? 'with shader-f16' : 'without shader-f16: jobs that require it go to others'
+    const detail = `${adapterLabel(description)}, ${f16}`
+    if (!description.software) return ok('adapter', detail)
     return warning(
       'adapter',
-      adapterLabel(description),
+      detail,
       "It works, slowly. If this machine has a GPU, install its maker's driver with Vulkan.",
     )
   } catch (error) {

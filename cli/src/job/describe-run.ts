@@ -5,9 +5,11 @@ import {
   linksInWords,
   type MemberView,
   membersText,
-  type NamedMetric,
+  METRICS,
+  metricText,
   type Phase,
   plainText,
+  requiresText,
   type RunView,
   waitText,
 } from '@starling-grid/protocol'
@@ -118,9 +120,15 @@ export function runLines(run: RunView): string[] {
     ['checkpoint', checkpoint === null ? 'none yet' : checkpointText(checkpoint)],
     ['begun', `${begun}${ended}`],
     ['priority', String(job.priority)],
+    ...requiresRow(job),
     ...(run.coordinators === undefined ? [] : [['coordinator', plainText(run.coordinators.owner)] as [string, string]]),
     ...membersOf(run),
   ])
+}
+
+function requiresRow({ requires = {} }: RunView['job']): [string, string][] {
+  const text = requiresText(requires)
+  return text === undefined ? [] : [['requires', text]]
 }
 
 /** Checkpoints by their steps, as `job export --version` takes them. */
@@ -132,24 +140,21 @@ export function keptLines({ best }: Pick<RunView, 'best'>, kept: readonly number
 
 function validationText({ loss, accuracy, metrics, v, confirmed }: NonNullable<RunView['lastValidation']>): string {
   const all = metrics ?? [{ name: 'accuracy', value: accuracy } as const]
-  const values = [`loss ${loss.toFixed(4)}`, ...all.map(metricText)].join(', ')
+  const values = [`loss ${loss.toFixed(4)}`, ...all.map(({ name, value }) => metricText(name, value))].join(', ')
   return `${values} at step ${v}${confirmed ? '' : ', unconfirmed'}`
 }
 
 /** The most telling metric: accuracy where there is no other. */
 function shortMetric({ accuracy, metrics }: NonNullable<RunView['lastValidation']>): string {
   const last = metrics?.at(-1)
-  return last === undefined || last.name === 'accuracy' ? percent(last?.value ?? accuracy) : metricText(last)
+  return last === undefined || last.name === 'accuracy'
+    ? percent(last?.value ?? accuracy)
+    : metricText(last.name, last.value)
 }
 
-function metricText({ name, value }: NamedMetric): string {
-  return `${name} ${name === 'accuracy' || name === 'top-5' ? percent(value) : value.toPrecision(4)}`
-}
-
-function bestText({ v, metric, loss, accuracy }: NonNullable<RunView['best']>): string {
-  const [value, other] = [`loss ${loss.toFixed(4)}`, `accuracy ${percent(accuracy)}`]
-  const [first, second] = metric === 'loss' ? [value, other] : [other, value]
-  return `${first}, ${second} of version ${v}, confirmed`
+function bestText({ v, metric, value, loss, accuracy }: NonNullable<RunView['best']>): string {
+  const other = metric === 'loss' ? metricText('accuracy', accuracy) : metricText('loss', loss)
+  return `${metricText(METRICS[metric].name, value)}, ${other} of version ${v}, confirmed`
 }
 
 function checkpointText({ v, bytes, witnessed }: NonNullable<RunView['checkpoint']>): string {
@@ -176,7 +181,8 @@ function memberText(member: MemberView, members: readonly MemberView[]): string 
   const { name, client, state, activity, samplesPerSecond, adapter } = member
   const links = linksInWords(member, members)
   const doing = activity === '' ? state : `${state}, ${plainText(activity)}`
-  const on = adapter === null ? client : `${client}, ${plainText(adapter.name)}`
+  const f16 = adapter?.f16 === true ? ' with shader-f16' : ''
+  const on = adapter === null ? client : `${client}, ${plainText(adapter.name)}${f16}`
   return (
     `${plainText(name)} (${on}): ${doing}, ${samplesPerSecond.toFixed(1)} samples/s` +
     (links === '' ? '' : `, ${links}`)

@@ -1,5 +1,13 @@
 // The run in one glance: what it is, how far, how fast, how good.
-import { membersText, type Phase, type RunView, type ValidationPoint } from '@starling-grid/protocol'
+import {
+  membersText,
+  METRICS,
+  metricText,
+  metricValueText,
+  type Phase,
+  type RunView,
+  type ValidationPoint,
+} from '@starling-grid/protocol'
 import type { ComponentChildren } from 'preact'
 import { count, duration, loss, percent, plural, rate } from '../format.ts'
 import type { PageHistory } from '../live/run-history.ts'
@@ -70,9 +78,8 @@ interface ShownMetric {
 /** Before the first validation it is not known which metrics the targets have. */
 export function metricsShown(point: ValidationPoint | undefined): readonly ShownMetric[] {
   if (point === undefined) return [{ name: 'accuracy', text: 'not yet' }]
-  const isShare = (name: string): boolean => name === 'accuracy' || name === 'top-5'
   const metrics = point.metrics ?? [{ name: 'accuracy' as const, value: point.accuracy }]
-  return metrics.map(({ name, value }) => ({ name, text: isShare(name) ? percent(value) : value.toPrecision(4) }))
+  return metrics.map(({ name, value }) => ({ name, text: metricValueText(name, value) }))
 }
 
 /** One member's word is shown as what it is. */
@@ -83,8 +90,8 @@ export function validationNote(point: ValidationPoint | undefined, best: RunView
   return `of version ${count(point.v)}${doubt}${better}`
 }
 
-function bestText({ v, metric, loss: value, accuracy }: NonNullable<RunView['best']>): string {
-  return `${metric} ${metric === 'loss' ? loss(value) : percent(accuracy)} of version ${count(v)}`
+function bestText({ v, metric, value }: NonNullable<RunView['best']>): string {
+  return `${metricText(METRICS[metric].name, value)} of version ${count(v)}`
 }
 
 function Progress(props: { readonly run: RunView }) {

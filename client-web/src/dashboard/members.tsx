@@ -67,7 +67,8 @@ function rankInWords(member: MemberView, members: readonly MemberView[]): string
 function adapterInWords(adapter: AdapterDescription | null, client: MemberView['client']): string {
   const where = client === 'tab' ? 'tab' : 'Node'
   if (adapter === null) return `${where}, adapter not known yet`
-  return `${where}, ${adapter.name}${adapter.software ? ' (software)' : ''}`
+  const kind = [...(adapter.software ? ['software'] : []), ...(adapter.f16 === true ? ['f16'] : [])].join(', ')
+  return `${where}, ${adapter.name}${kind === '' ? '' : ` (${kind})`}`
 }
 
 export function Departed(props: { readonly departed: readonly DepartureView[] }) {

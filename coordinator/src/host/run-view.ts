@@ -4,10 +4,12 @@ import { outputShape, takesTokens } from '@starling-grid/model'
 import {
   EXCHANGES,
   type JobId,
+  measuredValue,
   type MemberId,
   type MemberView,
   pathTo,
   type Phase,
+  requirementsOf,
   ROUTES,
   type RunView,
   samplesIn,
@@ -91,8 +93,8 @@ function withoutReference(view: RunView): RunView {
 }
 
 /** What belongs to one job is shown on no other job's page. */
-function withoutNames({ missing, elsewhere }: WaitView): WaitView {
-  return { missing, elsewhere: elsewhere.map((other) => ({ ...other, job: null })) }
+function withoutNames({ elsewhere, ...wait }: WaitView): WaitView {
+  return { ...wait, elsewhere: elsewhere.map((other) => ({ ...other, job: null })) }
 }
 
 /** Reasons name members, so they are left out, too. */
@@ -179,7 +181,9 @@ function committedOf({ state, history }: ViewParts): Committed {
 function bestView({ evaluations, config }: RunState): RunView['best'] {
   const { metric = 'loss' } = config.stop
   const best = bestOf(evaluations, metric)
-  return best === undefined ? null : { ...best.version, metric, loss: best.loss, accuracy: best.accuracy }
+  if (best === undefined) return null
+  const { version, loss, accuracy } = best
+  return { ...version, metric, value: measuredValue(best, metric), loss, accuracy }
 }
 
 function describeJob({ id, spec, form, manifest, words, training, frozen }: Job): RunView['job'] {
@@ -188,6 +192,7 @@ function describeJob({ id, spec, form, manifest, words, training, frozen }: Job)
   const sum = (shards: readonly { readonly bytes: number }[]) => shards.reduce((all, { bytes }) => all + bytes, 0)
   const writes = writingOf({ form, manifest, words })
   return {
+    requires: requirementsOf(spec),
     ...(reference === undefined ? {} : { reference }),
     priority,
     volunteers: { min: volunteers?.min ?? 1, max: volunteers?.max ?? null },

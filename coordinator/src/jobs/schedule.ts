@@ -17,6 +17,8 @@ export interface SharingJob {
   readonly max: number
   /** only adapters with a GPU behind them */
   readonly realGpu: boolean
+  /** only adapters with shader-f16 */
+  readonly f16: boolean
   /** ms */
   readonly submittedAt: number
   /** it trains: other jobs leave it its minimum */
@@ -37,8 +39,9 @@ export interface Lender {
   readonly chosen: JobId | undefined
   /** jobs that it does not take: its owner's limits, or a device that they need */
   readonly declines: ReadonlySet<JobId>
-  /** undefined: not known yet */
+  /** undefined: not known yet, as with the next */
   readonly realGpu: boolean | undefined
+  readonly f16: boolean | undefined
   /** it does nothing in its job: it counts for nothing there, and stays */
   readonly isInert?: boolean
 }
@@ -77,9 +80,14 @@ export function inOrder(a: SharingJob, b: SharingJob): number {
 }
 
 /** Whether this volunteer may take part in this job. */
-export function fits(job: Pick<SharingJob, 'id' | 'realGpu'>, { chosen, declines, realGpu }: Lender): boolean {
-  if (chosen !== undefined && chosen !== job.id) return false
-  return !declines.has(job.id) && !(job.realGpu && realGpu === false)
+export function fits(job: Pick<SharingJob, 'id' | 'realGpu' | 'f16'>, lender: Lender): boolean {
+  const { chosen, declines } = lender
+  return (chosen === undefined || chosen === job.id) && !declines.has(job.id) && !lacks(job, lender)
+}
+
+/** What the job requires and its adapter is known not to have. */
+export function lacks(job: Pick<SharingJob, 'realGpu' | 'f16'>, { realGpu, f16 }: Lender): boolean {
+  return (job.realGpu && realGpu === false) || (job.f16 && f16 === false)
 }
 
 /**

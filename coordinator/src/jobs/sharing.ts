@@ -1,10 +1,17 @@
 // Carries out who works for which job (schedule.ts): looks at jobs and volunteers, and asks volunteers to move. Decides
 // nothing. All coordinators share volunteers this way, also with one job.
-import type { CancelTimer, JobId, MemberId, WaitView } from '@starling-grid/protocol'
+import {
+  type CancelTimer,
+  type JobId,
+  type MemberId,
+  requirementsOf,
+  requiresText,
+  type WaitView,
+} from '@starling-grid/protocol'
 import type { CoordinatorClock } from '../clock.ts'
 import { MeasuredSpeeds } from '../host/measured-speeds.ts'
 import type { RunHost } from '../host/run-host.ts'
-import { fits, type JobMove, type Lender, schedule, type SharingJob } from './schedule.ts'
+import { fits, type JobMove, lacks, type Lender, schedule, type SharingJob } from './schedule.ts'
 
 /** ms between looks, beside those that a change asks for */
 const LOOK_MS = 1000
@@ -102,8 +109,7 @@ export class Sharing {
   #offerOwn(seat: VolunteerSeat, open: ReadonlyMap<JobId, RunHost>): void {
     const run = seat.job === undefined ? undefined : open.get(seat.job)
     if (run === undefined) return
-    const { id, spec } = run.job
-    if (fits({ id, realGpu: spec.requires?.realGpu ?? false }, seat)) this.#parts.seats.move(seat.id, run)
+    if (fits({ id: run.job.id, ...adapterOf(run) }, seat)) this.#parts.seats.move(seat.id, run)
   }
 
   /** Where a volunteer goes that said hello; others move at the next look. */
@@ -163,9 +169,15 @@ export class Sharing {
   /** Why this run waits for volunteers; null: it has what it needs. */
   waitOf(run: RunHost): WaitView | null {
     if (run.finished || run.paused) return null
-    const counts = countsOf(this.#parts.seats.seats())
-    const missing = run.job.config.minVolunteers - (counts.get(run.job.id) ?? 0)
+    const { id, spec, config } = run.job
+    const [seats, needs] = [[...this.#parts.seats.seats()], adapterOf(run)]
+    const counts = countsOf(seats)
+    // one that declined its job is still placed there while no other takes it
+    const able = seats.filter((seat) => seat.job === id && fits({ id, ...needs }, seat)).length
+    const missing = config.minVolunteers - able
     if (missing <= 0) return null
+    const unfit = seats.filter((seat) => seat.declines.has(id) || lacks(needs, seat)).length
+    const text = requiresText(requirementsOf(spec))
     const elsewhere = [...this.#open().values()]
       .filter((other) => other !== run && (counts.get(other.job.id) ?? 0) > 0)
       .map(({ job: { id, spec, ownedBy } }) => ({
@@ -174,7 +186,11 @@ export class Sharing {
         volunteers: counts.get(id) ?? 0,
       }))
       .sort((a, b) => b.volunteers - a.volunteers)
-    return { missing, elsewhere: elsewhere.slice(0, MOST_ELSEWHERE) }
+    return {
+      missing,
+      ...(unfit > 0 && text !== undefined ? { unfit: { volunteers: unfit, requires: text } } : {}),
+      elsewhere: elsewhere.slice(0, MOST_ELSEWHERE),
+    }
   }
 
   #open(): Map<JobId, RunHost> {
@@ -235,7 +251,7 @@ export class Sharing {
       priority: spec.priority ?? 0,
       min: config.minVolunteers,
       max: spec.volunteers?.max ?? Number.POSITIVE_INFINITY,
-      realGpu: spec.requires?.realGpu ?? false,
+      ...adapterOf(run),
       submittedAt,
       isRunning: (counts.get(id) ?? 0) > 0 && (run.state.phase.type !== 'waiting' || comesBack),
       isReforming: leaving.has(id) || run.isReforming,
@@ -252,6 +268,12 @@ export class Sharing {
       speeds.note({ members: isReforming ? 0 : state.members.size, steps: history.steps, now })
     }
   }
+}
+
+/** What it requires of adapters. */
+function adapterOf({ job }: RunHost): Pick<SharingJob, 'realGpu' | 'f16'> {
+  const { realGpu = false, f16 = false } = requirementsOf(job.spec)
+  return { realGpu, f16 }
 }
 
 const NOWHERE: Elsewhere = { jobs: [], lenders: [] }

@@ -2,6 +2,7 @@
 // keeps strangers within their limits.
 import { randomBytes } from 'node:crypto'
 import {
+  type AdapterDescription,
   CLOSE_AWAY,
   CLOSE_BROKEN,
   CLOSE_POLICY,
@@ -135,7 +136,8 @@ export class VolunteerSession {
   /** the job that it was given last, and when (ms); of an earlier socket, or what its hello says */
   #placed: { readonly job: JobId | undefined; readonly at: number }
   /** undefined: no adapter was named yet */
-  #realGpu: boolean | undefined
+  /** undefined: not known yet */
+  #adapter: AdapterDescription | undefined
   #refused = 0
   #soughtAt = Number.NEGATIVE_INFINITY
   #hasWelcome = false
@@ -231,7 +233,8 @@ export class VolunteerSession {
       isBound: this.#admission.job !== undefined,
       chosen: this.#admission.job ?? (only ? job : undefined),
       declines: new Set(declines),
-      realGpu: this.#realGpu,
+      realGpu: this.#adapter && !this.#adapter.software && this.#adapter.executor === 'webgpu',
+      f16: this.#adapter && this.#adapter.f16 === true,
       leaves: this.#next === undefined ? undefined : this.#run?.job.id,
     }
   }
@@ -465,7 +468,7 @@ export class VolunteerSession {
         `expected ready for a job of this coordinator, got job ${ready.job}; join again`,
       )
     if (run.finished) return this.#tellEnd(run)
-    this.#realGpu = !ready.adapter.software && ready.adapter.executor === 'webgpu'
+    this.#adapter = ready.adapter
     if (ready.job !== this.#offered?.id) return // it crossed the offer of another job
     const { modelHash } = run.job.terms
     if (ready.modelHash !== modelHash)

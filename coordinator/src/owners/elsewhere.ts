@@ -19,5 +19,5 @@ export function elsewhereOf(cards: readonly CoordinatorCard[]): Elsewhere {
 /** One of many of a large grid: it counts, and stays where it is. */
 function unnamed(job: JobId, number: number): Lender {
   const id = memberId(`${job} ${number}`)
-  return { id, job, since: 0, chosen: job, declines: new Set(), realGpu: undefined }
+  return { id, job, since: 0, chosen: job, declines: new Set(), realGpu: undefined, f16: undefined }
 }

@@ -179,9 +179,9 @@ function forgetCheckpoint(state: Recorded, { id }: VersionRef): void {
 
 function addEvaluation(
   state: Recorded,
-  { version, loss, accuracy, confirmed }: Extract<JournalEntry, { type: 'evaluated' }>,
+  { version, confirmed, loss, accuracy, metrics }: Extract<JournalEntry, { type: 'evaluated' }>,
 ): void {
-  const newest = { version, loss, accuracy, confirmed }
+  const newest = { version, confirmed, loss, accuracy, ...(metrics === undefined ? {} : { metrics }) }
   const { stop, keep: rule } = state.config
   state.evaluations = withEvaluation(state.evaluations, newest, stop.metric, Math.max(1, rule.best ?? 0))
   keep(state, withBytes(state))

@@ -6,6 +6,7 @@ import type {
   Exchange,
   JobId,
   KeepRule,
+  Measurements,
   MemberId,
   Mode,
   Sha256,
@@ -107,13 +108,7 @@ export type JournalEntry =
       readonly confirmed?: boolean
     }
   /** all blocks of a version are validated: means over its targets */
-  | {
-      readonly type: 'evaluated'
-      readonly version: VersionRef
-      readonly loss: number
-      readonly accuracy: number
-      readonly confirmed: boolean
-    }
+  | ({ readonly type: 'evaluated'; readonly version: VersionRef; readonly confirmed: boolean } & Measurements)
   /** ms of training so far, of a job with a limit of minutes */
   | { readonly type: 'trained'; readonly ms: number }
   /** the owner ended the run early: it has this many epochs now */

@@ -38,7 +38,8 @@ export const DECISIONS: readonly Mutant[] = [
       ['a move costs nothing', 'return gainOf(to) - lossOf(from) - cost', 'return gainOf(to) - lossOf(from)'],
       ['priority does not count in growth', 'return 2 ** priority', 'return 1 + 0 * priority'],
       ['a job that declined it gets the volunteer', 'return !declines.has(job.id) && ', 'return '],
-      ['an adapter without a GPU counts as one', '!(job.realGpu && realGpu === false)', 'job.id.length > 0'],
+      ['an adapter without a GPU counts as one', '(job.realGpu && realGpu === false) || ', ''],
+      ['an adapter without shader-f16 is given a job that requires it', '(job.f16 && f16 === false)', 'false'],
       ['the choice of an owner counts for nothing', 'if (chosen !== undefined && chosen !== job.id) return false', ''],
       [
         'members leave a job while it agrees on a ring',
@@ -384,7 +385,11 @@ export const DECISIONS: readonly Mutant[] = [
     ['coordinator/test/run-end'],
     [
       ['R19: what one member measured ends a run', 'one.confirmed && Number', 'Number'],
-      ['the target of a loss is reached from above', "metric === 'loss' ? value < than : value > than", 'value > than'],
+      [
+        'the target of a loss is reached from above',
+        'METRICS[metric].falls ? value < than : value > than',
+        'value > than',
+      ],
       ['the best evaluation is forgotten', 'best.has(one) || all', 'all'],
       ['patience counts unconfirmed evaluations', '(newest.confirmed ? 1 : 0)', '1'],
     ],

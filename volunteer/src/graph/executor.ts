@@ -72,6 +72,8 @@ export interface EncodeRequest {
 export interface ExecutorBounds {
   /** as the job asks; absent: f32 */
   readonly precision?: Precision
+  /** the job requires an adapter with shader-f16 */
+  readonly needsF16?: boolean
   /** of models with frozen parameters: where these come from */
   readonly frozen?: FrozenSource | undefined
   /** of the device's memory, or of this process where no device computes */

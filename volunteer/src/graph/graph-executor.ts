@@ -1,4 +1,5 @@
 // The Executor over any GraphRunner: cuts batches into micro-batches, adds up their sums. Independent of devices.
+import { tallyKind } from '@starling-grid/model'
 import { SerialQueue } from '@starling-grid/protocol'
 import { allFinite } from '../floats.ts'
 import { checkBatch, checkInput, countTargets, microBatches, piecesOf } from './batches.ts'
@@ -7,7 +8,7 @@ import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from
 import { afterGood, afterOverflow, FIRST_SCALE, type LossScale } from './loss-scale.ts'
 import { lossRule } from './losses.ts'
 import type { GraphRunner, RunRequest } from './runner.ts'
-import { tallyKind, tallyOf } from './tally.ts'
+import { tallyOf } from './tally.ts'
 
 const TRAIN: readonly GraphPart[] = ['forward', 'loss', 'backward']
 const EVALUATE: readonly GraphPart[] = ['evaluation', 'loss']

@@ -1,16 +1,6 @@
 // Model outputs and targets → what a validation block counts beside its loss (protocol/src/tally.ts).
-import type { ModelSpec } from '@starling-grid/model'
-import { MAX_TALLY_COLUMNS, type Tally, TOP } from '@starling-grid/protocol'
-import { lastSize, type Shape } from '@starling-grid/shaders'
+import { type Tally, TOP } from '@starling-grid/protocol'
 import type { Batch } from './executor.ts'
-
-/** What is counted of a model; undefined: nothing that is worth a message. */
-export function tallyKind({ loss, label_smoothing: smoothing }: ModelSpec, output: Shape): Tally['of'] | undefined {
-  if (loss === 'bce_with_logits') return 'labels'
-  if (loss === 'mse') return output.reduce((a, b) => a * b, 1) <= MAX_TALLY_COLUMNS ? 'values' : undefined
-  if (output.length === 1) return lastSize(output) > TOP ? 'classes' : undefined
-  return smoothing === undefined ? 'tokens' : undefined // the loss of smoothed targets is no surprise of the text
-}
 
 /** output (samples, size), y as the loss takes it */
 export function tallyOf(kind: Tally['of'], output: Float32Array, y: Batch['y'], samples: number): Tally {

@@ -1,7 +1,10 @@
 // When a run ends, and why. Decides from what is recorded alone: how far the training is, and what validations found.
 // Only confirmed validations count, so that no single member ends a run (R19).
 import {
+  type Measurements,
+  measuredValue,
   type Metric,
+  METRICS,
   MOST_BEST_CHECKPOINTS,
   MOST_EPOCHS,
   type StopRule,
@@ -9,12 +12,8 @@ import {
 } from '@starling-grid/protocol'
 
 /** A validated version. */
-export interface Evaluation {
+export interface Evaluation extends Measurements {
   readonly version: VersionRef
-  /** mean over the targets */
-  readonly loss: number
-  /** part of the targets that were right */
-  readonly accuracy: number
   /** of each block two members measured the same */
   readonly confirmed: boolean
   /** confirmed evaluations up to this one: its own number where it is confirmed */
@@ -49,14 +48,14 @@ export function bestOnes(
   metric: Metric | undefined = 'loss',
   max: number,
 ): Evaluation[] {
-  const able = evaluations.filter((one) => one.confirmed && Number.isFinite(one[metric]))
-  const worse = (a: Evaluation, b: Evaluation): number => Number(isBetter(metric, b[metric], a[metric]))
+  const valueOf = (one: Evaluation): number => measuredValue(one, metric)
+  const able = evaluations.filter((one) => one.confirmed && Number.isFinite(valueOf(one)))
+  const worse = (a: Evaluation, b: Evaluation): number => Number(isBetter(metric, valueOf(b), valueOf(a)))
   return able.toSorted((a, b) => worse(a, b) - worse(b, a)).slice(0, max)
 }
 
-/** Loss falls, accuracy rises. */
 function isBetter(metric: Metric, value: number, than: number): boolean {
-  return metric === 'loss' ? value < than : value > than
+  return METRICS[metric].falls ? value < than : value > than
 }
 
 /** "ended after 3.2 epochs: accuracy 0.971 reached the target 0.97"; undefined: the run goes on. */
@@ -76,8 +75,8 @@ function boundReached({ steps, minutes }: StopRule, progress: Progress): string 
 function targetReached({ metric = 'loss', target }: StopRule, { evaluations }: Progress): string | undefined {
   if (target === undefined) return undefined
   const best = bestOf(evaluations, metric)
-  if (best === undefined || isBetter(metric, target, best[metric])) return undefined
-  return `${metric} ${shown(best[metric])} reached the target ${target}`
+  if (best === undefined || isBetter(metric, target, measuredValue(best, metric))) return undefined
+  return `${METRICS[metric].name} ${shown(measuredValue(best, metric))} reached the target ${target}`
 }
 
 function patienceOver({ metric = 'loss', patience }: StopRule, { evaluations }: Progress): string | undefined {
@@ -85,8 +84,8 @@ function patienceOver({ metric = 'loss', patience }: StopRule, { evaluations }: 
   const best = bestOf(evaluations, metric)
   const since = (evaluations.at(-1)?.count ?? 0) - (best?.count ?? 0)
   if (best === undefined || since < patience) return undefined
-  const { v } = best.version
-  return `no better ${metric} than ${shown(best[metric])} of version ${v} in ${plural(since, 'validation')}`
+  const than = `${METRICS[metric].name} than ${shown(measuredValue(best, metric))}`
+  return `no better ${than} of version ${best.version.v} in ${plural(since, 'validation')}`
 }
 
 /** Evaluations beside the best one that are remembered: a rewind goes less far back. */

@@ -68,11 +68,22 @@ export function verdictOf(
   if (first === undefined) return undefined
   if (weight(most) >= ENOUGH_VOICES && weight(most) > weight(next)) {
     const few = voices.filter((voice) => !most.includes(voice)).map(({ member }) => member)
-    return { measured: first.measured, confirmed: true, few }
+    return { measured: confirmedOf(first, weight(most.filter(hasTally)) >= ENOUGH_VOICES), confirmed: true, few }
   }
   if (others && voices.length < MOST_VOICES) return undefined
   const worst = voices.reduce((a, b) => (b.measured.lossSum > a.measured.lossSum ? b : a))
   return { measured: worst.measured, confirmed: false, few: [] }
+}
+
+function hasTally({ measured }: Voice): boolean {
+  return measured.tally !== undefined
+}
+
+/** What older volunteers do not count has one voice: it judges nothing (R19). */
+function confirmedOf({ measured }: Voice, isTallyConfirmed: boolean): Measured {
+  if (isTallyConfirmed) return measured
+  const { tally: _, ...sums } = measured
+  return sums
 }
 
 function groupsOf(voices: readonly Voice[]): Voice[][] {

@@ -4,9 +4,12 @@ import {
   type BlockId,
   type MemberId,
   isImpossible,
+  type Measurements,
+  measuredValue,
   type MessageFrom,
-  type NamedMetric,
+  METRICS,
   metricsOf,
+  metricText,
   pooled,
   type Tally,
   validationBlock,
@@ -272,11 +275,11 @@ function concludeValidation(transition: Transition): void {
   const { head } = state.chain
   const { size } = resultsOf(state, head.id)
   if (size === 0 || size < validationBlocks(state) || state.evaluations.at(-1)?.version.id === head.id) return
-  const { loss, accuracy, confirmed } = summary(state, head.id)
-  transition.journal({ type: 'evaluated', version: head, loss, accuracy, confirmed })
+  const { samples: _, confirmed, ...measured } = summary(state, head.id)
+  transition.journal({ type: 'evaluated', version: head, ...measured, confirmed })
   const doubt = confirmed ? '' : ', unconfirmed: no second member measured the same'
   const judged = confirmed || !isJudged(state) ? '' : '; it does not count for the end of the run'
-  transition.note('validation', `version ${head.v}: ${evaluationText(state, { loss, accuracy })}${doubt}${judged}`)
+  transition.note('validation', `version ${head.v}: ${evaluationText(state, measured)}${doubt}${judged}`)
   transition.enqueue({ type: 'advance' })
 }
 
@@ -285,11 +288,11 @@ function isJudged({ config }: RunState): boolean {
 }
 
 /** The run's metric, or the accuracy. */
-function evaluationText(
-  { config }: RunState,
-  { loss, accuracy }: { readonly loss: number; readonly accuracy: number },
-): string {
-  return config.stop.metric === 'loss' ? `loss ${loss.toFixed(4)}` : `accuracy ${(100 * accuracy).toFixed(2)} %`
+function evaluationText({ config }: RunState, measured: Measurements): string {
+  const { metric = 'accuracy' } = config.stop
+  const value = measuredValue(measured, metric)
+  const { name } = METRICS[metric]
+  return Number.isFinite(value) ? metricText(name, value) : `no ${name} is defined`
 }
 
 /** Times excludeMs that a member which is outvoted again and again measures nothing. */
@@ -381,12 +384,8 @@ function rest({ now }: Transition, { resting }: ValidationRun, member: MemberId)
   resting.set(member, { times, until: now + Math.min(LONGEST_REST_MS, REST_MS * 2 ** (times - 1)) })
 }
 
-export interface ValidationSummary {
+export interface ValidationSummary extends Measurements {
   readonly samples: number
-  readonly accuracy: number
-  readonly loss: number
-  /** absent where a block has no sums for them */
-  readonly metrics?: readonly NamedMetric[]
   readonly confirmed: boolean
 }
 

@@ -4,7 +4,9 @@ import {
   Count,
   FiniteNumber,
   MOST_LAST_CHECKPOINTS,
+  type Measurements,
   type MemberId,
+  NamedMetricSchema,
   Sha256Schema,
   ChainRecordSchema,
   TallySchema,
@@ -45,10 +47,12 @@ const ResultSchema = strict({
   confirmed: Type.Boolean(),
 })
 
+const NamedMetricsSchema = Type.Unsafe<Measurements['metrics'] & {}>(Type.Array(NamedMetricSchema, { maxItems: 8 }))
 const EvaluationSchema = strict({
   version: VersionRefSchema,
   loss: FiniteNumber,
   accuracy: FiniteNumber,
+  metrics: Type.Optional(NamedMetricsSchema),
   confirmed: Type.Boolean(),
   count: Count,
 })
