@@ -219,6 +219,15 @@ export const BAD_JOBS: readonly BadJob[] = [
     refused: 'job.yaml:20:35: stop.target: expected a target for top-5 of at most 1, got 99; write 0.99 for 99 %',
   },
   {
+    change: [STOP, `${STOP}\nweakScaling: { warmup: -1 }`],
+    refused: 'job.yaml:21:16: weakScaling.warmup: expected a whole number from 0 to 100000000, got -1',
+  },
+  {
+    change: ['mode: ring', 'mode: auto\nweakScaling: {}'],
+    refused:
+      'job.yaml:22:1: mode: expected ring in a job with `weakScaling`, got auto; write ring, or leave `weakScaling` out',
+  },
+  {
     change: [`momentum: 0.9${SIZES}${STOP}`, `schedule: { type: linear, to: 0 }${SIZES}stop: { minutes: 5 }`],
     refused:
       'job.yaml:17:3: optimizer.schedule.steps: expected the step of its end in a job that ends by `stop.minutes`, ' +

@@ -245,7 +245,8 @@ export class Desk {
 
   /** The record that all members of the running generation make of step v. */
   record(v: number, blocks: readonly BlockId[] = this.planned(v)): StepRecord {
-    const { generation, modeEpoch } = this.state
+    const { generation, modeEpoch, phase } = this.state
+    const scaling = phase.type === 'ring' ? phase.scalings.get(v) : undefined
     return {
       v,
       generation,
@@ -257,6 +258,7 @@ export class Desk {
       lossSum: 1,
       correct: 0,
       gradDigest: hashOf(`sum of ${v}`),
+      ...(scaling === undefined ? {} : { scaling }),
     }
   }
 

@@ -16,6 +16,7 @@ import { parseOptimizerSpec } from './optimizer.ts'
 import { parseModelSpec } from './parse.ts'
 import { startMistakes } from './start.ts'
 import { stopMistakes } from './stop.ts'
+import { weakScalingMistakes } from './weak-scaling.ts'
 
 /**
  * Checks all of a job that can be checked without its dataset.
@@ -37,7 +38,8 @@ export function parseJob(value: unknown): JobSpec {
       ? []
       : stopMistakes({ stop, optimizer, ...(evaluate ? { evaluate } : {}) }, metrics)
   const inStart = isWrong('from') ? [] : startMistakes(from)
-  const job = [...fields, ...inStart, ...inOptimizer, ...inStop]
+  const inScaling = fields.length > 0 ? [] : weakScalingMistakes(asJobSpec(value))
+  const job = [...fields, ...inStart, ...inOptimizer, ...inStop, ...inScaling]
   if (job.length + inModel.length > 0)
     throw new MistakesError(job.length > 0 ? 'job-invalid' : 'model-invalid', [...job, ...inModel])
   return accumulated(asJobSpec(value))

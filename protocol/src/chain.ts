@@ -6,6 +6,24 @@ import { type BlockId, hex, type JobId, type Sha256, versionId, type VersionId }
 import { MAX_STEP_BLOCKS, MAX_VERSION_BLOCKS } from './limits.ts'
 import { BlockIdsSchema, Count, FiniteNumber, Sha256Schema, strict, VersionIdSchema } from './schema.ts'
 
+/** What weak scaling made of a step: it follows from the generation's members and the step before. */
+export interface StepScaling {
+  /** blocks of a whole batch: the job's for each member */
+  readonly batch: number
+  /** of the batch to one member's, as far as the learning rate is warmed up to it */
+  readonly scale: number
+  /** learning rate of the step, `scale` included */
+  readonly lr: number
+}
+
+export const StepScalingSchema = Type.Unsafe<StepScaling>(
+  strict({
+    batch: Type.Integer({ minimum: 1, maximum: MAX_STEP_BLOCKS }),
+    scale: Type.Number({ exclusiveMinimum: 0, maximum: MAX_STEP_BLOCKS }),
+    lr: Type.Number({ minimum: 0, maximum: MAX_STEP_BLOCKS * 1e6 }),
+  }),
+)
+
 /** One step of the committed history, equal on all members that hold it. */
 export interface StepRecord {
   /** the version that this step makes */
@@ -23,6 +41,8 @@ export interface StepRecord {
   readonly correct: number
   /** SHA-256 of the reduced gradient's bytes: transport faults show at once */
   readonly gradDigest: Sha256
+  /** of a job with weak scaling */
+  readonly scaling?: StepScaling
 }
 
 const recordOf = (mostBlocks: number) =>
@@ -38,6 +58,7 @@ const recordOf = (mostBlocks: number) =>
       lossSum: FiniteNumber,
       correct: Count,
       gradDigest: Sha256Schema,
+      scaling: Type.Optional(StepScalingSchema),
     }),
   )
 /** In messages: of a ring. */
@@ -61,9 +82,10 @@ export function genesis(job: JobId, modelHash: string, seed: number, initial?: S
 
 /** id(v) = SHA-256(id(v−1) ‖ r(v)), the record in a fixed field order. */
 export function recordId(parent: VersionId, record: StepRecord): VersionId {
-  const { v, generation, modeEpoch, kind, blocks, samples, targets, lossSum, correct, gradDigest } = record
+  const { v, generation, modeEpoch, kind, blocks, samples, targets, lossSum, correct, gradDigest, scaling } = record
+  const fields = [parent, v, generation, modeEpoch, kind, blocks, samples, targets, lossSum, correct, gradDigest]
   return hashText(
-    JSON.stringify([parent, v, generation, modeEpoch, kind, blocks, samples, targets, lossSum, correct, gradDigest]),
+    JSON.stringify(scaling === undefined ? fields : [...fields, scaling.batch, scaling.scale, scaling.lr]),
   )
 }
 

@@ -145,6 +145,12 @@ const StartSchema = strict({
 })
 export type StartRule = Static<typeof StartSchema>
 
+/** The batch grows with the ring (coordinator/src/run/ring/weak-scaling.ts). */
+export const WeakScalingSchema = strict({
+  /** steps in which the learning rate rises to that of a larger batch; absent: 100 */
+  warmup: Type.Optional(Type.Integer({ minimum: 0, maximum: 100_000_000 })),
+})
+
 /** A job as submitted. The model is checked by `@starling-grid/model`, not here. */
 export const JobSpecSchema = strict({
   name: Type.String({ minLength: 1, maxLength: 80 }),
@@ -169,6 +175,8 @@ export const JobSpecSchema = strict({
   batchBlocks: Type.Integer({ minimum: 1, maximum: MOST_BATCH_BLOCKS }),
   /** so many times `batchBlocks` make a step; `parseJob` writes the product there, and drops this field */
   gradientAccumulation: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_BATCH_BLOCKS })),
+  /** `batchBlocks` are of each member, and the learning rate follows; absent: they are of all together */
+  weakScaling: Type.Optional(WeakScalingSchema),
   stop: StopSchema,
   /** absent: after each epoch */
   evaluate: Type.Optional(EvaluateSchema),

@@ -1,7 +1,7 @@
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { MAX_BASE_SOURCES } from './base-manifest.ts'
-import { StepRecordSchema, VersionRefSchema } from './chain.ts'
+import { StepRecordSchema, type StepScaling, StepScalingSchema, VersionRefSchema } from './chain.ts'
 import type { ErrorCode } from './errors.ts'
 import { ExchangeSchema } from './exchange.ts'
 import { NONCE_BYTES, PUBLIC_KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES } from './identity.ts'
@@ -54,6 +54,7 @@ const PlanStepSchema = Type.Unsafe<PlanStep>(
     step: Count,
     blocks: BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }),
     kept: Type.Optional(Type.Array(BlockIdsSchema({ maxItems: MAX_STEP_BLOCKS }), { maxItems: MAX_RING_MEMBERS })),
+    scaling: Type.Optional(StepScalingSchema),
   }),
 )
 /** Speed of each member in samples per second; a step is divided in these proportions. */
@@ -529,6 +530,8 @@ export interface PlanStep {
   readonly blocks: readonly BlockId[]
   /** by rank: blocks that members keep from an interrupted local round (A7) */
   readonly kept?: readonly (readonly BlockId[])[]
+  /** of a job with weak scaling: all members update with this rate, and write it in the record */
+  readonly scaling?: StepScaling
 }
 export type LeaseToken = Static<typeof LeaseTokenSchema>
 

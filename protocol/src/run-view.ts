@@ -1,8 +1,9 @@
 import * as Type from 'typebox'
 import type { Static, TSchema } from 'typebox'
+import { type StepScaling, StepScalingSchema } from './chain.ts'
 import { ExchangeSchema } from './exchange.ts'
 import { ModeSchema, RequiresSchema } from './job-terms.ts'
-import { EvaluateSchema, StopSchema } from './job.ts'
+import { EvaluateSchema, StopSchema, WeakScalingSchema } from './job.ts'
 import { Count, FiniteNumber, JobIdSchema, MemberIdSchema, type ReadonlyOf, VersionIdSchema } from './schema.ts'
 // What people and programs see of a run: GET of a job, the list of jobs, and the dashboard's stream. Readers of another
 // version may meet fields that they do not know, so the objects are open.
@@ -175,6 +176,8 @@ const PROGRESS = {
   samplesExpected: Count,
   samplesPerSecond: FiniteNumber,
   etaSeconds: orNull(FiniteNumber),
+  /** of the newest committed step, where the batch follows the ring; absent: the job's own */
+  scaling: Type.Optional(StepScalingSchema),
   /** the newest committed step, and the newest version that was validated */
   lastStep: orNull(StepPointSchema),
   lastValidation: orNull(ValidationPointSchema),
@@ -260,6 +263,8 @@ const JobViewSchema = Type.Object({
   blocksPerEpoch: Count,
   blockSamples: Count,
   batchBlocks: Count,
+  /** `batchBlocks` are of each member, and the learning rate follows */
+  weakScaling: Type.Optional(Type.Object(WeakScalingSchema.properties)),
   priority: Type.Integer(),
   /** what a machine must have to take part; absent in runs of older coordinators */
   requires: Type.Optional(Type.Object(RequiresSchema.properties)),
@@ -334,6 +339,17 @@ export function waitText({ missing, unfit, elsewhere }: WaitView): string {
 export function membersText({ memberCount, job: { volunteers } }: Pick<RunView, 'memberCount' | 'job'>): string {
   const { min, max } = volunteers
   return `${memberCount} of ${max === null ? `at least ${min}` : `${min}–${max}`}`
+}
+
+/** "6 blocks (2 of each of 3 members), learning rate 0.06 (3 times that of one)": a batch that follows the ring. */
+export function scalingText(
+  { batch, scale, lr }: StepScaling,
+  { batchBlocks }: { readonly batchBlocks: number },
+): string {
+  const times = batch / batchBlocks
+  const shown = (value: number): string => String(Number(value.toPrecision(3)))
+  const members = Number.isInteger(times) ? `${batchBlocks} of each of ${times} members` : 'the most of a step'
+  return `${batch} blocks (${members}), learning rate ${shown(lr)} (${shown(scale)} times that of one)`
 }
 
 /** Which epoch a run is in: "3 of 8", or "3" where epochs do not end it. */

@@ -201,6 +201,19 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     default: 1,
     example: 4,
   },
+  weakScaling: {
+    about:
+      '`batchBlocks` are of each member, so that a step grows with the ring, and the learning rate with the step; see ' +
+      '[weak scaling](#weak-scaling).',
+    default: { words: '`batchBlocks` are of all members together' },
+    example: { warmup: 200 },
+  },
+  'weakScaling.warmup': {
+    about: 'Steps in which the learning rate rises to that of a larger batch; 0: at once.',
+    unit: 'steps',
+    default: 100,
+    example: 200,
+  },
   stop: {
     about:
       'When the run ends: with the first of these that is reached, at the end of a step; see ' +

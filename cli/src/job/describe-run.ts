@@ -11,6 +11,7 @@ import {
   plainText,
   requiresText,
   type RunView,
+  scalingText,
   waitText,
 } from '@starling-grid/protocol'
 import { duration } from '../terminal/progress-line.ts'
@@ -116,6 +117,7 @@ export function runLines(run: RunView): string[] {
     ['loss', lastStep === null ? 'no step yet' : `${lastStep.loss.toFixed(4)} at step ${lastStep.v}`],
     ['validation', lastValidation === null ? 'none yet' : validationText(lastValidation)],
     ...(best === null ? [] : [['best', bestText(best)] as [string, string]]),
+    ...(run.scaling === undefined ? [] : [['batch', scalingText(run.scaling, job)] as [string, string]]),
     ['speed', speedText(run)],
     ['checkpoint', checkpoint === null ? 'none yet' : checkpointText(checkpoint)],
     ['begun', `${begun}${ended}`],

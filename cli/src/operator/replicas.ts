@@ -20,6 +20,6 @@ export function replicasFor(runs: readonly RunView[], most: number): ReplicaDeci
   return { replicas, reason: `${jobs}; at most ${most} are asked for${short}` }
 }
 
-function specOf({ batchBlocks, volunteers: { min, max } }: RunView['job']) {
-  return { batchBlocks, volunteers: { min, ...(max === null ? {} : { max }) } }
+function specOf({ batchBlocks, weakScaling, volunteers: { min, max } }: RunView['job']) {
+  return { batchBlocks, ...(weakScaling ? { weakScaling } : {}), volunteers: { min, ...(max === null ? {} : { max }) } }
 }

@@ -1,5 +1,5 @@
 // The dashboard: everything that is known of the run, live.
-import { ROUTES, type RunView, type StepPoint } from '@starling-grid/protocol'
+import { ROUTES, type RunView, scalingText, type StepPoint } from '@starling-grid/protocol'
 import { useState } from 'preact/hooks'
 import { RingPicture } from '../flock/ring-picture.tsx'
 import { bytes, loss, percent, plural } from '../format.ts'
@@ -136,6 +136,7 @@ function Travel(props: { readonly run: RunView }) {
     <section class="travel" aria-label="How gradients travel">
       <h2>{way}</h2>
       <p class="soft mode-reason">{run.modeReason}</p>
+      {run.scaling !== undefined && <p class="soft">Batch: {scalingText(run.scaling, run.job)}.</p>}
       {run.exchange !== null && <p class="soft exchange-reason">{run.exchange.reason}</p>}
       <RingPicture run={run} self={null} />
       <RelayNote relay={run.relay} />

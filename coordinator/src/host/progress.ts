@@ -1,6 +1,6 @@
 // The speed of the run now, and when it will be done. Computed from the last committed steps alone, so that neither the
 // start nor last night's pause counts.
-import { samplesIn, type StepPoint } from '@starling-grid/protocol'
+import { type JobSpec, samplesIn, type StepPoint } from '@starling-grid/protocol'
 import type { Job } from '../jobs/jobs.ts'
 
 /** Steps that the speed is measured over. */
@@ -27,6 +27,9 @@ export interface Committed {
   readonly epochs: number
   /** ms of training */
   readonly trainedMs: number
+  readonly steps: number
+  /** of the newest one; undefined: none was made yet */
+  readonly stepSamples: number | undefined
   /** before the last of these epochs: what was committed is all */
   readonly endedEarly: boolean
 }
@@ -36,10 +39,17 @@ export function samplesExpected({ spec, manifest }: Job, committed: Committed): 
   const { samples, epochs, trainedMs, endedEarly } = committed
   if (endedEarly) return samples
   const { steps = Number.POSITIVE_INFINITY, minutes = Number.POSITIVE_INFINITY } = spec.stop
-  const bySteps = steps * spec.batchBlocks * spec.blockSamples
+  const bySteps = samplesOfSteps(spec, committed, steps)
   const byMinutes = trainedMs > 0 ? (samples * minutes * MINUTE_MS) / trainedMs : Number.POSITIVE_INFINITY
   const max = Math.min(epochs * samplesIn(manifest.train), bySteps, byMinutes)
   return Math.max(samples, Math.round(max))
+}
+
+/** With weak scaling steps to come are taken to be as large as the newest one. */
+function samplesOfSteps({ batchBlocks, blockSamples, weakScaling }: JobSpec, made: Committed, steps: number): number {
+  const usual = batchBlocks * blockSamples
+  if (weakScaling === undefined) return steps * usual
+  return made.samples + (steps - made.steps) * Math.max(usual, made.stepSamples ?? 0)
 }
 
 /** Seconds until a bound ends the run at this speed (samples/s); null: it is not at work. */

@@ -147,6 +147,7 @@ export function runView(parts: ViewParts): RunView {
     samplesExpected: expected,
     samplesPerSecond,
     etaSeconds: secondsLeft(job, { ...committed, expected }, samplesPerSecond),
+    ...scalingOf(history),
     lastStep: history.lastStep ?? null,
     lastValidation: history.lastValidation ?? null,
     best: bestView(history.state),
@@ -159,6 +160,11 @@ export function runView(parts: ViewParts): RunView {
     exportPath: checkpointOf(state) === null ? null : pathTo(ROUTES.export, { id: job.id }),
     ...(parts.coordinators === undefined ? {} : { coordinators: parts.coordinators }),
   }
+}
+
+function scalingOf({ state, version }: RunHistory): Pick<RunView, 'scaling'> {
+  const scaling = state.chain.record(version.v)?.scaling
+  return scaling === undefined ? {} : { scaling }
 }
 
 function reasonOf({ state, history, trouble, wait }: ViewParts): string {
@@ -174,6 +180,8 @@ function committedOf({ state, history }: ViewParts): Committed {
     samples: samplesCommitted,
     epochs: state.config.epochs,
     trainedMs: trainedMs(state),
+    steps: state.chain.head.v,
+    stepSamples: history.lastStep?.samples,
     endedEarly: finishedAt !== undefined && currentEpoch(state) < state.config.epochs,
   }
 }
@@ -188,7 +196,7 @@ function bestView({ evaluations, config }: RunState): RunView['best'] {
 
 function describeJob({ id, spec, form, manifest, words, training, frozen }: Job): RunView['job'] {
   const { name, owner, purpose, reference, stop, evaluate = {}, blockSamples, batchBlocks, priority = 0 } = spec
-  const { volunteers } = spec
+  const { volunteers, weakScaling } = spec
   const sum = (shards: readonly { readonly bytes: number }[]) => shards.reduce((all, { bytes }) => all + bytes, 0)
   const writes = writingOf({ form, manifest, words })
   return {
@@ -205,6 +213,7 @@ function describeJob({ id, spec, form, manifest, words, training, frozen }: Job)
     evaluate,
     blockSamples,
     batchBlocks,
+    ...(weakScaling === undefined ? {} : { weakScaling }),
     model: form.spec.name,
     ...modelSize(form.spec),
     dataset: manifest.name,

@@ -83,6 +83,9 @@ interface Description {
   readonly wholeSchedule?: true
 }
 
+/** Of weak scaling where the job names none: a ring that changes more often never reaches the full rate. */
+const WARMUP_STEPS = 100
+
 const ID_RANDOM_BYTES = 3
 /** Characters of a job's name in its id. */
 const ID_NAME_LENGTH = 30
@@ -142,10 +145,12 @@ function requireRoom({ volunteers: { min = 1, max } = {} }: JobSpec): void {
 
 /** A schedule that names no number of steps runs over the whole training. */
 function withScheduledSteps(spec: JobSpec, manifest: DatasetManifest): JobSpec {
-  const { optimizer, stop, batchBlocks, blockSamples } = spec
+  const { optimizer, stop, batchBlocks, blockSamples, weakScaling } = spec
   if (optimizer.schedule === undefined || optimizer.schedule.steps !== undefined) return spec
   const stepsPerEpoch = Math.ceil(blockRanges(manifest.train, blockSamples).length / batchBlocks)
-  const steps = Math.min(stop.steps ?? Number.POSITIVE_INFINITY, (stop.epochs ?? MOST_EPOCHS) * stepsPerEpoch)
+  // with weak scaling it counts batches of one member, of which a step has several
+  const mostSteps = weakScaling === undefined ? (stop.steps ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY
+  const steps = Math.min(mostSteps, (stop.epochs ?? MOST_EPOCHS) * stepsPerEpoch)
   return { ...spec, optimizer: { ...optimizer, schedule: { ...optimizer.schedule, steps } } }
 }
 
@@ -216,7 +221,8 @@ interface ConfigParts {
 }
 
 function configOf({ id, spec, model, timing, initial, ...sizes }: ConfigParts): RunConfig {
-  const { seed, batchBlocks, blockSamples, stop, evaluate = {}, keep = {}, volunteers, mode } = spec
+  const { seed, batchBlocks, blockSamples, stop, evaluate = {}, keep = {}, volunteers, mode, weakScaling } = spec
+  const warmup = weakScaling?.warmup ?? WARMUP_STEPS
   return {
     job: id,
     genesis: genesis(id, modelHash(model), seed, initial),
@@ -224,6 +230,7 @@ function configOf({ id, spec, model, timing, initial, ...sizes }: ConfigParts): 
     ...(initial ? { initial } : {}),
     ...sizes,
     batchBlocks,
+    ...(weakScaling === undefined ? {} : { weak: { warmup, optimizer: spec.optimizer } }),
     blockSamples,
     epochs: stop.epochs ?? MOST_EPOCHS,
     stop,

@@ -31,6 +31,7 @@ import { parking } from './ring/parking.ts'
 import { rebalance } from './ring/rebalance.ts'
 import { ring } from './ring/ring.ts'
 import { stalls } from './ring/stalls.ts'
+import { weakScaling } from './ring/weak-scaling.ts'
 import type { RunState, Slices } from './state.ts'
 import type { Aspect } from './transition.ts'
 
@@ -38,6 +39,7 @@ const ROWS = [
   trainingTime,
   quarantine,
   suspects,
+  weakScaling,
   parking,
   membership,
   inert,

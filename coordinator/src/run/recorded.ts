@@ -15,6 +15,7 @@ import type {
   Tally,
   VersionRef,
 } from '@starling-grid/protocol'
+import type { OptimizerSpec } from '@starling-grid/shaders'
 import type { AsyncPolicy } from './async/async-policy.ts'
 import type { Evaluation } from './history/ending.ts'
 import type { WrittenRun } from './history/written-run.ts'
@@ -39,6 +40,12 @@ interface RunBlocks {
   readonly blockSamples: number
   /** at most; fewer when the owner ends the run with one */
   readonly epochs: number
+  /** `batchBlocks` are of each member, and the learning rate follows (weak-scaling.ts); absent: of all */
+  readonly weak?: {
+    /** steps in which the rate rises to that of a larger batch */
+    readonly warmup: number
+    readonly optimizer: OptimizerSpec
+  }
   /** H: global batches in one local round */
   readonly roundSteps: number
 }

@@ -9,6 +9,7 @@ import type {
   Push,
   Sha256,
   StepRecord,
+  StepScaling,
   ToCoordinator,
   ToVolunteer,
   VersionRef,
@@ -168,6 +169,8 @@ export type RunPhase =
       /** the committed version that its members were last told of */
       ackedTo: number
       readonly planned: Map<number, readonly BlockId[]>
+      /** of planned steps, in a job with weak scaling */
+      readonly scalings: Map<number, StepScaling>
       /** last commit, plan or validation result */
       progressAt: number
       /** members change after this step */

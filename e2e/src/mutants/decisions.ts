@@ -381,6 +381,16 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     QUEUE,
+    'coordinator/src/run/ring/weak-scaling.ts',
+    ['coordinator/test/run-weak-scaling'],
+    [
+      ['the learning rate rises without a warm-up', 'before + times / warmup', 'times'],
+      ['a restart warms the learning rate up anew', 'chain.record(plannedTo)?.scaling?.scale ?? 1', '1'],
+      ['a step has more blocks than a record may', 'Math.min(MOST_BATCH_BLOCKS, config', '(config'],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
     'coordinator/src/run/history/ending.ts',
     ['coordinator/test/run-end'],
     [

@@ -369,17 +369,19 @@ function recordOf(
 ): StepRecord {
   const sum = (pick: (manifest: Manifest) => number): number =>
     manifests.reduce((total, manifest) => total + pick(manifest), 0)
+  const planned = ring.plan.get(step)
   return {
     v: step,
     generation: ring.generation,
     modeEpoch: ring.modeEpoch,
     kind: ring.kind,
-    blocks: [...(ring.plan.get(step)?.blocks ?? []), ...(givenIn(ring, manifests)?.blocks ?? [])],
+    blocks: [...(planned?.blocks ?? []), ...(givenIn(ring, manifests)?.blocks ?? [])],
     samples: sum((m) => m.samples),
     targets: sum((m) => m.targets),
     lossSum: sum((m) => m.lossSum),
     correct: sum((m) => m.correct),
     gradDigest,
+    ...(planned?.scaling === undefined ? {} : { scaling: planned.scaling }),
   }
 }
 

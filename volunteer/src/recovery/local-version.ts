@@ -32,6 +32,13 @@ export interface TrainingTerms {
  */
 const KEPT_BYTES = 64 * 1024 * 1024
 
+/** The rate of a step with weak scaling stands in its record, so that all who follow the chain use the same. */
+function optimizerOf(optimizer: OptimizerSpec, { scaling }: StepRecord): OptimizerSpec {
+  if (scaling === undefined) return optimizer
+  const { schedule: _, ...rest } = optimizer
+  return { ...rest, lr: scaling.lr }
+}
+
 export class LocalVersion {
   readonly layout: ParameterLayout
   readonly #terms: TrainingTerms
@@ -87,7 +94,7 @@ export class LocalVersion {
     const clipNorm = record.kind === 'round' ? undefined : this.#terms.clipNorm
     meanOfStep(this, sum, { targets: record.targets, mean: this.#mean, clipNorm })
     nextVersion(
-      { ...this.#terms, layout: this.layout },
+      { ...this.#terms, optimizer: optimizerOf(this.#terms.optimizer, record), layout: this.layout },
       this.#held,
       this.#mean,
       this.#spare,

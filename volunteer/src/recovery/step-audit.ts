@@ -28,7 +28,7 @@ export interface StepAuditParts {
   readonly held: LocalVersion
   readonly compute: Compute
   readonly batches: Pick<Batches, 'of'>
-  /** whole blocks of a step; more came with a given sum, computed at an older version (A1) */
+  /** whole blocks of a step, where its record names no other number; more came with a given sum, computed at an older version (A1) */
   readonly batchBlocks: number
   /**
    * computed and sent as f32: encoding adds what it lost in earlier steps, and f16 rounds by more than MOST_DEVIATION
@@ -65,11 +65,11 @@ export class StepAudit {
     return verdict
   }
 
-  #whyNot({ kind, blocks }: StepRecord): string | undefined {
+  #whyNot({ kind, blocks, scaling }: StepRecord): string | undefined {
     const { batchBlocks, isLossless } = this.#parts
     if (kind !== 'ring') return 'it is no step of a ring'
     if (!isLossless) return 'its sums were encoded, or computed in f16'
-    return blocks.length > batchBlocks ? 'a part of it was computed at an older version' : undefined
+    return blocks.length > (scaling?.batch ?? batchBlocks) ? 'a part of it was computed at an older version' : undefined
   }
 
   async #compared(record: StepRecord, sum: Float32Array): Promise<StepVerdict> {

@@ -460,8 +460,11 @@ function enterRing(
 ): PlanStep[] {
   const { state, now } = transition
   const { v } = state.chain.head
-  const plan = validationDue(state) ? [] : nextSteps(transition, new Map(), v)
+  const plan = validationDue(state)
+    ? []
+    : nextSteps(transition, { planned: new Map(), scalings: new Map(), plannedTo: v })
   const planned = new Map(plan.map(({ step, blocks }) => [step, blocks]))
+  const scalings = new Map(plan.flatMap(({ step, scaling }) => (scaling ? [[step, scaling] as const] : [])))
   state.health.pace = undefined
   state.heldBefore = new Map()
   state.phase = {
@@ -476,6 +479,7 @@ function enterRing(
     plannedTo: v + plan.length,
     ackedTo: v,
     planned,
+    scalings,
     progressAt: now,
     lastStep: undefined,
   }

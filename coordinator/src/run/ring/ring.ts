@@ -69,11 +69,17 @@ function implausible({ state, aspects }: Transition, phase: RingPhase, record: S
   if (planned === undefined) return `version ${record.v} is not planned in generation ${state.generation}`
   if (record.generation !== state.generation || record.modeEpoch !== state.modeEpoch || record.kind !== kindOf(state))
     return `the record of version ${record.v} names another generation or mode`
+  if (!isSameScaling(record.scaling, phase.scalings.get(record.v)))
+    return `the record of version ${record.v} names another batch or learning rate than its plan`
   const blocks = record.blocks.join()
   const beyond = aspects.flatMap(({ plan }) => plan?.beyond?.(state) ?? [])
   if (blocks !== planned.join() && blocks !== [...planned, ...beyond].join())
     return `the record of version ${record.v} does not hold its planned blocks`
   return undefined
+}
+
+function isSameScaling(a: StepRecord['scaling'], b: StepRecord['scaling']): boolean {
+  return a?.batch === b?.batch && a?.scale === b?.scale && a?.lr === b?.lr
 }
 
 /**
@@ -92,6 +98,7 @@ function commitHeld(transition: Transition, phase: RingPhase): void {
     noteHolders(transition, phase, entry)
     phase.held.delete(entry.record.v)
     phase.planned.delete(entry.record.v)
+    phase.scalings.delete(entry.record.v)
     phase.planWeights.delete(entry.record.v)
     head = extend(head, entry.record)
   }
@@ -148,15 +155,17 @@ function measureStep({ state, now }: Transition, phase: RingPhase, samples: numb
 function topUp(transition: Transition, phase: RingPhase): void {
   const { state } = transition
   const { head } = state.chain
-  const steps =
-    phase.plannedTo - head.v > windowOf(transition) / 2 ? [] : nextSteps(transition, phase.planned, phase.plannedTo)
+  const steps = phase.plannedTo - head.v > windowOf(transition) / 2 ? [] : nextSteps(transition, phase)
   const isDue = head.v >= phase.ackedTo + ACK_EVERY || steps.length > 0 || phase.plannedTo === head.v
   if (isDue && head.v > phase.ackedTo) {
     phase.ackedTo = head.v
     transition.broadcast(phase.members, { type: 'ack', ...transition.ballot, committed: head })
   }
   if (steps.length === 0) return
-  for (const { step, blocks } of steps) phase.planned.set(step, blocks)
+  for (const { step, blocks, scaling } of steps) {
+    phase.planned.set(step, blocks)
+    if (scaling !== undefined) phase.scalings.set(step, scaling)
+  }
   phase.plannedTo += steps.length
   phase.progressAt = transition.now
   const weights = newWeights(state, phase)

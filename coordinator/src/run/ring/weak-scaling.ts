@@ -1,0 +1,58 @@
+// Weak scaling: each member has `batchBlocks` of a step, so that the batch grows with the ring, and the learning rate
+// with the batch (linear rule and gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017). Both follow
+// from the generation and the record before; members are told them with the plan, and the record keeps them. Pure.
+import { type BlockId, MOST_BATCH_BLOCKS, type PlanStep, type StepScaling } from '@starling-grid/protocol'
+import { learningRate } from '@starling-grid/shaders'
+import { currentEpoch } from '../queue/scheduler.ts'
+import type { RunConfig, RunState } from '../state.ts'
+import type { Aspect } from '../transition.ts'
+
+export const weakScaling = { plan: { batchBlocks: batchOf } } satisfies Aspect
+
+/** Blocks of a step of the generation that begins or runs; undefined: the job's. */
+function batchOf({ config, phase }: RunState): number | undefined {
+  if (config.weak === undefined || (phase.type !== 'form' && phase.type !== 'ring')) return undefined
+  return Math.min(MOST_BATCH_BLOCKS, config.batchBlocks * phase.members.length)
+}
+
+/**
+ * Factor of the learning rate of a batch so many times as large as one member's, after a step with the factor `before`.
+ * It rises by an equal part in each step, so that it is there after `warmup` steps at most, and falls at once.
+ */
+export function nextScale(before: number, times: number, warmup: number): number {
+  return Math.min(times, warmup === 0 ? times : before + times / warmup)
+}
+
+export interface PlannedBefore {
+  readonly planned: ReadonlyMap<number, readonly BlockId[]>
+  readonly scalings: ReadonlyMap<number, StepScaling>
+  readonly plannedTo: number
+}
+
+/** Steps with the batch and the rate that all members use for them. `batch`: blocks of each but the last of an epoch */
+export function scaled(
+  state: RunState,
+  steps: readonly PlanStep[],
+  { planned, scalings, plannedTo, batch }: PlannedBefore & { readonly batch: number },
+): PlanStep[] {
+  const { config, chain } = state
+  const { weak, batchBlocks } = config
+  if (weak === undefined) return [...steps]
+  let before = scalings.get(plannedTo)?.scale ?? chain.record(plannedTo)?.scaling?.scale ?? 1
+  let blocks = blocksDone(state) + [...planned.values()].flat().length
+  return steps.map((step) => {
+    const scale = nextScale(before, Math.max(1, batch / batchBlocks), weak.warmup)
+    const lr = scale * learningRate(weak.optimizer, blocks / batchBlocks)
+    before = scale
+    blocks += step.blocks.length
+    return { ...step, scaling: { batch, scale, lr } }
+  })
+}
+
+/** Over all epochs, as far as they are on the chain: the schedule goes by it, in batches of one member. */
+function blocksDone(state: RunState): number {
+  const epoch = currentEpoch(state)
+  return epoch * state.config.blocks + (epoch < state.config.epochs ? state.chain.doneIn(epoch) : 0)
+}
+
+export type WeakScaling = NonNullable<RunConfig['weak']>
