@@ -46,6 +46,8 @@ export const LATER = {
   'trains-in-local-rounds': 'local-round.test.ts has what a round is and what interrupts it',
   'mends-a-partition':
     'relays-a-pair-that-cannot-link.test.ts relays in real processes, run-links.test.ts has the way back',
+  'appended-data-joins-the-next-epoch':
+    'run-growth.test.ts has which epochs train it, over restarts; named-datasets.test.ts what the command appends',
   'the-batch-grows-with-the-ring': 'run-weak-scaling.test.ts has which batch and rate each step has, and its records',
   'audits-now-and-then': 'step-audit.test.ts finds an old gradient, step-sums.test.ts has which sums are believed',
   'names-who-sends-wrong-sums':

@@ -1,6 +1,6 @@
 // What was imported under a name: one JSON file each in a folder of the data folder, beside the blobs that hold its
 // shards. Independent of what is imported; datasets/catalog.ts and models/model-catalog.ts say it.
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describeError, type ErrorCode, GridError, type Sha256 } from '@starling-grid/protocol'
 import type { BlobStore } from './blobs/blob-store.ts'
@@ -66,6 +66,12 @@ export class NamedImports<T extends { readonly name: string }> {
         `(known: ${(await this.names()).join(', ') || 'none'}); ` +
         `import it with: ${importCommand(NAME.test(name) ? name : 'NAME')}`,
     )
+  }
+
+  /** ms since the epoch at which its file was written; undefined: there is none */
+  async writtenAt(name: string): Promise<number | undefined> {
+    if (!NAME.test(name)) return undefined
+    return (await stat(this.#pathOf(name)).catch(() => undefined))?.mtimeMs
   }
 
   async find(name: string): Promise<T | undefined> {

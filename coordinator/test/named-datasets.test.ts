@@ -16,7 +16,7 @@ import {
 } from '@starling-grid/protocol'
 import { memoryBlobs } from '../src/blobs/memory.ts'
 import { Catalog, type NamedDataset, shardsOf } from '../src/datasets/catalog.ts'
-import { importNamed } from '../src/datasets/import-named.ts'
+import { appendNamed, importNamed } from '../src/datasets/import-named.ts'
 import type { ImportRequest } from '../src/datasets/import-request.ts'
 import { importDataset } from '../src/datasets/import.ts'
 import type { ImportOptions } from '../src/datasets/readers/open.ts'
@@ -237,6 +237,71 @@ test('another import under the name of one that was killed begins anew', async (
   await assert.rejects(importNamed(requestOf([await file('x,y\n1,a\n2,b\n')], { target: classes('y') }), catalog, stop))
   const dataset = await importTable('x,y\n1,a\n2,b\n3,c\n', { target: classes('y') }, catalog)
   assert.equal(dataset.targets.size, 3)
+})
+
+test('appended files are read as the first were: their samples train, behind shards that stay as they are', async () => {
+  const catalog = catalogOf()
+  const rowsOf = (from: number, count: number) =>
+    Array.from({ length: count }, (_, i) => `${from + i},${['rose', 'lily'][i % 2]}`)
+  const table = async (rows: readonly string[]) => file(['a,kind', ...rows, ''].join('\n'))
+  const before = await importNamed(
+    requestOf([await table(rowsOf(0, 100))], { target: classes('kind') }),
+    catalog,
+    WATCH,
+  )
+  const paths = [await table(rowsOf(100, 50)), await table(['150,lily'])]
+  const killed = new Error('killed')
+  const onProgress = () => {
+    throw killed
+  }
+  await assert.rejects(appendNamed({ name: 'made', paths }, catalog, { ...WATCH, onProgress }), killed)
+  assert.deepEqual(await catalog.get('made'), before, 'not before all is there')
+  const after = await appendNamed({ name: 'made', paths }, catalog, WATCH)
+  assert.deepEqual(after.train.slice(0, before.train.length), before.train)
+  assert.deepEqual(after.validation, before.validation)
+  assert.deepEqual(after.targets, before.targets)
+  assert.equal(samplesIn(after.train), samplesIn(before.train) + 51)
+  assert.equal(after.sources.length, 3)
+  const { x, y } = await contents(catalog, after.train.slice(before.train.length))
+  assert.deepEqual(
+    x.toSorted((a, b) => a - b),
+    Array.from({ length: 51 }, (_, i) => 100 + i),
+  )
+  for (const [i, value] of x.entries()) assert.equal(y[i], value % 2 === 0 && value < 150 ? 1 : 0, 'the same classes')
+  const all = await contents(catalog, after.train)
+  const mean = all.x.reduce((sum, value) => sum + value, 0) / all.x.length
+  assert.ok(Math.abs((after.statistics?.mean[0] ?? 0) - mean) < 1e-4, 'statistics are those of all')
+  assert.deepEqual(
+    after.counts,
+    [0, 1].map((label) => all.y.filter((one) => one === label).length),
+  )
+  for (const [rows, problem] of [
+    [['1,tulip'], /expected one of the classes lily, rose, got "tulip"/],
+    [
+      ['a,b,kind', '1,2,rose'],
+      /expected samples of 1 with 2 classes and the same columns and classes, got samples of 2/,
+    ],
+  ] as const) {
+    const path = rows[0]?.startsWith('a,b') ? await file([...rows, ''].join('\n')) : await table(rows)
+    await assert.rejects(
+      appendNamed({ name: 'made', paths: [path] }, catalog, WATCH),
+      refused('dataset-unreadable', problem),
+    )
+  }
+  assert.deepEqual(await catalog.get('made'), after)
+})
+
+test('nothing is appended to a text', async () => {
+  const catalog = catalogOf()
+  await importNamed(requestOf([await file('to be or not to be '.repeat(20), 'txt')]), catalog, WATCH)
+  const paths = [await file('that is the question', 'txt')]
+  await assert.rejects(
+    appendNamed({ name: 'made', paths }, catalog, WATCH),
+    refused(
+      'usage',
+      /^expected a dataset of samples that can be appended to, got made, a text; import all files under/,
+    ),
+  )
 })
 
 test('a name is used once, and is a name', async () => {

@@ -11,7 +11,7 @@ export const MAX_NORMALIZED = 1024
 /** Names of classes in the manifest of a dataset; ImageNet has 1000. */
 export const MAX_CLASS_NAMES = 1000
 
-const ShardRefSchema = strict({
+export const ShardRefSchema = strict({
   sha256: Sha256Schema,
   bytes: Type.Integer({ minimum: 1, maximum: MAX_SHARD_BYTES }),
   samples: Type.Integer({ minimum: 1, maximum: 10_000_000 }),

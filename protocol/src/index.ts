@@ -33,6 +33,7 @@ export {
   requirePossible,
   samplesIn,
   type ShardRef,
+  ShardRefSchema,
   storedElementsOf,
   requirePossibleImages,
 } from './dataset.ts'

@@ -2,6 +2,7 @@ import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { MAX_BASE_SOURCES } from './base-manifest.ts'
 import { StepRecordSchema, type StepScaling, StepScalingSchema, VersionRefSchema } from './chain.ts'
+import { ShardRefSchema } from './dataset.ts'
 import type { ErrorCode } from './errors.ts'
 import { ExchangeSchema } from './exchange.ts'
 import { NONCE_BYTES, PUBLIC_KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES } from './identity.ts'
@@ -63,6 +64,8 @@ const Weights = Type.Array(Type.Number({ minimum: 0, maximum: 1e12 }), { minItem
 const PairSchema = Type.Tuple([Count, Count])
 /** As many as a volunteer remembers. */
 const MAX_DECLINED = 64
+/** As many as a dataset may have. */
+const MAX_APPENDED_SHARDS = 1800
 /** Links of a direct exchange: one for every two members. */
 const MAX_PAIRS = (MAX_DIRECT_MEMBERS * (MAX_DIRECT_MEMBERS - 1)) / 2
 const Plan = Type.Array(PlanStepSchema, { maxItems: 2 * PLAN_WINDOW })
@@ -446,6 +449,12 @@ const toVolunteer = {
   'sums-request': strict({
     type: literal('sums-request'),
     versions: Type.Array(VersionRefSchema, { minItems: 1, maxItems: PLAN_WINDOW }),
+  }),
+  /** training shards that join those before them */
+  appended: strict({
+    type: literal('appended'),
+    before: Count,
+    shards: Type.Array(ShardRefSchema, { minItems: 1, maxItems: MAX_APPENDED_SHARDS }),
   }),
   /** evaluate these validation blocks at this version */
   validate: strict({

@@ -356,6 +356,7 @@ export class JobSession {
   heard(message: Exclude<ToVolunteer, { type: BeforeJob }>): void {
     if (message.type === 'validate') return void this.#validate(message).catch(this.#failed)
     if (message.type === 'grant') return this.#granted(message)
+    if (message.type === 'appended') return this.#batches.append(message)
     if (message.type === 'sums-request') return this.runner.sendSums(message.versions)
     if (message.type === 'share-base') return this.#base && this.runner.links.welcome(message.member)
     if (ENDS_WORK.has(message.type)) this.#rest()

@@ -1,6 +1,7 @@
 // `starling dataset import | list | show | delete`: datasets by name in a coordinator's data folder. Works beside a
 // coordinator that runs on the same folder, and without one.
 import {
+  appendNamed,
   Catalog,
   FORMATS,
   type DatasetFormat,
@@ -54,6 +55,7 @@ interface ImportCommandOptions extends FolderFlags, RowFlags, ImageFlags {
   readonly validation?: readonly string[]
   readonly split: number
   readonly seed: number
+  readonly append?: boolean
 }
 
 export async function dataset(argv: readonly string[]): Promise<number> {
@@ -99,22 +101,54 @@ function importCommand(program: Command): void {
     .option('--validation <path...>', 'files that validate; a part of the others otherwise')
     .option('--split <part>', 'part of the samples that validates', part, SPLIT)
     .option('--seed <n>', 'of the order of samples and of the split', wholeNumber(0), 0)
-    .action(importInto)
+    .option(
+      '--append',
+      'adds training samples to a dataset, read as the first ones were; jobs that run train them from the next epoch on',
+    )
+    .action((name: string, paths: readonly string[], options: ImportCommandOptions, command: Command) =>
+      importInto(name, paths, { ...options, given: givenOf(command) }),
+    )
 }
 
-async function importInto(name: string, paths: readonly string[], options: ImportCommandOptions): Promise<void> {
+/** Options that say how files are read, as they were typed. */
+function givenOf(command: Command): readonly string[] {
+  const others = new Set(['append', 'dataDir', 'json', 'url', 'token'])
+  return Object.keys(command.opts()).filter((name) => !others.has(name) && command.getOptionValueSource(name) === 'cli')
+}
+
+interface ImportCall extends ImportCommandOptions {
+  readonly given: readonly string[]
+}
+
+async function importInto(name: string, paths: readonly string[], options: ImportCall): Promise<void> {
   const catalog = new Catalog(options.dataDir)
   const line = new ProgressLine()
   const began = performance.now()
-  const chat = options.model === undefined ? undefined : await chatImport(options.model, options)
-  const dataset = await importNamed(requestOf(name, paths, options, chat), catalog, {
+  const watch = {
     now: () => new Date().toISOString(),
-    onProgress: (done, total, samples) =>
+    onProgress: (done: number, total: number, samples: number) =>
       line.show(progress({ done, total, samples }, (performance.now() - began) / 1000)),
-  })
+  }
+  if (options.append === true) requireNoOthers(options.given)
+  const chat = options.model === undefined ? undefined : await chatImport(options.model, options)
+  const dataset =
+    options.append === true
+      ? await appendNamed({ name, paths }, catalog, watch)
+      : await importNamed(requestOf(name, paths, options, chat), catalog, watch)
   const seconds = (performance.now() - began) / 1000
-  line.say(`imported ${name} in ${duration(seconds)}: ${described(dataset)}`)
+  const verb = options.append === true ? 'appended to' : 'imported'
+  line.say(`${verb} ${name} in ${duration(seconds)}: ${described(dataset)}`)
   if (options.json === true) printJson(summary(dataset))
+}
+
+/** @throws GridError 'usage' */
+function requireNoOthers(given: readonly string[]): void {
+  if (given.length === 0) return
+  throw new GridError(
+    'usage',
+    `expected --append without options of how files are read, got ${given.join(', ')}; ` +
+      'appended files are read as those of the first import',
+  )
 }
 
 /** @throws GridError 'model-invalid' for another name, or a model without a tokenizer */

@@ -3,7 +3,8 @@
 import type { ChatForm, Sha256, ShardRef } from '@starling-grid/protocol'
 import { NamedImports } from '../named-imports.ts'
 import type { TargetKind } from './fit.ts'
-import type { Summary } from './statistics.ts'
+import type { ImportOptions } from './readers/open.ts'
+import type { StoredMoments, Summary } from './statistics.ts'
 
 /** What a sample is in the shards. */
 export interface SampleForm {
@@ -43,6 +44,15 @@ export interface SourceFile {
   readonly sha256: string
 }
 
+/** What an import needs to go on with further files. */
+export interface ImportAgain {
+  readonly options: ImportOptions
+  readonly seed: number
+  /** that were mixed */
+  readonly windows: number
+  readonly moments: StoredMoments
+}
+
 export interface NamedDataset {
   readonly name: string
   readonly format: string
@@ -57,6 +67,8 @@ export interface NamedDataset {
   /** rows left out because a value was missing */
   readonly dropped: number
   readonly sources: readonly SourceFile[]
+  /** absent of texts and examples, and of what older programs imported: nothing can be appended */
+  readonly again?: ImportAgain
   /** of a text: `samples` are tokens */
   readonly train: readonly ShardRef[]
   readonly validation: readonly ShardRef[]

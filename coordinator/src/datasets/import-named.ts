@@ -1,11 +1,12 @@
 // Import of a dataset under a name. Reads a window of samples, mixes it, cuts off the validation split, measures,
 // writes shards, notes how far it is, and goes on. Memory holds one window whatever the size of the source.
-import { GridError, type ShardRef } from '@starling-grid/protocol'
+import { GridError, samplesIn, type ShardRef } from '@starling-grid/protocol'
 import { requireImportName } from '../named-imports.ts'
-import type { Catalog, NamedDataset } from './catalog.ts'
+import type { Catalog, ImportAgain, NamedDataset } from './catalog.ts'
 import { importChatFiles } from './chat-import.ts'
 import type { Imported, ImportTools, ImportRequest, ImportWatch } from './import-request.ts'
-import { ImportFile, type ImportState, keyOf } from './import-state.ts'
+import { beginningOf, ImportFile, type ImportState, keyOf } from './import-state.ts'
+import type { StoredClassNames } from './readers/class-names.ts'
 import { formatOf, openReader } from './readers/open.ts'
 import { BEGINNING, type SplitPart, type ReadPlace, type SampleReader } from './readers/reader.ts'
 import { renumber, SampleWindow } from './sample-window.ts'
@@ -47,6 +48,56 @@ export async function importNamed(request: ImportRequest, catalog: Catalog, watc
   return dataset
 }
 
+/**
+ * Further files for a dataset, read as the first ones were. Their samples train; what validates stays, so that
+ * validations before and after compare. Durable when it resolves; killed before, the same call goes on.
+ * @throws GridError 'usage' where the dataset does not tell how it was imported, 'dataset-unreadable', 'disk-failed'
+ */
+export async function appendNamed(
+  { name, paths }: Pick<ImportRequest, 'name' | 'paths'>,
+  catalog: Catalog,
+  watch: ImportWatch,
+): Promise<NamedDataset> {
+  const before = await catalog.get(name)
+  const { again, inputs, targets } = before
+  if (again === undefined) throw notAppendable(before)
+  const request: ImportRequest = { name, paths, validationShare: 0, seed: again.seed, options: again.options }
+  const marks = { train: await markAll(paths), validation: [] }
+  const file = new ImportFile(catalog.folder, name)
+  const key = keyOf([request, marks, before.importedAt, before.train.length])
+  const tools = { request, marks, file, blobs: await catalog.blobs(), watch }
+  const made = await new Import(tools, await file.read(key, goingOn(before, again, key)), { inputs, targets }).run()
+  const sources = [...before.sources, ...(await Promise.all(marks.train.map(hashed)))]
+  const dataset: NamedDataset = { ...made, name, importedAt: before.importedAt, sources }
+  requireDescribable(dataset)
+  await catalog.put(dataset)
+  await file.remove()
+  return dataset
+}
+
+function goingOn({ train, validation, dropped, counts, targets }: NamedDataset, again: ImportAgain, key: string) {
+  const reader: StoredClassNames = { names: targets.names ?? [], form: 'given' }
+  return {
+    ...beginningOf(key),
+    windows: again.windows,
+    samples: [samplesIn(train), samplesIn(validation)] as const,
+    dropped,
+    train,
+    validation,
+    moments: again.moments,
+    counts: counts ?? [],
+    reader,
+  }
+}
+
+function notAppendable({ name, targets }: NamedDataset): GridError {
+  const why = targets.kind === 'tokens' ? 'a text' : 'one that an older program imported'
+  return new GridError(
+    'usage',
+    `expected a dataset of samples that can be appended to, got ${name}, ${why}; import all files under another name`,
+  )
+}
+
 function importedBy(tools: ImportTools, state: ImportState): Promise<Imported> {
   const { request, marks } = tools
   const { chat } = request.options
@@ -59,15 +110,19 @@ function importedBy(tools: ImportTools, state: ImportState): Promise<Imported> {
 class Import {
   readonly #parts: ImportTools
   #state: ImportState
+  /** what samples are, where others are there already */
+  readonly #wanted: Pick<NamedDataset, 'inputs' | 'targets'> | undefined
 
-  constructor(parts: ImportTools, state: ImportState) {
+  constructor(parts: ImportTools, state: ImportState, wanted?: Pick<NamedDataset, 'inputs' | 'targets'>) {
     this.#parts = parts
     this.#state = state
+    this.#wanted = wanted
   }
 
   async run(): Promise<Imported> {
     const { request, marks } = this.#parts
     const reader = await openReader({ marks, options: request.options, seed: request.seed, state: this.#state.reader })
+    requireSameForm(reader, this.#wanted)
     const { kind, size } = reader.targets()
     const window = new SampleWindow({
       inputs: reader.inputs,
@@ -157,6 +212,7 @@ class Import {
 
   #result(reader: SampleReader, statistics: Statistics): Imported {
     const { train, validation, dropped, counts } = this.#state
+    const { request } = this.#parts
     if (train.length === 0)
       throw datasetUnreadable(
         this.#parts.request.paths.join(', '),
@@ -171,10 +227,32 @@ class Import {
       statistics: statistics.summary(reader.inputs.inputScale),
       ...(targets.kind === 'values' ? {} : { counts: Array.from({ length: targets.size }, (_, i) => counts[i] ?? 0) }),
       dropped,
+      again: {
+        options: request.options,
+        seed: request.seed,
+        windows: this.#state.windows,
+        moments: statistics.stored(),
+      },
       train,
       validation,
     }
   }
+}
+
+/** Before anything is read of files that have other columns, sizes or classes. @throws GridError 'dataset-unreadable' */
+function requireSameForm(reader: SampleReader, wanted: Pick<NamedDataset, 'inputs' | 'targets'> | undefined): void {
+  if (wanted === undefined) return
+  const formOf = ({ inputs, targets: { kind, size, names } }: Pick<NamedDataset, 'inputs' | 'targets'>): string =>
+    JSON.stringify([inputs, kind, size, names])
+  const found = { inputs: reader.inputs, targets: reader.targets() }
+  if (formOf(found) === formOf(wanted)) return
+  const text = ({ inputs, targets }: Pick<NamedDataset, 'inputs' | 'targets'>): string =>
+    `samples of ${inputs.shape.join(' × ')} with ${targets.size} ${targets.kind}`
+  throw datasetUnreadable(
+    'the new files',
+    `expected ${text(wanted)} and the same columns and classes, got ${text(found)}`,
+    'Name files that look like those of the first import.',
+  )
 }
 
 interface WindowParts {

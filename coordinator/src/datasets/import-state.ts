@@ -50,11 +50,11 @@ export class ImportFile {
   }
 
   /** The state of an import with this key; what another left is forgotten. */
-  async read(key: string): Promise<ImportState> {
+  async read(key: string, beginning = beginningOf(key)): Promise<ImportState> {
     const text = await readFile(this.#path, 'utf8').catch(() => undefined)
-    if (text === undefined) return beginningOf(key)
+    if (text === undefined) return beginning
     const state = JSON.parse(text) as ImportState
-    return state.key === key ? state : beginningOf(key)
+    return state.key === key ? state : beginning
   }
 
   /** @throws GridError 'disk-failed' */

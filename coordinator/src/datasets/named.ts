@@ -168,7 +168,7 @@ function described({ name, format, sources }: NamedDataset): { readonly name: st
 }
 
 /** All shards are among the coordinator's blobs when it resolves. */
-async function takeShards(dataset: NamedDataset, from: BlobStore, to: BlobStore): Promise<void> {
+export async function takeShards(dataset: NamedDataset, from: BlobStore, to: BlobStore): Promise<void> {
   for (const shard of shardsOf(dataset)) {
     if (await to.has(shard)) continue
     const bytes = await from.get(shard).catch((cause: unknown) => {

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { DatasetManifest, JobSpec } from '@starling-grid/protocol'
 import { openSqliteState } from '../journal/sqlite.ts'
-import type { StateStore, StoredJob } from '../journal/state-store.ts'
+import type { JournalRow } from '../journal/state-store.ts'
 
 export interface DatasetUse {
   /** names of jobs that need one of the shards and did not end */
@@ -35,11 +35,13 @@ export async function jobsThatUse(blobs: Iterable<string>, dataDir: string): Pro
     const unfinished: string[] = []
     for (const job of await store.jobs()) {
       const { spec, manifest, base } = JSON.parse(job.description) as StoredDescription
-      const held = [...manifest.train, ...manifest.validation, ...(base ? [base.manifest, ...base.shards] : [])]
+      const rows = await store.load(job.id)
+      const appended = rows.flatMap(appendedIn)
+      const ofBase = base ? [base.manifest, ...base.shards] : []
+      const held = [...manifest.train, ...manifest.validation, ...appended, ...ofBase]
       const names = held.map(({ sha256 }) => sha256)
       for (const name of names) shards.add(name)
-      if (names.some((name) => mine.has(name)) && !(await isFinished(store, job)))
-        unfinished.push(`${spec.name} (${job.id})`)
+      if (names.some((name) => mine.has(name)) && !isFinished(rows)) unfinished.push(`${spec.name} (${job.id})`)
     }
     return { unfinished, shards }
   } finally {
@@ -47,8 +49,13 @@ export async function jobsThatUse(blobs: Iterable<string>, dataDir: string): Pro
   }
 }
 
-async function isFinished(store: StateStore, { id }: StoredJob): Promise<boolean> {
-  const rows = await store.load(id)
+/** Shards that joined the job's dataset. */
+function appendedIn({ entry }: JournalRow): readonly { readonly sha256: string }[] {
+  if (entry.type === 'appended') return entry.shards
+  return entry.type === 'snapshot' ? (entry.run.growth ?? []).flatMap(({ shards }) => shards) : []
+}
+
+function isFinished(rows: readonly JournalRow[]): boolean {
   return rows.some(
     ({ entry }) => entry.type === 'finished' || (entry.type === 'snapshot' && entry.run.finished !== null),
   )

@@ -2,6 +2,7 @@
 // start nor last night's pause counts.
 import { type JobSpec, samplesIn, type StepPoint } from '@starling-grid/protocol'
 import type { Job } from '../jobs/jobs.ts'
+import type { Growth } from '../run/recorded.ts'
 
 /** Steps that the speed is measured over. */
 const WINDOW = 32
@@ -27,6 +28,8 @@ export interface Committed {
   readonly epochs: number
   /** ms of training */
   readonly trainedMs: number
+  /** data that joined the dataset meanwhile */
+  readonly growth: readonly Growth[]
   readonly steps: number
   /** of the newest one; undefined: none was made yet */
   readonly stepSamples: number | undefined
@@ -36,13 +39,19 @@ export interface Committed {
 
 /** Samples that the whole run commits, as far as its bounds say; a target may end it sooner. */
 export function samplesExpected({ spec, manifest }: Job, committed: Committed): number {
-  const { samples, epochs, trainedMs, endedEarly } = committed
+  const { samples, trainedMs, endedEarly } = committed
   if (endedEarly) return samples
   const { steps = Number.POSITIVE_INFINITY, minutes = Number.POSITIVE_INFINITY } = spec.stop
   const bySteps = samplesOfSteps(spec, committed, steps)
   const byMinutes = trainedMs > 0 ? (samples * minutes * MINUTE_MS) / trainedMs : Number.POSITIVE_INFINITY
-  const max = Math.min(epochs * samplesIn(manifest.train), bySteps, byMinutes)
+  const max = Math.min(samplesOfEpochs(manifest, committed), bySteps, byMinutes)
   return Math.max(samples, Math.round(max))
+}
+
+/** Of all epochs; what was appended counts from the epoch that trains it first. */
+function samplesOfEpochs({ train }: Job['manifest'], { epochs, growth }: Committed): number {
+  const less = growth.reduce((sum, { epoch, shards }) => sum + Math.min(epoch, epochs) * samplesIn(shards), 0)
+  return epochs * samplesIn(train) - less
 }
 
 /** With weak scaling steps to come are taken to be as large as the newest one. */

@@ -16,6 +16,7 @@ import {
   type RunView,
   saltedDigest,
   type Sha256,
+  type ShardRef,
   type StepRecord,
   type ToVolunteer,
   type CancelTimer,
@@ -30,7 +31,7 @@ import { StepSums } from '../audit/step-sums.ts'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { inChunks } from '../blobs/stored.ts'
 import type { CoordinatorClock } from '../clock.ts'
-import type { Job } from '../jobs/jobs.ts'
+import { grow, type Job } from '../jobs/jobs.ts'
 import type { JournalRow, StateStore } from '../journal/state-store.ts'
 import { ParameterServer } from '../parameter-server/parameter-server.ts'
 import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
@@ -38,6 +39,7 @@ import { grantedPush, pushRefusal, type PushRefusal, UNGRANTED } from '../run/as
 import { createRunState } from '../run/create.ts'
 import { applyEntry, forgetChain } from '../run/journal-replay.ts'
 import { mayRelay } from '../run/links/generation-links.ts'
+import { appendedShards } from '../run/queue/growth.ts'
 import { inertMembers } from '../run/ring/inert.ts'
 import { decide, HalfDecided } from '../run/run.ts'
 import type { Effect, RunInput, RunState } from '../run/state.ts'
@@ -109,6 +111,8 @@ export interface RunParts {
   /** its end is durable, and its members were told */
   readonly onEnded: (run: RunHost) => void
   readonly waitOf: WaitOf
+  /** its dataset has these shards, too */
+  readonly onGrown: (run: RunHost, shards: readonly ShardRef[]) => void
   /** it paused: its volunteers may go to another job */
   readonly onParked: (run: RunHost) => void
 }
@@ -245,6 +249,7 @@ export class RunHost {
     this.#journal.replay(rows)
     for (const { entry, at } of rows) applyEntry(this.state, entry, at)
     this.history.noteRows(rows)
+    grow(this.job, appendedShards(this.state))
   }
 
   /** R2: a restart opens a new ballot; the volunteers come back by themselves. */
@@ -461,6 +466,9 @@ export class RunHost {
         if (effect.entries.some(({ type }) => type === 'checkpoint'))
           void this.versions.tidy().catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
         return
+      case 'grow':
+        grow(this.job, effect.shards)
+        return this.#parts.onGrown(this, effect.shards)
       case 'send':
         this.#introductions.told(effect.to, effect.message, at)
         return this.#parts.audience.send(effect.to, named(this.job.id, effect.message))

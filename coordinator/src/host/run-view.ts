@@ -22,7 +22,7 @@ import { areEpochsBounded, bestOf } from '../run/history/ending.ts'
 import { trainedMs } from '../run/history/training-time.ts'
 import { validationBlocks } from '../run/history/validation.ts'
 import { leaseMs } from '../run/queue/lease-table.ts'
-import { currentEpoch } from '../run/queue/scheduler.ts'
+import { blocksIn, currentEpoch } from '../run/queue/scheduler.ts'
 import { OWNER_PAUSED } from '../run/ring/parking.ts'
 import type { RunState } from '../run/state.ts'
 import { modelSize } from './model-size.ts'
@@ -125,7 +125,11 @@ export function runView(parts: ViewParts): RunView {
     .map(({ member }) => memberView(state, member))
   const samplesPerSecond = state.finished === undefined ? speedOf(history.steps, now, parts.processStartedAt) : 0
   return {
-    job: { ...describeJob(job), epochs: areEpochsBounded(state.config.epochs) ? state.config.epochs : null },
+    job: {
+      ...describeJob(job),
+      blocksPerEpoch: blocksIn(state, shownEpoch(state)),
+      epochs: areEpochsBounded(state.config.epochs) ? state.config.epochs : null,
+    },
     phase: phaseOf(parts),
     reason: reasonOf(parts),
     paused: history.state.paused,
@@ -180,6 +184,7 @@ function committedOf({ state, history }: ViewParts): Committed {
     samples: samplesCommitted,
     epochs: state.config.epochs,
     trainedMs: trainedMs(state),
+    growth: state.growth,
     steps: state.chain.head.v,
     stepSamples: history.lastStep?.samples,
     endedEarly: finishedAt !== undefined && currentEpoch(state) < state.config.epochs,
@@ -270,7 +275,7 @@ function queueOf(state: RunState): RunView['queue'] {
   const planned =
     state.phase.type === 'ring' ? [...state.phase.planned.values()].reduce((sum, blocks) => sum + blocks.length, 0) : 0
   const pending = planned + state.leases.size
-  return { todo: Math.max(0, state.config.blocks - done - pending - quarantined), pending, done, quarantined }
+  return { todo: Math.max(0, blocksIn(state, epoch) - done - pending - quarantined), pending, done, quarantined }
 }
 
 function validationQueueOf({ validation, validated, chain, config }: RunState): RunView['validationQueue'] {

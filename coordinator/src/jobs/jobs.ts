@@ -26,6 +26,7 @@ import {
   MOST_EPOCHS,
   type Sha256,
   sha256Name,
+  type ShardRef,
 } from '@starling-grid/protocol'
 import type { Catalog } from '../datasets/catalog.ts'
 import { datasetInside } from '../datasets/data-root.ts'
@@ -202,6 +203,13 @@ export function readJob({ id, description }: StoredJob, timing: Timing): Job {
     training,
     validation,
   }
+}
+
+/** Data was appended to its dataset: whoever has the job sees the shards. */
+export function grow(job: Job, shards: readonly ShardRef[]): void {
+  const manifest = { ...job.manifest, train: [...job.manifest.train, ...shards] }
+  const training = blockRanges(manifest.train, job.spec.blockSamples)
+  Object.assign(job, { manifest, training, terms: { ...job.terms, dataset: manifest } } satisfies Partial<Job>)
 }
 
 /** Jobs were stored with `minVolunteers` before they had `volunteers`. */

@@ -1,6 +1,7 @@
 // All runs of this coordinator. Those that are neither finished nor paused share the volunteers (sharing.ts).
 import type { ModelSpec } from '@starling-grid/model'
 import {
+  type CancelTimer,
   describeError,
   type ErrorCode,
   GridError,
@@ -19,6 +20,7 @@ import { type CoordinatorId, requireTurn } from '../journal/owner-book.ts'
 import type { StateStore, StoredJob } from '../journal/state-store.ts'
 import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import type { Timing } from '../run/timing.ts'
+import { AppendedData, LOOK_FOR_DATA_MS } from './appended-data.ts'
 import { modelOf } from './base.ts'
 import { blobsOfOthers, finishDeletion } from './deletion.ts'
 import { importJob, readJob } from './jobs.ts'
@@ -83,12 +85,15 @@ export class Runs {
   readonly #shards = new Map<Sha256, RunHost[]>()
   readonly #damaged: DamagedJob[] = []
   #importing = 0
+  readonly #appended: AppendedData
+  #stopLooking: CancelTimer = () => undefined
   readonly #sharing: Sharing
   /** this process ends: who waits for a run to pause */
   #draining: Map<RunHost, () => void> | undefined
 
   constructor(parts: RunsParts) {
     this.#parts = parts
+    this.#appended = new AppendedData(parts.catalog, parts.blobs)
     this.#sharing = new Sharing({
       clock: parts.clock,
       seats: parts.audience,
@@ -109,6 +114,7 @@ export class Runs {
     if (takeOwn === undefined) for (const host of this.#hosts) host.start()
     else await takeOwn()
     this.#sharing.start()
+    this.#stopLooking = this.#parts.clock.every(LOOK_FOR_DATA_MS, () => void this.#lookForData().catch(this.#noData))
     for (const { message } of this.#damaged) this.shown()?.history.note('run', message, this.#parts.clock.awake())
   }
 
@@ -333,8 +339,12 @@ export class Runs {
 
   async stop(): Promise<void> {
     this.#sharing.stop()
+    this.#stopLooking()
     await Promise.all(this.#hosts.map((host) => host.stop()))
   }
+
+  #noData = (error: unknown): void =>
+    this.#parts.onTrouble(`appended data is not taken yet, and tried again: ${describeError(error)}`)
 
   /** Volunteers are told of the end first, and then of the job that goes on. */
   #ended(run: RunHost): void {
@@ -352,6 +362,21 @@ export class Runs {
   #parked(run: RunHost): void {
     if (this.#draining === undefined) this.#sharing.look()
     else this.#draining.get(run)?.()
+  }
+
+  #serve(run: RunHost, shards: readonly { readonly sha256: Sha256 }[]): void {
+    for (const { sha256 } of shards) {
+      const runs = this.#shards.get(sha256) ?? []
+      if (!runs.includes(run)) this.#shards.set(sha256, [...runs, run])
+    }
+  }
+
+  /** Data that was appended to datasets of open runs joins their next epochs. */
+  async #lookForData(): Promise<void> {
+    for (const run of await this.#appended.changed(this.#hosts)) {
+      if (this.#importing >= MAX_IMPORTS) return // at the next look
+      await this.#alone(() => this.#appended.take(run))
+    }
   }
 
   async #open(stored: StoredJob): Promise<void> {
@@ -376,10 +401,9 @@ export class Runs {
       onEnded: (run) => this.#ended(run),
       onParked: (run) => this.#parked(run),
       waitOf: (run) => this.#sharing.waitOf(run),
+      onGrown: (run, shards) => this.#serve(run, shards),
     })
-    const samples = [...job.manifest.train, ...job.manifest.validation].map(({ sha256 }) => sha256)
-    for (const shard of [...samples, ...job.frozen.map(({ sha256 }) => sha256)])
-      this.#shards.set(shard, [...(this.#shards.get(shard) ?? []), host])
+    this.#serve(host, [...job.manifest.train, ...job.manifest.validation, ...job.frozen])
     this.#hosts.push(host)
     return host
   }

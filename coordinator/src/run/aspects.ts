@@ -19,6 +19,7 @@ import { digests } from './history/digests.ts'
 import { keeping } from './history/keeping.ts'
 import { trainingTime } from './history/training-time.ts'
 import { validation } from './history/validation.ts'
+import { growth } from './queue/growth.ts'
 import { pause, quarantine } from './queue/quarantine.ts'
 import { suspects } from './queue/suspects.ts'
 import { admissions } from './ring/admissions.ts'
@@ -43,6 +44,7 @@ const ROWS = [
   parking,
   membership,
   inert,
+  growth,
   derivedStates,
   ballot,
   unreached,

@@ -68,6 +68,8 @@ export function applyEntry(recording: Recording, entry: JournalEntry, at: number
       return addResult(state, entry)
     case 'evaluated':
       return addEvaluation(state, entry)
+    case 'appended':
+      return grow(state, entry)
     case 'trained':
       state.trainedMs = entry.ms
       return
@@ -162,6 +164,11 @@ function rewind(state: Recorded, { to, final, generation = 0 }: Extract<JournalE
     state,
     withBytes(state).filter(({ version }) => version.v <= to.v),
   )
+}
+
+function grow(state: Recorded, { epoch, blocks, before, shards }: Extract<JournalEntry, { type: 'appended' }>): void {
+  state.growth = [...state.growth, { epoch, blocks, before, shards }]
+  state.chain.grow(epoch, blocks)
 }
 
 function commit(state: Recorded, records: readonly StepRecord[]): void {

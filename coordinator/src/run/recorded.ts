@@ -10,6 +10,7 @@ import type {
   MemberId,
   Mode,
   Sha256,
+  ShardRef,
   StepRecord,
   StopRule,
   Tally,
@@ -116,6 +117,8 @@ export type JournalEntry =
     }
   /** all blocks of a version are validated: means over its targets */
   | ({ readonly type: 'evaluated'; readonly version: VersionRef; readonly confirmed: boolean } & Measurements)
+  /** the owner appended data: its shards are of the epochs from this one on */
+  | ({ readonly type: 'appended' } & Growth)
   /** ms of training so far, of a job with a limit of minutes */
   | { readonly type: 'trained'; readonly ms: number }
   /** the owner ended the run early: it has this many epochs now */
@@ -128,6 +131,17 @@ export type JournalEntry =
    * shown of the past (run-history.ts). Both are checked when they are read
    */
   | { readonly type: 'snapshot'; readonly run: WrittenRun; readonly shown: unknown }
+
+/** Data that joined the dataset. */
+export interface Growth {
+  /** the first that trains it */
+  readonly epoch: number
+  /** of each epoch from then on */
+  readonly blocks: number
+  /** training shards that were there */
+  readonly before: number
+  readonly shards: readonly ShardRef[]
+}
 
 export interface Checkpoint {
   readonly version: VersionRef
@@ -167,6 +181,8 @@ interface RecordedWork {
   /** replaced as a whole, when the owner ends the run early */
   config: RunConfig
   readonly chain: ChainIndex
+  /** the oldest first */
+  growth: readonly Growth[]
   readonly checkpoints: Checkpoint[]
   /** those that the job keeps beside the newest ones, the oldest first (keep.ts) */
   kept: readonly Checkpoint[]

@@ -8,6 +8,7 @@ import type {
   MemberId,
   Push,
   Sha256,
+  ShardRef,
   StepRecord,
   StepScaling,
   ToCoordinator,
@@ -299,6 +300,8 @@ export type RunInput =
       readonly bytes: number
       readonly remembered?: Sha256
     }
+  /** shards that were appended to its dataset, behind the `before` first ones; they are among the blobs */
+  | { readonly type: 'dataset-appended'; readonly before: number; readonly shards: readonly ShardRef[] }
   /** the bytes of a checkpoint are gone, or are not what was written */
   | ({ readonly type: 'checkpoint-damaged' } & DamagedCheckpoint)
   /** the coordinator digested its bytes of a checkpoint */
@@ -323,6 +326,8 @@ export type RunMessage = Exclude<ToCoordinator, { type: 'hello' | 'seek-base' | 
 /** Carried out in order; what follows a journal effect is sent only after its fsync (R1). */
 export type Effect =
   | { readonly type: 'journal'; readonly entries: readonly JournalEntry[] }
+  /** the job has these training shards, too, before anyone is told of them */
+  | { readonly type: 'grow'; readonly shards: readonly ShardRef[] }
   | { readonly type: 'send'; readonly to: MemberId; readonly message: ToVolunteer }
   | { readonly type: 'refuse'; readonly to: MemberId; readonly code: ErrorCode; readonly message: string }
   | { readonly type: 'note'; readonly kind: RunEvent['kind']; readonly text: string }

@@ -381,6 +381,15 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     QUEUE,
+    'coordinator/src/run/queue/growth.ts',
+    ['coordinator/test/run-growth'],
+    [
+      ['R13: appended data joins the epoch under way', 'currentEpoch(state) + 1', 'currentEpoch(state)'],
+      ['members that come later know nothing of appended data', 'for (const one of transition.state.growth)', 'for (const one of [] as Growth[])'],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
     'coordinator/src/run/ring/weak-scaling.ts',
     ['coordinator/test/run-weak-scaling'],
     [

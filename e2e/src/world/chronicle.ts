@@ -184,7 +184,8 @@ export class Chronicle {
       case 'evaluated': // its blocks were counted
       case 'trained': // simulated runs end by epochs
       case 'derived': // for people: it changes nothing
-      case 'epochs': // no owner ends or pauses a simulated run
+      case 'appended': // no owner appends data to, ends or pauses a simulated run
+      case 'epochs':
       case 'paused':
         return
       case 'checkpoint-damaged':

@@ -12,6 +12,8 @@ import {
   type JobTerms,
   GridError,
   rangeOf,
+  requirePossible,
+  type ShardRef,
   trainingBlock,
 } from '@starling-grid/protocol'
 import type { Batch } from '../graph/executor.ts'
@@ -32,7 +34,8 @@ interface Filling {
 export class Batches {
   readonly #terms: JobTerms
   readonly #shards: Shards
-  readonly #train: BlockRanges
+  #train: BlockRanges
+  #trainShards: readonly ShardRef[]
   readonly #validation: BlockRanges
   readonly #elements: number
 
@@ -52,10 +55,23 @@ export class Batches {
     this.#onUnreadable = onUnreadable
     this.#terms = terms
     this.#shards = shards
-    this.#train = blockRanges(terms.dataset.train, terms.blockSamples)
+    this.#trainShards = terms.dataset.train
+    this.#train = blockRanges(this.#trainShards, terms.blockSamples)
     this.#validation = blockRanges(terms.dataset.validation, terms.blockSamples)
     this.#elements = elementsOf(terms.dataset)
     this.#preparation = new SamplePreparation(terms.dataset)
+  }
+
+  /** Data that joined the dataset behind the `before` first shards; those that are known already count once. */
+  append({ before, shards }: { readonly before: number; readonly shards: readonly ShardRef[] }): void {
+    const known = this.#trainShards.length
+    if (known >= before + shards.length) return
+    if (known < before)
+      throw new GridError('message-unexpected', `expected shards behind ${known}, got behind ${before}`)
+    const train = [...this.#trainShards, ...shards.slice(known - before)]
+    requirePossible({ ...this.#terms.dataset, train }, this.#terms.blockSamples)
+    this.#trainShards = train
+    this.#train = blockRanges(train, this.#terms.blockSamples)
   }
 
   /** samples of a whole block; the last of a shard may have fewer */

@@ -8,6 +8,7 @@ import { PNG } from 'pngjs'
 import type { SampleForm, TargetForm } from '../catalog.ts'
 import { datasetUnreadable, PIXEL_SCALE } from '../samples.ts'
 import type { FileMark, SourceMark } from '../sources.ts'
+import type { StoredClassNames } from './class-names.ts'
 import type { ReadPlace, SampleReader, SampleRun, SplitPart } from './reader.ts'
 
 export interface ImageOptions {
@@ -37,6 +38,16 @@ const LUMA = [0.299, 0.587, 0.114] as const
 const CURE = 'Correct or remove the file.'
 const SCALE_CURE = 'All images of a dataset have the size of the first; use --size, to which all are scaled.'
 
+/** @throws GridError 'dataset-unreadable' for a folder that is no class of the images that are there */
+function requireKnown(found: readonly string[], classes: readonly string[]): void {
+  const other = found.find((name) => !classes.includes(name))
+  if (other === undefined) return
+  throw new GridError(
+    'dataset-unreadable',
+    `expected folders of the classes ${classes.join(', ').slice(0, 200)}, got ${other}; name folders of these classes`,
+  )
+}
+
 export class ImageReader implements SampleReader {
   readonly format = 'images'
   readonly inputs: SampleForm
@@ -51,27 +62,31 @@ export class ImageReader implements SampleReader {
   static async open(
     marks: Readonly<Record<SplitPart, readonly SourceMark[]>>,
     bytes: SampleReader['bytes'],
-    { options, seed }: { readonly options: ImageOptions; readonly seed: number },
+    { options, seed, state }: { readonly options: ImageOptions; readonly seed: number; readonly state?: unknown },
   ): Promise<ImageReader> {
     const files = { train: mixed(marks.train, seed), validation: mixed(marks.validation, seed) }
     const [first] = files.train
     if (first === undefined)
       throw new GridError('dataset-unreadable', 'expected PNG or JPEG images in folders, got none')
     const size = options.size ?? (await pictureOf(first.path))
-    return new ImageReader(files, bytes, options, [options.grey ? 1 : 3, size.height, size.width])
+    const found = [...new Set([...files.train, ...files.validation].map(classOf))].sort()
+    const { names } = (state ?? { names: found }) as Pick<StoredClassNames, 'names'>
+    requireKnown(found, names)
+    const form = { options, classes: names }
+    return new ImageReader(files, bytes, form, [options.grey ? 1 : 3, size.height, size.width])
   }
 
   private constructor(
     files: Readonly<Record<SplitPart, readonly FileMark[]>>,
     bytes: SampleReader['bytes'],
-    options: ImageOptions,
+    { options, classes }: { readonly options: ImageOptions; readonly classes: readonly string[] },
     shape: readonly [number, number, number],
   ) {
     this.#files = files
     this.#isScaled = options.size !== undefined
     this.bytes = bytes
     this.inputs = { shape, inputType: 'U8', inputScale: PIXEL_SCALE }
-    this.#classes = [...new Set([...files.train, ...files.validation].map(classOf))].sort()
+    this.#classes = classes
     this.#numbers = new Map(this.#classes.map((name, i) => [name, i]))
   }
 

@@ -102,7 +102,7 @@ export async function openReader(parts: ReaderParts): Promise<SampleReader> {
     case 'tfrecord':
       return table(await TfRecordSource.open(pathsOf(marks), bytes), parts)
     case 'images':
-      return ImageReader.open(marks, bytes, { options: options.images, seed: parts.seed })
+      return ImageReader.open(marks, bytes, { options: options.images, seed: parts.seed, state: parts.state })
     case 'text':
       throw new Error('internal: a text has no samples before a job names its context')
     default:

@@ -10,6 +10,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import { newestCheckpoint } from '../journal-replay.ts'
+import { blocksIn } from '../queue/scheduler.ts'
 import type { RunState } from '../state.ts'
 import type { Transition } from '../transition.ts'
 import { sameRecord } from './dispute.ts'
@@ -87,7 +88,11 @@ export function implausible(state: RunState, { revived, records }: ValidClaim): 
       return `step ${v} of generation ${generation}, which never ran`
     for (const block of blocks) {
       if (seen.has(block) || state.chain.isDone(block)) return `step ${v} with block ${block}, which is counted already`
-      if (block.startsWith('v:') || epochOf(block) >= state.config.epochs || blockIndex(block) >= state.config.blocks)
+      if (
+        block.startsWith('v:') ||
+        epochOf(block) >= state.config.epochs ||
+        blockIndex(block) >= blocksIn(state, epochOf(block))
+      )
         return `step ${v} with block ${block}, which does not exist`
       seen.add(block)
     }

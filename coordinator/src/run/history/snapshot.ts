@@ -12,6 +12,7 @@ export function writtenRun(state: Recording): WrittenRun {
     fence,
     generation,
     chain: state.chain.written(),
+    ...(state.growth.length > 0 ? { growth: state.growth } : {}),
     checkpoints: state.checkpoints,
     ...(state.kept.length > 0 ? { kept: state.kept } : {}),
     ...(state.released.length > 0 ? { released: state.released } : {}),
@@ -41,6 +42,8 @@ export function writtenRun(state: Recording): WrittenRun {
  */
 export function readRun(state: Recorded, value: unknown): void {
   const written = checked(value)
+  state.growth = written.growth ?? []
+  for (const { epoch, blocks } of state.growth) state.chain.grow(epoch, blocks)
   try {
     state.chain.read(written.chain)
   } catch (cause) {

@@ -8,6 +8,7 @@ import {
   type MemberId,
   NamedMetricSchema,
   Sha256Schema,
+  ShardRefSchema,
   ChainRecordSchema,
   TallySchema,
   strict,
@@ -16,6 +17,7 @@ import {
 } from '@starling-grid/protocol'
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
+import type { Growth } from '../recorded.ts'
 import { MOST_EVALUATIONS } from './ending.ts'
 import { MOST_KEPT, MOST_RELEASED, RINGS_KEPT, VALIDATED_KEPT } from './kept.ts'
 
@@ -57,6 +59,10 @@ const EvaluationSchema = strict({
   count: Count,
 })
 
+const GrowthSchema = Type.Unsafe<Growth>(
+  strict({ epoch: Count, blocks: Count, before: Count, shards: Type.Array(ShardRefSchema) }),
+)
+
 export const WrittenRunSchema = strict({
   form: Type.Literal(SNAPSHOT_FORM),
   fence: Count,
@@ -67,6 +73,8 @@ export const WrittenRunSchema = strict({
     head: VersionRefSchema,
     done: Type.Array(strict({ epoch: Count, bits: Type.Optional(Type.String()) })),
   }),
+  /** absent: no data was appended */
+  growth: Type.Optional(Type.Array(GrowthSchema)),
   checkpoints: Type.Array(CheckpointSchema, { maxItems: 2 * MOST_LAST_CHECKPOINTS + 1 }),
   /** absent: none */
   kept: Type.Optional(Type.Array(CheckpointSchema, { maxItems: MOST_KEPT })),

@@ -13,7 +13,7 @@ export interface WrittenChain {
 }
 
 /** As others than applyEntry see it. */
-export type Chain = Readonly<Omit<ChainIndex, 'append' | 'truncate' | 'forgetBefore' | 'read'>>
+export type Chain = Readonly<Omit<ChainIndex, 'append' | 'grow' | 'truncate' | 'forgetBefore' | 'read'>>
 
 export class ChainIndex {
   readonly genesis: VersionRef
@@ -24,7 +24,7 @@ export class ChainIndex {
   truncations = 0
   readonly #done: DoneBlocks
 
-  /** `blocks`: training blocks of an epoch */
+  /** `blocks`: training blocks of an epoch, until it grows */
   constructor(genesis: VersionRef, blocks: number) {
     this.genesis = genesis
     this.#versions.push(genesis)
@@ -66,6 +66,11 @@ export class ChainIndex {
   /** Whether the version is on the chain and remembered. */
   has(version: VersionRef): boolean {
     return this.at(version.v)?.id === version.id
+  }
+
+  /** Epochs from this one on have so many blocks. */
+  grow(epoch: number, blocks: number): void {
+    this.#done.grow(epoch, blocks)
   }
 
   append(records: readonly StepRecord[]): void {

@@ -14,13 +14,26 @@ export interface DoneEpoch {
 }
 
 export class DoneBlocks {
-  /** blocks of one epoch */
-  readonly #blocks: number
+  /** blocks of the epochs from one on, ascending; the first from 0 */
+  readonly #sizes: { readonly epoch: number; readonly blocks: number }[]
   readonly #open = new Map<number, Bits>()
   readonly #whole = new Set<number>()
 
   constructor(blocks: number) {
-    this.#blocks = blocks
+    this.#sizes = [{ epoch: 0, blocks }]
+  }
+
+  /** Epochs from this one on have so many blocks; what is DONE of them stays so. */
+  grow(epoch: number, blocks: number): void {
+    const whole = [...this.#whole].filter((one) => one >= epoch)
+    for (const one of whole) this.#bitsOf(one)
+    this.#sizes.push({ epoch, blocks })
+    for (const [one, { bytes, count }] of this.#open)
+      if (one >= epoch) this.#open.set(one, { bytes: longer(bytes, blocks), count })
+  }
+
+  #blocksOf(epoch: number): number {
+    return this.#sizes.findLast((size) => size.epoch <= epoch)?.blocks ?? 0
   }
 
   has(block: BlockId): boolean {
@@ -29,13 +42,13 @@ export class DoneBlocks {
 
   /** As has(), for who looks at many. */
   hasAt(epoch: number, index: number): boolean {
-    if (this.#whole.has(epoch)) return index < this.#blocks
+    if (this.#whole.has(epoch)) return index < this.#blocksOf(epoch)
     return isSet(this.#open.get(epoch), index)
   }
 
   /** Blocks of the epoch that are DONE. */
   count(epoch: number): number {
-    return this.#whole.has(epoch) ? this.#blocks : (this.#open.get(epoch)?.count ?? 0)
+    return this.#whole.has(epoch) ? this.#blocksOf(epoch) : (this.#open.get(epoch)?.count ?? 0)
   }
 
   /** Epochs that cost one bit a block, for tests that count. */
@@ -45,10 +58,10 @@ export class DoneBlocks {
 
   add(block: BlockId): void {
     const [epoch, index] = [epochOf(block), blockIndex(block)]
-    if (this.#isUnknown(index) || this.has(block)) return
+    if (this.#isUnknown(epoch, index) || this.has(block)) return
     const bits = this.#bitsOf(epoch)
     setBit(bits, index)
-    if (bits.count < this.#blocks) return
+    if (bits.count < this.#blocksOf(epoch)) return
     this.#open.delete(epoch)
     this.#whole.add(epoch)
   }
@@ -84,21 +97,22 @@ export class DoneBlocks {
 
   #bitsFrom(text: string, epoch: number): Bits {
     const bytes = new Uint8Array(Buffer.from(text, 'base64'))
-    if (bytes.byteLength !== Math.ceil(this.#blocks / 8))
-      throw new Error(`expected ${this.#blocks} bits of epoch ${epoch}, got ${8 * bytes.byteLength}`)
+    const blocks = this.#blocksOf(epoch)
+    if (bytes.byteLength !== Math.ceil(blocks / 8))
+      throw new Error(`expected ${blocks} bits of epoch ${epoch}, got ${8 * bytes.byteLength}`)
     return { bytes, count: bytes.reduce((sum, byte) => sum + onesIn(byte), 0) }
   }
 
   /** A journal may name what the dataset does not have: it counts for nothing. */
-  #isUnknown(index: number): boolean {
-    return !(index < this.#blocks)
+  #isUnknown(epoch: number, index: number): boolean {
+    return !(index < this.#blocksOf(epoch))
   }
 
   /** Bits of an epoch that is about to change. */
   #bitsOf(epoch: number): Bits {
     const existing = this.#open.get(epoch)
     if (existing !== undefined) return existing
-    const bits = this.#whole.delete(epoch) ? allOf(this.#blocks) : noneOf(this.#blocks)
+    const bits = this.#whole.delete(epoch) ? allOf(this.#blocksOf(epoch)) : noneOf(this.#blocksOf(epoch))
     this.#open.set(epoch, bits)
     return bits
   }
@@ -106,6 +120,12 @@ export class DoneBlocks {
 
 function noneOf(blocks: number): Bits {
   return { bytes: new Uint8Array(Math.ceil(blocks / 8)), count: 0 }
+}
+
+function longer(bytes: Uint8Array, blocks: number): Uint8Array {
+  const more = new Uint8Array(Math.ceil(blocks / 8))
+  more.set(bytes)
+  return more
 }
 
 function allOf(blocks: number): Bits {

@@ -14,7 +14,7 @@ import {
 import { withdraw } from '../history/validation.ts'
 import { own, type RunInput, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
-import { currentEpoch, isIdle, isMostlySetAside } from './scheduler.ts'
+import { blocksIn, currentEpoch, isIdle, isMostlySetAside } from './scheduler.ts'
 
 /** Different members that a block must fail with. */
 const ACCUSERS = 3
@@ -145,7 +145,10 @@ function setAsideByFew(transition: Transition, block: BlockId): void {
  */
 export function canCompute(state: RunState, id: MemberId): boolean {
   if (state.phase.type === 'ring') return true
-  return (state.members.get(id)?.pushMs ?? 0) > 0 || 2 * state.chain.doneIn(currentEpoch(state)) >= state.config.blocks
+  return (
+    (state.members.get(id)?.pushMs ?? 0) > 0 ||
+    2 * state.chain.doneIn(currentEpoch(state)) >= blocksIn(state, currentEpoch(state))
+  )
 }
 
 /** Members that failed on it a moment ago: they may be between two leases. */
@@ -206,11 +209,12 @@ function onUnreadable(transition: Transition, member: MemberId, { blocks, messag
   transition.enqueue({ type: 'advance' })
 }
 
-function exists({ config }: RunState, block: BlockId): boolean {
+function exists(state: RunState, block: BlockId): boolean {
+  const { config } = state
   const index = blockIndex(block)
   return block.startsWith('v:')
     ? index < config.validationBlocks
-    : index < config.blocks && epochOf(block) < config.epochs
+    : index < blocksIn(state, epochOf(block)) && epochOf(block) < config.epochs
 }
 
 /** What the coordinator found on its own disk settles it at once, for all blocks of the shard. */

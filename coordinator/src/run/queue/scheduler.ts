@@ -12,11 +12,16 @@ export function currentEpoch(state: RunState): number {
   return epoch
 }
 
+/** Training blocks of an epoch: more of those that came after data was appended. */
+export function blocksIn({ config, growth }: Pick<RunState, 'config' | 'growth'>, epoch: number): number {
+  return growth.findLast((one) => one.epoch <= epoch)?.blocks ?? config.blocks
+}
+
 /**
  * Blocks of the epoch that are neither on the chain nor quarantined: never fewer than none, whatever a journal names.
  */
 export function remaining(state: RunState, epoch: number): number {
-  return Math.max(0, state.config.blocks - state.chain.doneIn(epoch) - setAsideIn(state, epoch))
+  return Math.max(0, blocksIn(state, epoch) - state.chain.doneIn(epoch) - setAsideIn(state, epoch))
 }
 
 function setAsideIn(state: RunState, epoch: number): number {
@@ -27,7 +32,7 @@ function setAsideIn(state: RunState, epoch: number): number {
 
 /** More than half of an epoch is set aside: it is no epoch, and the run rests instead of ending without it. */
 export function isMostlySetAside(state: RunState, epoch: number): boolean {
-  return 2 * setAsideIn(state, epoch) > state.config.blocks
+  return 2 * setAsideIn(state, epoch) > blocksIn(state, epoch)
 }
 
 /** Nothing is under way: no planned step, no lease. */
@@ -46,7 +51,7 @@ export function whyOver(state: RunState): string | undefined {
   const epoch = currentEpoch(state)
   return endOf(config.stop, {
     steps: chain.head.v,
-    epochs: epoch + (epoch < config.epochs ? chain.doneIn(epoch) / config.blocks : 0),
+    epochs: epoch + (epoch < config.epochs ? chain.doneIn(epoch) / blocksIn(state, epoch) : 0),
     endedWith: epoch >= config.epochs ? config.epochs : undefined,
     trainedMs,
     evaluations,
@@ -156,11 +161,11 @@ function frontOf(state: RunState, epoch: number): Front {
   const existing = fronts.get(state)
   const truncations = state.chain.truncations + state.restorations // both bring blocks back
   if (existing?.epoch === epoch && existing.truncations === truncations) return existing
-  const { seed, blocks } = state.config
+  const { seed } = state.config
   const front = {
     epoch,
     truncations,
-    order: existing?.epoch === epoch ? existing.order : epochOrder(seed, epoch, blocks),
+    order: existing?.epoch === epoch ? existing.order : epochOrder(seed, epoch, blocksIn(state, epoch)),
     names: new Map(),
     index: 0,
   }

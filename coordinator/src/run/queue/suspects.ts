@@ -7,7 +7,7 @@ import { weightsOf } from '../ring/membership.ts'
 import { type Member, own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { onBlockFailed } from './quarantine.ts'
-import { currentEpoch, remaining } from './scheduler.ts'
+import { blocksIn, currentEpoch, remaining } from './scheduler.ts'
 
 declare module '../state.ts' {
   interface Slices {
@@ -94,7 +94,7 @@ function failedAlone(transition: Transition, block: BlockId, member: MemberId): 
   const { later, isSound, by } = own(state, 'suspects')
   if (!later.has(block)) return void later.add(block)
   // all fail: no block's fault
-  if (!isSound && 2 * state.chain.doneIn(currentEpoch(state)) < state.config.blocks) return
+  if (!isSound && 2 * state.chain.doneIn(currentEpoch(state)) < blocksIn(state, currentEpoch(state))) return
   onBlockFailed(transition, block, member)
   if (!state.quarantined.has(block)) return
   state.health.aborts = state.health.aborts.filter((abort) => !by.has(abort.by))

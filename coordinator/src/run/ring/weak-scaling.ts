@@ -3,7 +3,7 @@
 // from the generation and the record before; members are told them with the plan, and the record keeps them. Pure.
 import { type BlockId, MOST_BATCH_BLOCKS, type PlanStep, type StepScaling } from '@starling-grid/protocol'
 import { learningRate } from '@starling-grid/shaders'
-import { currentEpoch } from '../queue/scheduler.ts'
+import { blocksIn, currentEpoch } from '../queue/scheduler.ts'
 import type { RunConfig, RunState } from '../state.ts'
 import type { Aspect } from '../transition.ts'
 
@@ -51,8 +51,10 @@ export function scaled(
 
 /** Over all epochs, as far as they are on the chain: the schedule goes by it, in batches of one member. */
 function blocksDone(state: RunState): number {
-  const epoch = currentEpoch(state)
-  return epoch * state.config.blocks + (epoch < state.config.epochs ? state.chain.doneIn(epoch) : 0)
+  const now = currentEpoch(state)
+  let blocks = now < state.config.epochs ? state.chain.doneIn(now) : 0
+  for (let epoch = 0; epoch < now; epoch++) blocks += blocksIn(state, epoch)
+  return blocks
 }
 
 export type WeakScaling = NonNullable<RunConfig['weak']>
