@@ -46,8 +46,8 @@ type ScalingQuestion = Omit<Setting, 'churnPerMinute'>
 const GROUPS = {
   mode: 'async',
   async: asyncPolicy(undefined, KEPT_VERSIONS, { innerSteps: 16 }),
-  batchBlocks: 8,
-  blockSamples: 512,
+  batchBlocks: 4,
+  blockSamples: 1024,
   warmUpSeconds: 400,
   seconds: 656,
 } as const

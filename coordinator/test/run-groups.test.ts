@@ -70,6 +70,10 @@ test('a version takes in four of five contributions, and the fifth is in the nex
   for (const name of ['a', 'b', 'c', 'd']) grants.set(name, ask(desk, name))
   assert.equal(push(desk, 'e', grants.get('e') as Grant), 'received', 'it is one version late')
   assert.equal(desk.effects.find((effect) => effect.type === 'server-add')?.damping, 0.5, 'and counts half')
+  assert.equal(ask(desk, 'e').base.v, 1, 'it goes on at once')
+  desk.now += 9000 // before leases expire
+  desk.feed({ type: 'tick' })
+  assert.equal(desk.state.chain.head.v, 1, 'late rounds alone make no version')
 })
 
 test('who contributed begins its next round from the version that takes its last one in', () => {
@@ -83,15 +87,15 @@ test('who contributed begins its next round from the version that takes its last
   assert.equal(next?.base.v, 1)
 })
 
-test('a version waits half a round for more contributions, and no longer', () => {
+test('a version waits a fifth of a round for more contributions, and no longer', () => {
   const desk = groupDesk(alike())
   const grants = NAMES.map((name) => ask(desk, name))
   desk.now += 20_000
   push(desk, 'a', grants[0] as Grant)
-  desk.now += 9000
+  desk.now += 3500
   desk.feed({ type: 'tick' })
   assert.equal(desk.state.chain.head.v, 0)
-  desk.now += 2000
+  desk.now += 1000
   desk.feed({ type: 'tick' })
   assert.equal(desk.state.chain.head.v, 1)
 })

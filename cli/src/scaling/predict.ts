@@ -18,6 +18,8 @@ const COMMITS = 200
 /** Steps may take minutes: after this many virtual ms fewer commits do. */
 const LONG_MS = 900_000
 const FEWEST_COMMITS = 10
+/** virtual ms that a commit is waited for */
+const LONGEST_ROUND_MS = 300_000
 
 interface OpenScaleModel extends ScaleModel {
   readonly volunteers: ReadonlyMap<MemberId, ModelVolunteer>
@@ -155,19 +157,31 @@ class Looks {
   }
 }
 
+/** From one commit to another: rounds of minutes fit into no fixed time. */
 function measure(model: ScaleModel): ScalePrediction {
   const { clock, coordinator, setting } = model
+  runUntilCommit(model)
+  const began = clock.now
   const { samples, cpuMs, bytes, ballots } = coordinator
   const looks = new Looks(model)
-  for (let passed = 0; passed < 1000 * setting.seconds; passed += SAMPLE_MS) {
+  while (clock.now - began < 1000 * setting.seconds) {
     clock.runUntil(clock.now + SAMPLE_MS)
     looks.look()
   }
+  runUntilCommit(model)
+  const seconds = (clock.now - began) / 1000
   return {
     ...looks.seen(),
-    samplesPerSecond: (coordinator.samples - samples) / setting.seconds,
-    ballotsPerMinute: ((coordinator.ballots - ballots) * 60) / setting.seconds,
-    coordinatorCores: (coordinator.cpuMs - cpuMs) / (1000 * setting.seconds),
-    coordinatorBytesPerSecond: (coordinator.bytes - bytes) / setting.seconds,
+    samplesPerSecond: (coordinator.samples - samples) / seconds,
+    ballotsPerMinute: ((coordinator.ballots - ballots) * 60) / seconds,
+    coordinatorCores: (coordinator.cpuMs - cpuMs) / (1000 * seconds),
+    coordinatorBytesPerSecond: (coordinator.bytes - bytes) / seconds,
   }
+}
+
+/** The next one, if there is one within a while. */
+function runUntilCommit({ clock, coordinator }: ScaleModel): void {
+  const { length } = coordinator.commits
+  const end = clock.now + LONGEST_ROUND_MS
+  while (coordinator.commits.length === length && clock.now < end) clock.runUntil(clock.now + SAMPLE_MS)
 }

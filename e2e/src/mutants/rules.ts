@@ -297,10 +297,8 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     rule: 'G1',
     breaks: 'G1: a version names some blocks of a round and not others',
     file: `${RUN}/async/accumulator.ts`,
-    from: 'blocks: new Set([...blocks, ...push.leases.map(({ block }) => block)]),',
-    to:
-      'blocks: new Set([...blocks, ' +
-      '...push.leases.map(({ block }) => block).slice(0, Math.max(1, push.leases.length - 1))]),',
+    from: 'for (const { block } of push.leases) open.blocks.add(block)',
+    to: 'for (const { block } of push.leases.slice(0, Math.max(1, push.leases.length - 1))) open.blocks.add(block)',
     tests: ['coordinator/test/run-groups'],
     world: { seed: 1, options: { mode: 'async', members: { grouped: true } } },
   },

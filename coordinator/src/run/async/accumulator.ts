@@ -23,15 +23,15 @@ declare module '../state.ts' {
 
 /** What is pushed and is no version yet; in ring mode: no member was given it yet. */
 export interface OpenSum {
-  pushes: readonly Push[]
+  readonly pushes: Push[]
   /** SHA-256 of the gradients, in the order of the pushes */
-  digests: readonly Sha256[]
-  blocks: ReadonlySet<BlockId>
-  /** ms: its first push */
-  since: number
+  readonly digests: Sha256[]
+  readonly blocks: Set<BlockId>
+  /** ms: its first push that is of the newest version; undefined: all are late ones */
+  since: number | undefined
 }
 
-const empty = (): OpenSum => ({ pushes: [], digests: [], blocks: new Set(), since: 0 })
+const empty = (): OpenSum => ({ pushes: [], digests: [], blocks: new Set(), since: undefined })
 
 /** Taken elsewhere, or dropped. */
 export function emptySum(state: RunState): void {
@@ -68,13 +68,11 @@ export function addToSum(transition: Transition, push: Push, gradDigest: Sha256)
   const { state } = transition
   const mostBlocks = state.config.async.groups === undefined ? MAX_STEP_BLOCKS : MAX_VERSION_BLOCKS
   if (state.open.blocks.size + push.leases.length > mostBlocks) closeSum(transition)
-  const { pushes, digests, blocks, since } = own(state, 'open')
-  Object.assign(own(state, 'open'), {
-    pushes: [...pushes, push],
-    digests: [...digests, gradDigest],
-    blocks: new Set([...blocks, ...push.leases.map(({ block }) => block)]),
-    since: pushes.length === 0 ? transition.now : since,
-  } satisfies OpenSum)
+  const open = own(state, 'open')
+  open.pushes.push(push)
+  open.digests.push(gradDigest)
+  for (const { block } of push.leases) open.blocks.add(block)
+  if (push.base.v === state.chain.head.v) open.since ??= transition.now
 }
 
 /** A3: enough pushes, or no more to come before these are a version. */

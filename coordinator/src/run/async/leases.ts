@@ -38,9 +38,9 @@ export const leases = {
   },
   hear: { 'lease-request': onLeaseRequest, 'gave-back': onGaveBack },
   holds: grantTraining,
-  memberLost: ({ state }, { id }) => {
-    releaseAll(state.leases, id)
-    state.workers.delete(id)
+  memberLost: ({ state }, member) => {
+    releaseAll(state.leases, member)
+    state.workers.delete(member.id)
   },
   frozen: ({ state }) => {
     if (state.mode !== 'async') state.leases.clear() // off-ring members are asked anew
@@ -69,7 +69,7 @@ function onLeaseRequest(transition: Transition, member: MemberId, { modeEpoch }:
   if (modeEpoch !== state.modeEpoch)
     return transition.refuse(member, 'mode-stale', `mode epoch is ${state.modeEpoch}, got ${modeEpoch}`)
   // One grant at a time: who asks again without a push gave the last one up.
-  if (releaseAll(state.leases, member)) gaveUp(state, member)
+  if (releaseAll(state.leases, holder)) gaveUp(state, member)
   holder.awaitingLease = true
   transition.enqueue({ type: 'advance' })
 }

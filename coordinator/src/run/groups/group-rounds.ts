@@ -3,8 +3,11 @@
 import { MAX_STEP_BLOCKS } from '@starling-grid/protocol'
 import type { Member, RunState } from '../state.ts'
 
-/** Times the usual time of a round that a version waits for more contributions, once it has one. */
-const PATIENCE = 0.5
+/**
+ * Times the usual time of a round that a version waits for more contributions, once it has one. Where members come and go
+ * some are always in the middle of a round, and those that are done must not wait for them.
+ */
+const PATIENCE = 0.2
 const LEAST_PATIENCE_MS = 2000
 /** Times as long a lease as the round should take. */
 const LEASE_FACTOR = 3
@@ -44,11 +47,13 @@ export function roundMs({ config }: RunState, { samplesPerSecond, pushMs }: Memb
   return LEASE_FACTOR * Math.max(expected, pushMs)
 }
 
-/** Contributions that a version waits for: those that it has, and those that are still computed. */
+/** Contributions that a version waits for: those that it has, and those of others that are still computed. */
 export function expected(state: RunState): number {
+  const { pushes } = state.open
+  const pushed = new Set(pushes.map(({ incarnation }) => incarnation))
   let atWork = 0
-  for (const member of state.members.values()) if (isAtWork(state, member)) atWork++
-  return atWork + state.open.pushes.length
+  for (const member of state.members.values()) if (!pushed.has(member.id) && isAtWork(state, member)) atWork++
+  return atWork + pushes.length
 }
 
 /** It has leases, and brought the last ones back. */
@@ -57,16 +62,20 @@ function isAtWork({ leases }: RunState, { granted, missedLeases }: Member): bool
   return first !== undefined && missedLeases === 0 && leases.get(first)?.leaseEpoch === granted?.leaseEpoch
 }
 
-/** A version does not wait for the slowest: once it has one contribution it is due after a while (G2). */
+/** A version does not wait for the slowest: once it has one contribution that is not late it is due after a while (G2). */
 export function isOverdue(state: RunState, now: number): boolean {
   const { open, members } = state
-  if (open.pushes.length === 0) return false
+  if (open.since === undefined) return false
   const usual = open.pushes.map(({ incarnation }) => members.get(incarnation)?.pushMs ?? 0).toSorted((a, b) => a - b)
   return now - open.since > Math.max(LEAST_PATIENCE_MS, PATIENCE * (usual[usual.length >> 1] ?? 0))
 }
 
-/** It begins its next round from the version that takes in its last one. */
-export function isWaitingForItsVersion({ open }: RunState): (member: Member) => boolean {
-  const pushed = new Set(open.pushes.map(({ incarnation }) => incarnation))
+/**
+ * It begins its next round from the version that takes in its last one. One whose round was late for its version begins
+ * at once: the next version is most of a round away.
+ */
+export function isWaitingForItsVersion({ open, chain }: RunState): (member: Member) => boolean {
+  const fresh = open.pushes.filter(({ base }) => base.v === chain.head.v)
+  const pushed = new Set(fresh.map(({ incarnation }) => incarnation))
   return ({ id }) => pushed.has(id)
 }

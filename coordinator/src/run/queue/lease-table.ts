@@ -1,6 +1,6 @@
 // Who computes which block, until when: leases of training and of validation.
 import type { BlockId, LeaseToken, MemberId } from '@starling-grid/protocol'
-import type { Lease, RunState } from '../state.ts'
+import type { Lease, Member, RunState } from '../state.ts'
 import type { Transition } from '../transition.ts'
 
 type Leases = Map<BlockId, Lease>
@@ -53,11 +53,11 @@ export function leaseMs(state: RunState, holder: MemberId, missed = 0): number {
   return Math.min(leaseMaxMs, Math.max(leaseMinMs, expected) * (member?.hidden === true ? HIDDEN_LEASE : 1))
 }
 
-/** Returns whether it held any. */
-export function releaseAll(leases: Leases, holder: MemberId): boolean {
-  const own = [...leases].filter(([, lease]) => lease.holder === holder)
-  for (const [block] of own) leases.delete(block)
-  return own.length > 0
+/** Of its last grant: it has no others. Returns whether it held any. */
+export function releaseAll(leases: Leases, { id, granted }: Pick<Member, 'id' | 'granted'>): boolean {
+  const held = (granted?.blocks ?? []).filter((block) => leases.get(block)?.holder === id)
+  for (const block of held) leases.delete(block)
+  return held.length > 0
 }
 
 /** False: the lease is not this member's any more. */
