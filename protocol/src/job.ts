@@ -52,8 +52,8 @@ export type AsyncSettings = Static<typeof AsyncSchema>
  * Replica groups, in async mode: what a group learns in a round goes to the parameter server as one difference (G1).
  */
 const GroupsSchema = strict({
-  /** H: inner steps of a round; absent: 32 */
-  innerSteps: Type.Optional(LOCAL.innerSteps),
+  /** H: inner steps of a round; absent: auto, as many as make its exchange cheap and its loss bearable */
+  innerSteps: Type.Optional(Type.Union([LOCAL.innerSteps, Type.Literal('auto')])),
 })
 export type GroupSettings = Static<typeof GroupsSchema>
 

@@ -7,7 +7,7 @@ import type { ErrorCode } from './errors.ts'
 import { ExchangeSchema } from './exchange.ts'
 import { NONCE_BYTES, PUBLIC_KEY_BYTES, SALT_BYTES, SIGNATURE_BYTES } from './identity.ts'
 import type { BlockId, JobId } from './ids.ts'
-import { JobTermsSchema, MAX_INNER_STEPS } from './job-terms.ts'
+import { GradientEncodingSchema, JobTermsSchema, MAX_INNER_STEPS } from './job-terms.ts'
 import {
   FETCH_CHUNK_BYTES,
   MAX_DIRECT_MEMBERS,
@@ -476,6 +476,8 @@ const toVolunteer = {
     deadlineMs: Count,
     /** in a run of groups: make so many inner steps of these blocks, and push their difference (G1) */
     innerSteps: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_INNER_STEPS })),
+    /** global batches in the base: where the schedule of the inner learning rate goes on */
+    fromStep: Type.Optional(Count),
     offRing: Type.Optional(Type.Boolean()),
   }),
   /** no work at present, with the reason */
@@ -564,6 +566,8 @@ export const PushSchema = strict({
   correct: Count,
   /** matrices that the body carries by rows (model/src/gradient-body.ts); absent: the body is one dense vector */
   sparse: Type.Optional(SparsePartsSchema),
+  /** of a round's difference: the job's (model/src/encoded-vector.ts); absent: f32 */
+  encoding: Type.Optional(GradientEncodingSchema),
 })
 export type PushHeader = Static<typeof PushSchema>
 /** A push whose grant is known: with a token for each of its blocks. */

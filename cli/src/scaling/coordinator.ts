@@ -18,7 +18,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import type { EventClock } from './clock.ts'
-import type { Setting } from './setting.ts'
+import { pullBytesOf, pushBytesOf, type Setting } from './setting.ts'
 
 /** As in coordinator/src/host/run-host.ts. */
 const TICK_MS = 200
@@ -71,6 +71,7 @@ export class ModelCoordinator {
       minVolunteers: setting.minVolunteers,
       mode: setting.mode,
       exchange: { asked: setting.exchange, bytes: setting.exchangeBytes },
+      roundBytes: pushBytesOf(setting) + pullBytesOf(setting),
       versionBytes: 0,
       timing: DEFAULT_TIMING,
       async: setting.async,

@@ -9,6 +9,9 @@ interface StepSetting {
   readonly gradientBytes: number
   readonly exchangeBytes: number
   readonly stateBytes: number
+  /** bytes of a push, and of the version that it starts from, in async mode; absent: of a gradient as f32 */
+  readonly pushBytes?: number
+  readonly pullBytes?: number
   readonly batchBlocks: number
   readonly blockSamples: number
   /** ms of a member's step beside its samples: dispatches, the gradient's read-back, the exact update */
@@ -33,6 +36,14 @@ export interface Setting extends StepSetting {
   readonly warmUpSeconds: number
   readonly seconds: number
   readonly seed: number
+}
+
+export function pushBytesOf({ pushBytes, gradientBytes }: Setting): number {
+  return pushBytes ?? gradientBytes
+}
+
+export function pullBytesOf({ pullBytes, gradientBytes }: Setting): number {
+  return pullBytes ?? gradientBytes
 }
 
 export interface ScalePrediction {

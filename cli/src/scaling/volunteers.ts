@@ -23,7 +23,7 @@ import { takeBlocks } from '@starling-grid/volunteer/testing'
 import type { EventClock } from './clock.ts'
 import type { ModelCoordinator } from './coordinator.ts'
 import { type Rings, wayOf } from './rings.ts'
-import type { Setting } from './setting.ts'
+import { pullBytesOf, pushBytesOf, type Setting } from './setting.ts'
 
 /** ms to load the page, compile kernels and measure speed */
 const PREPARE_MS = 4000
@@ -258,7 +258,8 @@ export class ModelVolunteer {
   /** Pull, compute, push, ask again. */
   #granted({ base, leases, modeEpoch }: MessageTo<'grant'>): void {
     const { setting, coordinator } = this.#all
-    const { links, gradientBytes } = setting
+    const { links } = setting
+    const [pull, pushed] = [pullBytesOf(setting), pushBytesOf(setting)]
     this.#all.onWork()
     const samples = leases.length * setting.blockSamples
     const turn = this.#turn
@@ -273,16 +274,13 @@ export class ModelVolunteer {
       correct: 0,
     }
     const current = (): boolean => this.alive && turn === this.#turn
-    coordinator.transfer(gradientBytes, () =>
+    coordinator.transfer(pull, () =>
       this.#later(
-        (1000 * gradientBytes) / links.down +
-          links.latencyMs +
-          this.#computeMs(leases.length) +
-          (1000 * gradientBytes) / links.up,
+        (1000 * pull) / links.down + links.latencyMs + this.#computeMs(leases.length) + (1000 * pushed) / links.up,
         () =>
-          coordinator.transfer(gradientBytes, () => {
+          coordinator.transfer(pushed, () => {
             if (!current()) return
-            this.moved(gradientBytes, gradientBytes)
+            this.moved(pushed, pull)
             coordinator.receive(
               { type: 'push', push, gradDigest: digestAt(base), norms: { gradient: 1, statistics: 1 } },
               push,

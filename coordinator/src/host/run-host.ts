@@ -37,6 +37,7 @@ import { ParameterServer } from '../parameter-server/parameter-server.ts'
 import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import { grantedPush, pushRefusal, type PushRefusal, UNGRANTED } from '../run/async/leases.ts'
 import { createRunState } from '../run/create.ts'
+import { makesRounds } from '../run/groups/group-policy.ts'
 import { applyEntry, forgetChain } from '../run/journal-replay.ts'
 import { mayRelay } from '../run/links/generation-links.ts'
 import { appendedShards } from '../run/queue/growth.ts'
@@ -185,7 +186,7 @@ export class RunHost {
     this.#server = new ParameterServer({
       form: job.form,
       clipNorm: job.spec.clipNorm,
-      rounds: (job.config.async.groups?.innerSteps ?? 1) > 1,
+      rounds: makesRounds(job.config.async.groups),
       delayCompensation: job.config.async.delayCompensation,
       cores: availableParallelism(),
       clock,

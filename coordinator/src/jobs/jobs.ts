@@ -247,6 +247,7 @@ function configOf({ id, spec, model, timing, initial, ...sizes }: ConfigParts): 
     minVolunteers: volunteers?.min ?? 1,
     mode,
     exchange: exchangeOf(spec, model),
+    roundBytes: roundBytesOf(spec, model),
     timing,
     async: asyncPolicy(spec.async, keptVersions(parameterCount(model)), spec.groups),
     roundSteps: localSettings(spec)?.innerSteps ?? 1,
@@ -258,6 +259,12 @@ const NUMBER_BYTES: Readonly<Record<GradientEncoding, number>> = { f32: 4, f16: 
 
 function exchangeOf({ exchange = 'auto', encoding = 'f32' }: JobSpec, model: ModelSpec): RunConfig['exchange'] {
   return { asked: exchange, bytes: Math.ceil(NUMBER_BYTES[encoding] * parameterCount(model)) }
+}
+
+/** A push in the job's encoding, and a version before it: as halves where the job encodes. */
+function roundBytesOf({ encoding = 'f32' }: JobSpec, model: ModelSpec): number {
+  const pulled = encoding === 'f32' ? NUMBER_BYTES.f32 : NUMBER_BYTES.f16
+  return Math.ceil((NUMBER_BYTES[encoding] + pulled) * parameterCount(model))
 }
 
 /** The job without the folders of our disk. */

@@ -1,7 +1,7 @@
 // What a job says of rounds of several inner steps, with defaults, checked: local rounds of a ring (A7), and rounds of
 // replica groups (G1).
 import { type JobSpec, type LocalSettings, MAX_STEP_BLOCKS } from '@starling-grid/protocol'
-import { groupPolicy } from '../run/groups/group-policy.ts'
+import { type GroupPolicy, groupPolicy, makesRounds } from '../run/groups/group-policy.ts'
 import { mistaken } from './mistaken.ts'
 
 /** H of a ring where the job names none: most jobs here are short */
@@ -19,10 +19,21 @@ const OUTER = { outerLr: 0.7, outerMomentum: 0.7 } as const
 export function localSettings({ mode, local, groups, batchBlocks }: JobSpec): LocalSettings | undefined {
   if (groups !== undefined) requireGroups({ mode, local })
   if (mode !== 'local' && local === undefined && groups === undefined) return undefined
-  const innerSteps = groups === undefined ? RING_STEPS : groupPolicy(groups).innerSteps
-  if (groups !== undefined && innerSteps === 1) return undefined
-  const settings = { innerSteps, ...OUTER, ...local }
-  requireFew(settings, batchBlocks, groups === undefined ? 'local' : 'groups')
+  if (groups !== undefined) return groupSettings(groupPolicy(groups), { local, batchBlocks })
+  const settings = { innerSteps: RING_STEPS, ...OUTER, ...local }
+  requireFew(settings, batchBlocks, 'local')
+  return settings
+}
+
+function groupSettings(
+  policy: GroupPolicy,
+  { local, batchBlocks }: Pick<JobSpec, 'batchBlocks'> & { readonly local: JobSpec['local'] | undefined },
+): LocalSettings | undefined {
+  if (!makesRounds(policy)) return undefined
+  // each grant says how many steps its round has
+  if (policy.innerSteps === 'auto') return { innerSteps: RING_STEPS, ...OUTER, ...local }
+  const settings = { ...OUTER, ...local, innerSteps: policy.innerSteps }
+  requireFew(settings, batchBlocks, 'groups')
   return settings
 }
 

@@ -12,6 +12,7 @@ import { handover } from './ballot/handover.ts'
 import { proofs } from './ballot/proofs.ts'
 import { promises } from './ballot/restored.ts'
 import { unreached } from './ballot/unreached.ts'
+import { rounds } from './groups/round-length.ts'
 import { checkpoints } from './history/checkpoints.ts'
 import { completion } from './history/completion.ts'
 import { damagedCheckpoint } from './history/damaged-checkpoint.ts'
@@ -64,6 +65,7 @@ const ROWS = [
   newcomers,
   admissions,
   pushNorms,
+  rounds,
   validation,
   keeping,
   completion,

@@ -9,6 +9,8 @@ export interface MemberScenario {
   readonly local: { readonly innerSteps: number; readonly fragments: number }
   /** in async mode members push what they learned in a round (G1) */
   readonly isGrouped: boolean
+  /** its rounds are as long as the run finds best */
+  readonly isPaced: boolean
   /** pairs of seats that cannot open a link: the coordinator relays their frames (R18) */
   readonly unlinked: readonly (readonly [number, number])[]
   /** a seat that opens no link, not even a relayed one: it works off the ring (A1) */
@@ -44,6 +46,8 @@ export interface MemberOptions {
 
 /** Of the seeds, how many have it. */
 const GROUPED = 0.5
+/** Of these, how many choose how long their rounds are. */
+const PACED = 0.5
 const ENCODED = 0.3
 const UNLINKED = 0.2
 const LINKLESS = 0.05
@@ -68,9 +72,11 @@ export function memberScenario(seed: number, seats: number, options: MemberOptio
   const latencyMs = dice.pick([40, 40, 300])
   const linkBytesPerMs = dice.pick([200, 200, 5, 1])
   const linkless = (options.linkless ?? isLinkless) ? seats - 1 : undefined
+  const isPaced = new Dice(Math.imul(seed, 0x27d4eb2f) ^ 0x51ed).chance(PACED)
   const lines = linesOf(dice, linkless !== undefined, options)
   return {
     isGrouped: options.grouped ?? dice.chance(GROUPED),
+    isPaced,
     encoding: options.encoding ?? encoding,
     local: { innerSteps, fragments: options.fragments ?? fragments },
     unlinked: (options.unlinked ?? isUnlinked) && pair[0] !== pair[1] ? [pair] : [],
@@ -99,7 +105,7 @@ function linesOf(
 
 /** The job's fields that this side draws. In a round each block is a batch of its own, and counts whole. */
 export function memberTerms(
-  { encoding, local, isGrouped }: MemberScenario,
+  { encoding, local, isGrouped, isPaced }: MemberScenario,
   mode: JobSpec['mode'],
   async: JobSpec['async'],
 ): Pick<JobSpec, 'encoding' | 'local' | 'groups' | 'async'> & { readonly batchBlocks?: number } {
@@ -108,7 +114,7 @@ export function memberTerms(
     return {
       ...travels,
       batchBlocks: 1,
-      groups: { innerSteps: local.innerSteps },
+      groups: isPaced ? {} : { innerSteps: local.innerSteps },
       local: { outerLr: 1, outerMomentum: 0 },
       async: { ...async, damping: 'none' },
     }

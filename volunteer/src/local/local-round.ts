@@ -164,7 +164,7 @@ export class LocalRounds implements InnerSteps {
    * A7: inner progress outlives a new generation iff the base is the same version and the new assignment holds all that
    * was learned.
    */
-  #resume({ base, parameters, blocks }: RoundOrder): RoundProgress {
+  #resume({ base, parameters, blocks, fromStep }: RoundOrder): RoundProgress {
     const known = this.#progress
     if (known !== undefined && known.base.id === base.id && known.blocks.every((block) => blocks.includes(block)))
       return known
@@ -174,7 +174,7 @@ export class LocalRounds implements InnerSteps {
     this.#takesOver = undefined
     stream?.reset()
     // the schedule of the learning rate counts steps of the run, of all members
-    this.#inner.optimizerState.step = base.v * this.#parts.innerSteps
+    this.#inner.optimizerState.step = fromStep ?? base.v * this.#parts.innerSteps
     this.#progress = { base, blocks: [], steps: 0, samples: 0, sums: { lossSum: 0, targets: 0, correct: 0 } }
     return this.#progress
   }

@@ -15,6 +15,8 @@ export interface RoundOrder {
   readonly blocks: readonly BlockId[]
   /** to make of them; absent: those of the job */
   readonly innerSteps?: number
+  /** where the schedule of the learning rate goes on; absent: as many of the job's steps as versions were made */
+  readonly fromStep?: number
   /** raised when the generation ends, and the rest of the round with it */
   readonly signal: AbortSignal
   /** what the private copy has learned from now: told at the next ballot */

@@ -11,6 +11,7 @@ import {
   type StepRecord,
 } from '@starling-grid/protocol'
 import { expected, isOverdue } from '../groups/group-rounds.ts'
+import { renewRoundLength } from '../groups/round-length.ts'
 import { available, trainingIsOver } from '../queue/scheduler.ts'
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
@@ -113,6 +114,7 @@ export function closeSum(transition: Transition): void {
   emptySum(state)
   transition.journal({ type: 'commit', records: [record] })
   state.health.consecutiveAborts = 0
+  renewRoundLength(transition)
   transition.effect({ type: 'server-close', record, version })
 }
 
@@ -129,7 +131,7 @@ function drop(state: RunState): void {
 }
 
 function nothingFree(state: RunState): boolean {
-  return available(state, (block) => isTaken(state, block), 1).length === 0
+  return available(state, (block) => isTaken(state, block), { max: 1 }).length === 0
 }
 
 /** A2: leased, or in the open sum. */

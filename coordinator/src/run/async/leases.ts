@@ -6,17 +6,19 @@ import { proved } from '../ballot/proofs.ts'
 import {
   blocksOfRound,
   expected,
-  innerStepsOf,
+  hasRounds,
+  innerSteps,
   isWaitingForItsVersion,
   roundMs,
   stepsIn,
 } from '../groups/group-rounds.ts'
+import { measureExchange } from '../groups/round-length.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } from '../queue/quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
 import { worked } from '../ring/inert.ts'
 import { onMemberLost } from '../ring/membership.ts'
-import type { Member, RunInput, RunState } from '../state.ts'
+import type { Lease, Member, RunInput, RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
@@ -120,16 +122,20 @@ function grantTraining(transition: Transition): string | undefined {
 function workInWords(state: RunState): string {
   const pushes = pushesPerVersion(state)
   const epoch = currentEpoch(state) + 1
-  const steps = innerStepsOf(state)
-  if (steps !== undefined)
+  if (hasRounds(state))
     return (
-      `replica groups: epoch ${epoch}, rounds of about ${steps} inner steps, ` +
+      `replica groups: epoch ${epoch}, rounds of about ${innerSteps(state)} inner steps${whyInWords(state)}, ` +
       `${expected(state)} under way, ${pushes} make a version`
     )
   return (
     `parameter server: epoch ${epoch}, ${state.leases.size} blocks ` +
     `leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`
   )
+}
+
+function whyInWords({ config, rounds: { length } }: RunState): string {
+  if (config.async.groups?.innerSteps !== 'auto') return ''
+  return ` and ${Math.round(length.ms / 1000)} s (${length.why})`
 }
 
 /** Who gets blocks now, the reliable first. In a run of groups those of an open version wait until it is made. */
@@ -144,19 +150,18 @@ function hungry({ state, now }: Transition): Member[] {
 /** Blocks for each. */
 function wantedBy(state: RunState, members: readonly Member[]): readonly number[] {
   if (members.length === 0) return []
-  if (innerStepsOf(state) !== undefined) return blocksOfRound(state, members)
+  if (hasRounds(state)) return blocksOfRound(state, members)
   const each = blocksPerLease(state)
   return members.map(() => each)
 }
 
 function grant(transition: Transition, member: Member, blocks: readonly BlockId[]): void {
   const { state } = transition
-  const steps = innerStepsOf(state) === undefined ? undefined : stepsIn(state, blocks.length)
+  const isRound = hasRounds(state)
   const usualMs = leaseMs(state, member.id)
-  const deadlineMs =
-    steps === undefined
-      ? usualMs
-      : Math.ceil(Math.min(state.config.timing.leaseMaxMs, Math.max(usualMs, roundMs(state, member, blocks.length))))
+  const deadlineMs = isRound
+    ? Math.ceil(Math.min(state.config.timing.leaseMaxMs, Math.max(usualMs, roundMs(state, member, blocks.length))))
+    : usualMs
   const leases = lease(transition, state.leases, { holder: member.id, blocks, ms: deadlineMs })
   transition.send(member.id, {
     type: 'grant',
@@ -165,8 +170,15 @@ function grant(transition: Transition, member: Member, blocks: readonly BlockId[
     base: state.chain.head,
     leases,
     deadlineMs,
-    ...(steps === undefined ? {} : { innerSteps: steps }),
+    ...(isRound ? { innerSteps: stepsIn(state, blocks.length), fromStep: batchesDone(state) } : {}),
   })
+}
+
+/** Global batches in the head. */
+function batchesDone(state: RunState): number {
+  const { blocks, batchBlocks } = state.config
+  const epoch = currentEpoch(state)
+  return Math.floor((epoch * blocks + state.chain.doneIn(epoch)) / batchBlocks)
 }
 
 function stalenessBound({ config }: RunState): number {
@@ -177,7 +189,8 @@ function stalenessBound({ config }: RunState): number {
 function freeFor(state: RunState, wanted: readonly number[]): BlockId[] {
   if (wanted.length === 0) return []
   const max = wanted.reduce((sum, count) => sum + count, 0) + state.aside.failures.size
-  return available(state, (block) => isTaken(state, block), max)
+  const takenCount = state.leases.size + state.open.blocks.size
+  return available(state, (block) => isTaken(state, block), { max, takenCount })
 }
 
 interface FreeBlocks {
@@ -353,6 +366,7 @@ export function measure(transition: Transition, push: Push): void {
   worked(transition.state, push.incarnation, transition.now)
   member.missedLeases = 0
   member.refusedPushes = 0
+  measureExchange(transition.state, took, (1000 * push.samples) / Math.max(member.samplesPerSecond, 1e-3))
   member.pushMs = member.pushMs === 0 ? took : (1 - NEWEST_WEIGHT) * member.pushMs + NEWEST_WEIGHT * took
 }
 
@@ -372,8 +386,8 @@ function failedAll(transition: Transition, member: MemberId, leases: readonly Le
 }
 
 export function expireLeases(transition: Transition): void {
-  const { leases } = transition.state
-  const overdue = [...leases].filter(([, { deadline }]) => deadline < transition.now)
+  const overdue: (readonly [BlockId, Lease])[] = []
+  for (const leased of transition.state.leases) if (leased[1].deadline < transition.now) overdue.push(leased)
   for (const id of new Set(overdue.map(([, { holder }]) => holder))) gaveUp(transition.state, id)
   for (const [block, { holder }] of overdue) expire(transition, block, holder)
 }

@@ -2,13 +2,15 @@
 import type { GroupSettings } from '@starling-grid/protocol'
 
 export interface GroupPolicy {
-  /** H: inner steps of a round */
-  readonly innerSteps: number
+  /** H: inner steps of a round; auto: as many as fit into a round's best length (round-length.ts) */
+  readonly innerSteps: number | 'auto'
 }
 
-/** Over home lines a round should last for a minute; a ring exchanges all the time. */
-const INNER_STEPS = 32
-
-export function groupPolicy({ innerSteps = INNER_STEPS }: GroupSettings): GroupPolicy {
+export function groupPolicy({ innerSteps = 'auto' }: GroupSettings): GroupPolicy {
   return { innerSteps }
+}
+
+/** Rounds of one step are none: members push gradients. */
+export function makesRounds(policy: GroupPolicy | undefined): boolean {
+  return policy !== undefined && policy.innerSteps !== 1
 }

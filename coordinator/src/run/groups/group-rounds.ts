@@ -2,6 +2,7 @@
 // version. Pure numbers of the run's state.
 import { MAX_STEP_BLOCKS } from '@starling-grid/protocol'
 import type { Member, RunState } from '../state.ts'
+import { makesRounds } from './group-policy.ts'
 
 /**
  * Times the usual time of a round that a version waits for more contributions, once it has one. Where members come and go
@@ -12,10 +13,15 @@ const LEAST_PATIENCE_MS = 2000
 /** Times as long a lease as the round should take. */
 const LEASE_FACTOR = 3
 
-/** Rounds of several inner steps; undefined: members push gradients. */
-export function innerStepsOf({ config }: RunState): number | undefined {
-  const steps = config.async.groups?.innerSteps ?? 1
-  return steps === 1 ? undefined : steps
+/** Members push what they learned in rounds; false: gradients. */
+export function hasRounds({ config }: RunState): boolean {
+  return makesRounds(config.async.groups)
+}
+
+/** H, of a member of median speed. */
+export function innerSteps(state: RunState): number {
+  const speeds = speedsOf(state)
+  return stepsIn(state, Math.max(1, blocksAt(state, speeds.median, speeds)))
 }
 
 /**
@@ -24,16 +30,32 @@ export function innerStepsOf({ config }: RunState): number | undefined {
  * gets more than its part of an epoch, so that a crowd shares a small dataset.
  */
 export function blocksOfRound(state: RunState, members: readonly Member[]): number[] {
-  const { batchBlocks, blocks } = state.config
-  const speeds = [...state.members.values()].map(({ samplesPerSecond }) => samplesPerSecond).toSorted((a, b) => a - b)
-  const median = Math.max(speeds[speeds.length >> 1] ?? 0, 1e-3)
-  const all = speeds.reduce((sum, speed) => sum + speed, 0)
-  const round = (innerStepsOf(state) ?? 1) * batchBlocks
+  const { blocks } = state.config
+  const speeds = speedsOf(state)
   return members.map(({ samplesPerSecond }) => {
-    const wanted = Math.round((round * samplesPerSecond) / median)
-    const part = Math.ceil((blocks * samplesPerSecond) / Math.max(all, 1e-3))
-    return Math.max(1, Math.min(wanted, part, MAX_STEP_BLOCKS))
+    const part = Math.ceil((blocks * samplesPerSecond) / speeds.all)
+    return Math.max(1, Math.min(blocksAt(state, samplesPerSecond, speeds), part, MAX_STEP_BLOCKS))
   })
+}
+
+interface Speeds {
+  readonly median: number
+  readonly all: number
+}
+
+function speedsOf({ members }: RunState): Speeds {
+  const speeds = [...members.values()].map(({ samplesPerSecond }) => samplesPerSecond).toSorted((a, b) => a - b)
+  const all = speeds.reduce((sum, speed) => sum + speed, 0)
+  return { median: Math.max(speeds[speeds.length >> 1] ?? 0, 1e-3), all: Math.max(all, 1e-3) }
+}
+
+/** In a round at this speed: as long as it should last, or as many steps as the job says. */
+function blocksAt({ config, rounds }: RunState, samplesPerSecond: number, { median }: Speeds): number {
+  const { batchBlocks, blockSamples, async } = config
+  const { innerSteps: asked = 1 } = async.groups ?? {}
+  return asked === 'auto'
+    ? Math.round((rounds.length.ms * samplesPerSecond) / (1000 * blockSamples))
+    : Math.round((asked * batchBlocks * samplesPerSecond) / median)
 }
 
 /** Inner steps of a member with so many blocks: each is a global batch, the last perhaps less. */
@@ -47,13 +69,21 @@ export function roundMs({ config }: RunState, { samplesPerSecond, pushMs }: Memb
   return LEASE_FACTOR * Math.max(expected, pushMs)
 }
 
-/** Contributions that a version waits for: those that it has, and those of others that are still computed. */
+/**
+ * Contributions that a version waits for: those that it has, and those of others that are still computed. With `update:
+ * all` these are of all members that bring their leases back, also before they ask for one.
+ */
 export function expected(state: RunState): number {
-  const { pushes } = state.open
-  const pushed = new Set(pushes.map(({ incarnation }) => incarnation))
-  let atWork = 0
-  for (const member of state.members.values()) if (!pushed.has(member.id) && isAtWork(state, member)) atWork++
-  return atWork + pushes.length
+  const { open, members, config } = state
+  const pushed = new Set(open.pushes.map(({ incarnation }) => incarnation))
+  const isWaitedFor = config.async.update === 'all' ? isReliable : (member: Member) => isAtWork(state, member)
+  let others = 0
+  for (const member of members.values()) if (!pushed.has(member.id) && isWaitedFor(member)) others++
+  return others + open.pushes.length
+}
+
+function isReliable({ leaving, missedLeases }: Member): boolean {
+  return !leaving && missedLeases === 0
 }
 
 /** It has leases, and brought the last ones back. */
@@ -62,10 +92,13 @@ function isAtWork({ leases }: RunState, { granted, missedLeases }: Member): bool
   return first !== undefined && missedLeases === 0 && leases.get(first)?.leaseEpoch === granted?.leaseEpoch
 }
 
-/** A version does not wait for the slowest: once it has one contribution that is not late it is due after a while (G2). */
+/**
+ * A version does not wait for the slowest: once it has one contribution that is not late it is due after a while (G2).
+ * With `update: all` it waits for each until the lease of its round is over.
+ */
 export function isOverdue(state: RunState, now: number): boolean {
-  const { open, members } = state
-  if (open.since === undefined) return false
+  const { open, members, config } = state
+  if (open.since === undefined || config.async.update === 'all') return false
   const usual = open.pushes.map(({ incarnation }) => members.get(incarnation)?.pushMs ?? 0).toSorted((a, b) => a - b)
   return now - open.since > Math.max(LEAST_PATIENCE_MS, PATIENCE * (usual[usual.length >> 1] ?? 0))
 }

@@ -60,21 +60,24 @@ export function whyOver(state: RunState): string | undefined {
 
 /**
  * At most `max` blocks of the current epoch that are not taken, in its seeded order. R13: never of the next while this
- * one is open.
+ * one is open. `takenCount`: how many are taken, which spares a look at each of them.
  */
-export function available(state: RunState, taken: (block: BlockId) => boolean, max: number): BlockId[] {
-  const epoch = currentEpoch(state)
-  return freeIn(state, { epoch, taken, most: max })
+export function available(
+  state: RunState,
+  taken: (block: BlockId) => boolean,
+  wanted: Pick<Wanted, 'max' | 'takenCount'>,
+): BlockId[] {
+  return freeIn(state, { epoch: currentEpoch(state), taken, ...wanted })
 }
 
-function freeIn(
-  state: RunState,
-  {
-    epoch,
-    taken,
-    most,
-  }: { readonly epoch: number; readonly taken: (block: BlockId) => boolean; readonly most: number },
-): BlockId[] {
+interface Wanted {
+  readonly epoch: number
+  readonly taken: (block: BlockId) => boolean
+  readonly max: number
+  readonly takenCount?: number
+}
+
+function freeIn(state: RunState, { epoch, taken, max, takenCount }: Wanted): BlockId[] {
   const { chain, quarantined } = state
   const front = frontOf(state, epoch)
   const { order } = front
@@ -82,8 +85,21 @@ function freeIn(
     chain.isDoneAt(epoch, order[place] ?? 0) || (quarantined.size > 0 && quarantined.has(blockAt(front, place)))
   for (; front.index < order.length && isOver(front.index); front.index++) front.names.delete(front.index)
   const free: BlockId[] = []
-  for (let place = front.index; place < order.length && free.length < most; place++)
-    if (!isOver(place) && !taken(blockAt(front, place))) free.push(blockAt(front, place))
+  const lookFrom = (first: number): void => {
+    for (front.fullTo = first; front.fullTo < order.length && free.length < max; front.fullTo++)
+      if (!isOver(front.fullTo) && !taken(blockAt(front, front.fullTo))) free.push(blockAt(front, front.fullTo))
+    front.seen = Math.max(front.seen, front.fullTo)
+  }
+  if (takenCount === undefined) {
+    lookFrom(front.index)
+    front.left = undefined
+    return free
+  }
+  const over = chain.doneIn(epoch) + setAsideIn(state, epoch)
+  const isAsLeft = front.left === front.seen - over - takenCount
+  lookFrom(isAsLeft ? Math.max(front.index, front.fullTo) : front.index)
+  if (free.length === 0 && isAsLeft) lookFrom(front.index)
+  front.left = front.seen - over - takenCount - free.length
   return free
 }
 
@@ -136,7 +152,7 @@ export function planSteps(
   const given = new Set<BlockId>([...planned.values()].flat())
   const last = Math.min(state.chain.head.v + window, mostSteps ?? Number.POSITIVE_INFINITY)
   const taken = (block: BlockId): boolean => given.has(block) || isTaken(block)
-  const free = available(state, taken, Math.max(0, last - plannedTo) * batchBlocks)
+  const free = available(state, taken, { max: Math.max(0, last - plannedTo) * batchBlocks })
   const steps: PlanStep[] = []
   for (let step = plannedTo + 1, i = 0; step <= last && i < free.length; step++, i += batchBlocks)
     steps.push({ step, blocks: free.slice(i, i + batchBlocks) })
@@ -152,6 +168,14 @@ interface Front {
   readonly names: Map<number, BlockId>
   /** place of the first block that is not over */
   index: number
+  /** places that were looked at; what was given is before `fullTo`, as is nothing that is free */
+  seen: number
+  fullTo: number
+  /**
+   * Free places that were seen and not given; undefined: not known. As long as it is as many, all that was given was
+   * taken and none came back, so that a look may begin at `fullTo`.
+   */
+  left: number | undefined
 }
 
 const fronts = new WeakMap<RunState, Front>()
@@ -168,6 +192,9 @@ function frontOf(state: RunState, epoch: number): Front {
     order: existing?.epoch === epoch ? existing.order : epochOrder(seed, epoch, blocksIn(state, epoch)),
     names: new Map(),
     index: 0,
+    seen: 0,
+    fullTo: 0,
+    left: undefined,
   }
   fronts.set(state, front)
   return front

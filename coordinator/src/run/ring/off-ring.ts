@@ -169,7 +169,7 @@ function nextLease(state: RunState, phase: RingPhase): BlockId[] {
   const count = Math.max(1, Math.floor(batchBlocks / (phase.members.length + 1)))
   const planned = new Set([...phase.planned.values()].flat())
   const far = BATCHES_LEFT * batchBlocks + count
-  const free = available(state, (block) => planned.has(block) || isOffRingBlock(state, block), far)
+  const free = available(state, (block) => planned.has(block) || isOffRingBlock(state, block), { max: far })
   return free.length < far ? [] : free.slice(0, count)
 }
 

@@ -1,0 +1,140 @@
+// How long rounds of replica groups should last (G2). A long round makes its exchange cheap. A member that leaves takes
+// its round along, so where members come and go rounds should be short, as checkpoints should be frequent where machines
+// fail (Young, 1974). And the coordinator's line must carry the rounds of all. `chooseRoundLength` is a pure function of
+// what was measured; the slice below measures.
+import { own, type RunState } from '../state.ts'
+import type { Aspect, Transition } from '../transition.ts'
+import { makesRounds } from './group-policy.ts'
+
+export interface RoundMeasurements {
+  /** ms of a round in which a member sends and fetches instead of computing; undefined: none was measured */
+  readonly exchangeMs: number | undefined
+  /** ms that a member stays, on average; infinity: none has left */
+  readonly stayMs: number
+  readonly members: number
+  /** that a member sends and fetches in a round */
+  readonly bytes: number
+}
+
+export interface RoundLength {
+  readonly ms: number
+  readonly why: string
+}
+
+/** Part of a round that the exchange may take: longer rounds would gain next to nothing, and learn less from a sample. */
+const EXCHANGE_SHARE = 0.03
+/** ms: before anything is measured, and at least: shorter ones are mostly latency and waiting for each other */
+const FIRST_MS = 20_000
+const LEAST_MS = 10_000
+/** ms: three times as long is the longest lease */
+const MOST_MS = 200_000
+/** Bytes a ms that rounds of a run may ask of the coordinator: a tenth of 1 Gbit/s, since it has other work. */
+const LINE_BYTES_PER_MS = 12_500
+
+export function chooseRoundLength({ exchangeMs, stayMs, members, bytes }: RoundMeasurements): RoundLength {
+  const carried = (members * bytes) / LINE_BYTES_PER_MS
+  if (exchangeMs === undefined) return bounded(Math.max(FIRST_MS, carried), 'no round is measured yet')
+  const cheap = exchangeMs / EXCHANGE_SHARE
+  const kept = Math.sqrt(2 * exchangeMs * stayMs)
+  const shorter = kept < cheap ? { ms: kept, why: `members stay ${inWords(stayMs)}` } : { ms: cheap, why: '' }
+  if (carried > shorter.ms) return bounded(carried, `the coordinator carries ${members} members at 100 Mbit/s`)
+  const share = `exchange takes ${((100 * exchangeMs) / Math.max(shorter.ms, LEAST_MS)).toFixed(1)} % of a round`
+  return bounded(shorter.ms, [share, shorter.why].filter((part) => part !== '').join(', '))
+}
+
+function bounded(ms: number, why: string): RoundLength {
+  return { ms: Math.min(MOST_MS, Math.max(LEAST_MS, ms)), why }
+}
+
+function inWords(ms: number): string {
+  return ms < 120_000 ? `${Math.round(ms / 1000)} s` : `${Math.round(ms / 60_000)} min`
+}
+
+declare module '../state.ts' {
+  interface Slices {
+    rounds: RoundClock
+  }
+}
+
+export interface RoundClock {
+  length: RoundLength
+  /** ms of exchange in the newest rounds, the newest last */
+  readonly exchanges: number[]
+  /** departures and the time that members were here: of this window, and of the one before */
+  stays: readonly [StayWindow, StayWindow]
+  /** ms: the last look at who is here */
+  at: number | undefined
+}
+
+interface StayWindow {
+  readonly since: number
+  readonly memberMs: number
+  readonly departures: number
+}
+
+const NO_STAYS: StayWindow = { since: 0, memberMs: 0, departures: 0 }
+/** ms: how members come and go at night says little of the day */
+const WINDOW_MS = 600_000
+/** Rounds whose exchange is remembered: the median of so many is that of no single member. */
+const REMEMBERED = 65
+/** A length that differs by less stays: rounds that begin at different versions should end together. */
+const HYSTERESIS = 0.25
+
+export const rounds = {
+  initial: () => ({
+    rounds: {
+      length: bounded(FIRST_MS, 'no round is measured yet'),
+      exchanges: [],
+      stays: [NO_STAYS, NO_STAYS],
+      at: undefined,
+    },
+  }),
+  tick: count,
+  memberLost: ({ state }) => {
+    if (!hasRounds(state)) return
+    const clock = own(state, 'rounds')
+    const [now, before] = clock.stays
+    clock.stays = [{ ...now, departures: now.departures + 1 }, before]
+  },
+} satisfies Aspect
+
+function hasRounds({ config, phase }: RunState): boolean {
+  return makesRounds(config.async.groups) && phase.type === 'async'
+}
+
+function count({ state, now }: Transition): void {
+  if (!hasRounds(state)) return
+  const clock = own(state, 'rounds')
+  const passed = clock.at === undefined ? 0 : Math.max(0, now - clock.at)
+  clock.at = now
+  const [current, before] = clock.stays
+  const counted = { ...current, memberMs: current.memberMs + passed * state.members.size }
+  clock.stays = now - counted.since > WINDOW_MS ? [{ ...NO_STAYS, since: now }, counted] : [counted, before]
+}
+
+/** A round came back after `tookMs`, of which its member computed for `computedMs`. */
+export function measureExchange(state: RunState, tookMs: number, computedMs: number): void {
+  const { exchanges } = own(state, 'rounds')
+  exchanges.push(Math.max(0, tookMs - computedMs))
+  if (exchanges.length > REMEMBERED) exchanges.shift()
+}
+
+/** After each version: rounds that begin from one version are equally long. */
+export function renewRoundLength({ state }: Transition): void {
+  if (!hasRounds(state)) return
+  const clock = own(state, 'rounds')
+  const next = chooseRoundLength(measurementsOf(state))
+  const differs = Math.abs(next.ms - clock.length.ms) > HYSTERESIS * clock.length.ms
+  clock.length = differs ? next : { ms: clock.length.ms, why: next.why }
+}
+
+function measurementsOf({ rounds: { exchanges, stays }, members, config }: RunState): RoundMeasurements {
+  const sorted = exchanges.toSorted((a, b) => a - b)
+  const sum = (of: (stay: StayWindow) => number): number => stays.reduce((total, stay) => total + of(stay), 0)
+  return {
+    exchangeMs: sorted[sorted.length >> 1],
+    stayMs: sum(({ memberMs }) => memberMs) / sum(({ departures }) => departures),
+    members: members.size,
+    bytes: config.roundBytes,
+  }
+}
