@@ -22,6 +22,7 @@ test(
         ...tinyJob({ stop: { epochs: EPOCHS }, minVolunteers: 3 }),
         mode: 'async',
         groups: { innerSteps: INNER_STEPS },
+        encoding: 'int8',
         evaluate: { everyEpochs: EPOCHS },
       })
       for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })

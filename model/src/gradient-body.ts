@@ -2,9 +2,10 @@
 // What is left out is zero. The header of the push names the sparse matrices and the number of rows of each. So the
 // length of the body is known before it is read. Little-endian, pieces in the order of the layout: a dense entry is its
 // values. A sparse one is its row numbers (u32, ascending), then the rows. Parameters that are pulled by rows look the
-// same.
+// same. The difference of a round may be encoded (encoded-vector.ts): then it is dense.
 
-import { GridError, type SparsePart } from '@starling-grid/protocol'
+import { type GradientEncoding, GridError, type SparsePart } from '@starling-grid/protocol'
+import { completed, decodingVector, encodedVectorBytes, type LossyEncoding } from './encoded-vector.ts'
 import { layerShapes } from './expand.ts'
 import type { ParameterEntry, ParameterLayout } from './param-layout.ts'
 import type { ModelSpec } from './spec.ts'
@@ -28,6 +29,8 @@ interface BodyPiece {
 export interface GradientForm {
   readonly bytes: number
   readonly pieces: readonly BodyPiece[]
+  /** of the whole vector, which is dense then */
+  readonly encoding?: LossyEncoding
 }
 
 const WORD_BYTES = 4
@@ -43,7 +46,16 @@ const SPARSE_SHARE = 0.5
  * @throws GridError 'gradient-shape' when a sparse part is no trained matrix of this model, comes twice or has too many
  * rows
  */
-export function gradientForm({ entries }: ParameterLayout, sparse: readonly SparsePart[] = []): GradientForm {
+export function gradientForm(
+  { entries, total }: ParameterLayout,
+  sparse: readonly SparsePart[] = [],
+  encoding: GradientEncoding = 'f32',
+): GradientForm {
+  if (encoding !== 'f32') {
+    if (sparse.length > 0) throw new GridError('gradient-shape', 'expected all rows of an encoded push, got some')
+    const dense = [{ offset: 0, length: total, sparse: undefined }]
+    return { pieces: dense, bytes: encodedVectorBytes(total, encoding), encoding }
+  }
   const parts = new Map(sparse.map(({ name, rows }) => [name, rows]))
   if (parts.size < sparse.length)
     throw new GridError('gradient-shape', 'expected each sparse parameter once, got one twice')
@@ -88,13 +100,12 @@ export function readGradient(body: Uint8Array, form: GradientForm): PushedGradie
 }
 
 /** readGradient in pieces, between which the caller may do other work. @throws GridError as readGradient */
-export function* readingGradient(
-  body: Uint8Array,
-  { pieces, bytes }: GradientForm,
-): Generator<undefined, PushedGradient> {
+export function* readingGradient(body: Uint8Array, form: GradientForm): Generator<undefined, PushedGradient> {
+  const { pieces, bytes } = form
   if (body.byteLength !== bytes)
     throw new GridError('gradient-shape', `expected a body of ${bytes} bytes, got ${body.byteLength}`)
-  const aligned = body.byteOffset % WORD_BYTES === 0 ? body : new Uint8Array(body)
+  const plain = form.encoding === undefined ? body : yield* decoded(body, form.encoding, pieces[0]?.length ?? 0)
+  const aligned = plain.byteOffset % WORD_BYTES === 0 ? plain : new Uint8Array(plain)
   let at = aligned.byteOffset
   const parts = pieces.map(({ offset, length, sparse }) => {
     const rows = new Uint32Array(aligned.buffer, at, sparse?.rows ?? 0)
@@ -112,6 +123,12 @@ export function* readingGradient(
   }
   const writing = (vector: Float32Array): Generator<undefined, void> => writeParts(parts, vector)
   return { writing, writeTo: (vector) => completed(writing(vector)) }
+}
+
+function* decoded(body: Uint8Array, encoding: LossyEncoding, length: number): Generator<undefined, Uint8Array> {
+  const values = new Float32Array(length)
+  yield* decodingVector(body, encoding, values)
+  return new Uint8Array(values.buffer)
 }
 
 interface BodyPart extends BodyPiece {
@@ -152,13 +169,6 @@ interface WorkPiece {
 function* piecesOf(length: number, size = PIECE_ELEMENTS): Generator<WorkPiece> {
   for (let start = 0; start < length; start += size)
     yield { start, end: Math.min(length, start + size), isFull: start + size <= length }
-}
-
-function completed<T>(work: Iterator<unknown, T>): T {
-  for (;;) {
-    const piece = work.next()
-    if (piece.done === true) return piece.value
-  }
 }
 
 function* checkingRows(rows: Uint32Array, part: { readonly name: string; readonly of: number }): Generator<undefined> {

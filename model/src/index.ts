@@ -36,6 +36,7 @@ export {
   parameterLayout,
   targetsPerSample,
 } from './param-layout.ts'
+export { decodeVector, encodedVectorBytes, encodeVector, encodingVector, type LossyEncoding } from './encoded-vector.ts'
 export { parseModelSpec } from './parse.ts'
 export { type ModelFile, readModelFile } from './model-file.ts'
 export { fromPublished, publishedShape, toPublished } from './published.ts'

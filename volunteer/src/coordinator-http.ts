@@ -126,6 +126,11 @@ export class CoordinatorHttp {
     return this.#get(`${versionPath(job, version)}?part=parameters`, { maxBytes })
   }
 
+  /** Its parameters as halves: `bytes` of them (model/src/encoded-vector.ts). */
+  halves(job: JobId, version: VersionRef, bytes: number): Promise<Uint8Array> {
+    return this.#get(`${versionPath(job, version)}?part=parameters&as=f16`, { maxBytes: bytes })
+  }
+
   /**
    * Its whole state, from a byte on: what came from elsewhere need not come again. Waits its turn when many requests
    * are under way.

@@ -1,7 +1,9 @@
 // Everything of a volunteer that belongs to one job: model, executor, data, the held version, and the three ways to
 // work on it.
 import {
+  decodeVector,
   embeddingTables,
+  encodedVectorBytes,
   inputTables,
   type ModelSpec,
   modelHash,
@@ -320,6 +322,8 @@ export class JobSession {
       send: this.#send,
       onFatal: this.#failed,
       onPushed,
+      encoding: terms.encoding ?? 'f32',
+      pullEncoded: (version) => this.#pullEncoded(version),
       pull: (version, rows) =>
         rows === undefined || this.#isOffRing
           ? this.#pull(version)
@@ -450,6 +454,19 @@ export class JobSession {
     // the next steps overwrite what is held
     if (this.#held.version?.id === version.id) return { version, parameters: this.#held.parameters.slice() }
     return this.#pull(version)
+  }
+
+  /** Version 0 is what its digest says, to the last bit. */
+  async #pullEncoded(version: VersionRef): Promise<NamedParameters> {
+    const { encoding = 'f32', id } = this.terms
+    if (encoding === 'f32' || version.v === 0) return this.#pull(version)
+    const { total } = parameterLayout(this.spec)
+    const bytes = await this.#parts.http.halves(id, version, encodedVectorBytes(total, 'f16'))
+    const parameters = new Float32Array(total)
+    decodeVector(bytes, 'f16', parameters)
+    if (!allFinite(parameters))
+      throw new GridError('version-corrupt', `expected finite parameters of version ${version.v}, got NaN or infinity`)
+    return { version, parameters }
   }
 
   async #pull(version: VersionRef): Promise<NamedParameters> {

@@ -102,6 +102,8 @@ function deskFor(
     systemClock,
   )
   const mode = new AsyncMode({
+    encoding: 'f32',
+    pullEncoded: () => assert.fail('it makes no rounds'),
     clock: systemClock,
     self: memberId('me'),
     compute,

@@ -3,9 +3,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isGridError, random32 } from '@starling-grid/protocol'
+import { decodeF16, encodeF16, decodeInt8, encodeInt8, INT8_BLOCK, int8Codec } from '@starling-grid/protocol/floats'
 import fc from 'fast-check'
-import { decodeF16, encodeF16 } from '../src/codec/encode-f16.ts'
-import { decodeInt8, encodeInt8, INT8_BLOCK, int8Codec } from '../src/codec/encode-int8.ts'
 import {
   leftFactors,
   multiplyOut,

@@ -17,9 +17,8 @@ import {
   type VersionRef,
   systemClock,
 } from '@starling-grid/protocol'
+import { encodeInt8, scaledF16Codec } from '@starling-grid/protocol/floats'
 import { createReferenceExecutor, LocalVersion } from '@starling-grid/volunteer'
-import { encodeInt8 } from '../src/codec/encode-int8.ts'
-import { scaledF16Codec } from '../src/codec/encode-scaled-f16.ts'
 import { startFeedback, swapped, type Feedback } from '../src/codec/encoding.ts'
 import { RingCodec } from '../src/codec/ring-codec.ts'
 import { Compute } from '../src/compute.ts'

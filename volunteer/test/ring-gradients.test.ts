@@ -80,6 +80,8 @@ test('a share without blocks stays empty while the computation of an older share
 /** Work for the parameter server, begun before the ring is. */
 function grant(bench: RingBench, member: BenchMember): AsyncMode {
   const mode = new AsyncMode({
+    encoding: 'f32',
+    pullEncoded: () => assert.fail('it makes no rounds'),
     clock: systemClock,
     self: B,
     compute: member.compute,

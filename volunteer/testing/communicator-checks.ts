@@ -1,6 +1,7 @@
 // Vectors whose sums are known, and what cases of communicator-suite.ts require of results. Knows no test runner.
 import { checksum } from '@starling-grid/protocol'
-import { bytesOf, type Movable } from '../src/codec/numbers.ts'
+import type { Movable } from '@starling-grid/protocol/floats'
+import { bytesOf } from '../src/codec/numbers.ts'
 import type { Communicator } from '../src/collectives/communicator.ts'
 
 /** Of all sizes and signs, with places that only some ranks fill. */

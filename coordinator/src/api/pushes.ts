@@ -47,13 +47,22 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
       // All of this before the first byte of the body.
       onRequest: async (request, reply) => {
         const { member, run } = access.requireMember(request, request.params.id)
-        const { layout } = run.job.form
+        const {
+          form: { layout },
+          spec,
+        } = run.job
         requireLength(request, layout.total * Float32Array.BYTES_PER_ELEMENT)
         const header = readPush(request)
         if (header.incarnation !== member)
           throw new GridError(
             'session-unknown',
             'expected the incarnation of the session that pushes, got another; join again',
+          )
+        const { encoding = 'f32' } = header
+        if (encoding !== 'f32' && encoding !== spec.encoding)
+          throw new GridError(
+            'gradient-shape',
+            `expected a push in the job's encoding, ${spec.encoding ?? 'f32'}, got ${encoding}`,
           )
         const push = run.announcedPush(header)
         if ('verdict' in push)
@@ -62,7 +71,7 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
             .header('connection', 'close')
             .send({ ...push, code: push.verdict })
         seats.take(member, reply)
-        announced.set(request, { push, form: gradientForm(layout, push.sparse) })
+        announced.set(request, { push, form: gradientForm(layout, push.sparse, encoding) })
       },
     },
     async (request, reply) => {

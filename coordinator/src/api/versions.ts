@@ -12,7 +12,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { MOST_SUM_BYTES } from '../audit/step-sums.ts'
 import { type Stored, storedInMemory } from '../blobs/stored.ts'
 import type { RunHost } from '../host/run-host.ts'
-import type { Versions } from '../host/versions.ts'
+import type { ParametersAs, Versions } from '../host/versions.ts'
 import type { Access } from './access.ts'
 import { bytesOf, requireLength } from './bodies.ts'
 import { sendStored } from './downloads.ts'
@@ -33,7 +33,8 @@ const MAX_CHECKPOINTS = 8
 
 interface VersionRoute {
   Params: { id: string; versionId: string }
-  Querystring: { part?: string }
+  /** `as=f16`: parameters as halves, which rounds may start from */
+  Querystring: { part?: string; as?: string }
 }
 interface Upload {
   Params: { id: string; v: string; versionId: string }
@@ -99,15 +100,18 @@ function registerDownload(app: FastifyInstance, access: Access): void {
       const whole = query.part !== 'parameters'
       const found = async (): Promise<Stored> => {
         ;(whole ? states : parts).take(member, reply)
-        return kept(whole ? await versions.state(id) : await parametersOf(versions, id))
+        return kept(
+          whole ? await versions.state(id) : await parametersOf(versions, id, query.as === 'f16' ? 'f16' : 'f32'),
+        )
       }
-      return sendStored(request, reply, { etag: whole ? id : `${id}-parameters`, bytes: undefined, stored: found })
+      const etag = `${id}-parameters${query.as === 'f16' ? '-f16' : ''}`
+      return sendStored(request, reply, { etag: whole ? id : etag, bytes: undefined, stored: found })
     },
   })
 }
 
-async function parametersOf(versions: Versions, id: VersionId): Promise<Stored | undefined> {
-  const bytes = await versions.parameters(id)
+async function parametersOf(versions: Versions, id: VersionId, as: ParametersAs): Promise<Stored | undefined> {
+  const bytes = await versions.parameters(id, as)
   return bytes && storedInMemory(bytes)
 }
 

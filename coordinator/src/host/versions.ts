@@ -1,6 +1,6 @@
 // Versions of one run as bytes: what members upload, what volunteers and owners download, and which blobs are no longer
 // needed.
-import { exportBytes, maxVersionBytes, parameterParts, type VersionState } from '@starling-grid/model'
+import { encodingVector, exportBytes, maxVersionBytes, parameterParts, type VersionState } from '@starling-grid/model'
 import {
   GridError,
   isGridError,
@@ -20,6 +20,7 @@ import { decodePushMemory, type PushMemory } from '../parameter-server/push-memo
 import { summary, validationBlocks } from '../run/history/validation.ts'
 import { withBytes } from '../run/journal-replay.ts'
 import type { Checkpoint, DamagedCheckpoint, RunState } from '../run/state.ts'
+import { inTurns } from '../turns.ts'
 import { type Beginning, decoded, encoded, type Known } from './encoding.ts'
 import type { KeptFiles } from './kept-files.ts'
 
@@ -54,12 +55,18 @@ export interface VersionParts {
   readonly onDamaged: (damaged: DamagedCheckpoint) => void
 }
 
+/** A file, or a vector of halves (model/src/encoded-vector.ts). */
+export type ParametersAs = 'f32' | 'f16'
+
 export class Versions {
   readonly #parts: VersionParts
   /** uploads that are no checkpoint yet, and perhaps never will be → when they came */
   readonly #uploads = new Map<Sha256, number>()
-  /** the last answer, or its making: in async mode many volunteers ask for the same version within a second */
-  #encoded: { readonly id: VersionId; readonly bytes: Promise<Uint8Array | undefined> } | undefined
+  /** the last answers, or their making: in async mode many volunteers ask for the same version within a second */
+  readonly #encoded = new Map<
+    ParametersAs,
+    { readonly id: VersionId; readonly bytes: Promise<Uint8Array | undefined> }
+  >()
 
   /** what the job had let go of when it was tidied last: the entry that let go is durable by the next time (R1) */
   #released: ReadonlySet<Sha256 | undefined> = new Set()
@@ -130,25 +137,29 @@ export class Versions {
   }
 
   /** Only the parameters: of a recent version of the parameter server, or of a checkpoint. */
-  async parameters(id: VersionId): Promise<Uint8Array | undefined> {
-    if (this.#encoded?.id === id) return this.#encoded.bytes
-    const encoding = { id, bytes: this.#encodeParameters(id) }
-    this.#encoded = encoding
+  async parameters(id: VersionId, as: ParametersAs = 'f32'): Promise<Uint8Array | undefined> {
+    const existing = this.#encoded.get(as)
+    if (existing?.id === id) return existing.bytes
+    const encoding = { id, bytes: this.#encodeParameters(id, as) }
+    this.#encoded.set(as, encoding)
     const bytes = await encoding.bytes.catch(() => undefined)
-    if (bytes === undefined && this.#encoded === encoding) this.#encoded = undefined // kept by then, perhaps
+    if (bytes === undefined && this.#encoded.get(as) === encoding) this.#encoded.delete(as) // kept by then, perhaps
     return encoding.bytes
   }
 
-  async #encodeParameters(id: VersionId): Promise<Uint8Array | undefined> {
+  async #encodeParameters(id: VersionId, as: ParametersAs): Promise<Uint8Array | undefined> {
     const { job, server } = this.#parts
     const recent = server.parametersOf(id)
     const held = recent ?? (await this.#stored(id))
     if (held === undefined) return undefined
     const { version, parameters } = held
-    const bytes = await copied(parameterParts({ ...job.form, version, parameters }), this.#parts.clock)
+    const bytes =
+      as === 'f16'
+        ? await inTurns(encodingVector(parameters, 'f16'), this.#parts.clock)
+        : await copied(parameterParts({ ...job.form, version, parameters }), this.#parts.clock)
     // Newer versions may have been written over it meanwhile.
     const isWhole = recent === undefined || server.parametersOf(id)?.parameters === parameters
-    return isWhole ? bytes : this.#encodeParameters(id)
+    return isWhole ? bytes : this.#encodeParameters(id, as)
   }
 
   /** Parameters that the parameter server still holds, to be read at once. */

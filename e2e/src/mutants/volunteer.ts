@@ -155,7 +155,7 @@ export const VOLUNTEER: readonly Mutant[] = [
   ),
   ...mutantsOf(
     COLLECTIVES,
-    'volunteer/src/codec/encode-int8.ts',
+    'protocol/src/floats/encode-int8.ts',
     ['volunteer/test/encodings', 'gpu-encoding'],
     [
       ['ties round towards zero', 'Math.min(LARGEST, exact + 0.5)', 'Math.min(LARGEST, exact + 0.49)'],

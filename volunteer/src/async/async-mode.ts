@@ -1,11 +1,19 @@
 // Async mode on a volunteer: pull the base version, compute the leased blocks, push Σ gradients under the grant's
 // number, ask for more (A2). In a run of groups it makes inner steps of the blocks, and pushes the difference (G1). One
 // grant at a time; a new ballot or mode ends it. The coordinator decides when grants come, and so which member waits.
-import { type ParameterEntry, type ParameterLayout, type RowsByName, writeGradient } from '@starling-grid/model'
+import {
+  encodeVector,
+  type LossyEncoding,
+  type ParameterEntry,
+  type ParameterLayout,
+  type RowsByName,
+  writeGradient,
+} from '@starling-grid/model'
 import {
   type BlockId,
   type Clock,
   describeError,
+  type GradientEncoding,
   type MemberId,
   type MessageTo,
   GridError,
@@ -13,6 +21,7 @@ import {
   type ToCoordinator,
   type VersionRef,
 } from '@starling-grid/protocol'
+import { startFeedback, swapped, withResidual } from '../codec/encoding.ts'
 import type { Compute, GradientLease, NamedParameters } from '../compute.ts'
 import type { PushReply } from '../coordinator-http.ts'
 import type { Batches } from '../data/batch.ts'
@@ -37,14 +46,24 @@ export interface AsyncParts extends AsyncEvents {
   readonly layout: ParameterLayout
   /** in jobs with rounds */
   readonly rounds?: (InnerSteps & { readonly contribution: Float32Array }) | undefined
+  /** of rounds: how their differences travel */
+  readonly encoding: GradientEncoding
   /** of embeddings: pushed by rows when few of them were touched */
   readonly tables: readonly ParameterEntry[]
   /** of these, the ones that a batch needs only by the rows of its tokens */
   readonly lookups: readonly ParameterEntry[]
   /** parameters of a version, from the coordinator; `rows`: of some matrices only these */
   pull(version: VersionRef, rows?: RowsByName): Promise<NamedParameters>
+  /** as the job's encoding has them: what a round starts from */
+  pullEncoded(version: VersionRef): Promise<NamedParameters>
   push(push: PushHeader, gradient: Uint8Array): Promise<PushReply>
   send(message: ToCoordinator): void
+}
+
+interface PushedWork {
+  readonly samples: number
+  readonly sums: BatchSums
+  readonly encoding?: LossyEncoding
 }
 
 /** ms before work is asked for again after a pull or push failed */
@@ -59,6 +78,7 @@ export class AsyncMode {
   /** of the grant under way */
   #lease: GradientLease | undefined
   #ending = new AbortController()
+  #feedback = startFeedback(0)
 
   constructor(parts: AsyncParts) {
     this.#parts = parts
@@ -114,30 +134,36 @@ export class AsyncMode {
 
   /** The private copy begins at the base, and what it learned is its difference from there (G1). */
   async #round(grant: MessageTo<'grant'>, signal: AbortSignal): Promise<void> {
-    const { base, leases, innerSteps = 1 } = grant
-    const { rounds, pull, onActivity } = this.#parts
+    const { base, leases, innerSteps = 1, fromStep = 0 } = grant
+    const { rounds, pullEncoded, onActivity } = this.#parts
     if (rounds === undefined)
       throw new GridError('message-unexpected', 'expected rounds in a job that has them, got some in another')
     onActivity('exchanging', `fetching version ${base.v}`)
-    const { parameters } = await pull(base)
+    const { parameters } = await pullEncoded(base)
     if (signal.aborted) return
     const blocks = leases.map(({ block }) => block)
     onActivity('computing', `${innerSteps} inner steps from version ${base.v}`)
-    const result = await rounds.run({ base, parameters, blocks, innerSteps, signal, onLearned: () => undefined })
+    const order = { base, parameters, blocks, innerSteps, fromStep, signal, onLearned: () => undefined }
+    const result = await rounds.run(order)
     if (result === undefined || signal.aborted) return
     if (!result.finite)
       throw new GridError('gradient-not-finite', 'expected finite parameters after inner steps, got NaN or infinity')
-    await this.#push(grant, rounds.contribution, result)
+    const { encoding } = this.#parts
+    if (encoding === 'f32') return this.#push(grant, rounds.contribution, result)
+    await this.#push(grant, rounds.contribution, { ...result, encoding })
   }
 
   async #push(
     { modeEpoch, base, leases }: MessageTo<'grant'>,
     gradient: Float32Array,
-    { samples, sums }: { readonly samples: number; readonly sums: BatchSums },
+    { samples, sums, encoding }: PushedWork,
   ): Promise<void> {
     const { layout, self, tables, push, onActivity, onPushed } = this.#parts
     onActivity('exchanging', 'sending to the parameter server')
-    const { body, sparse } = writeGradient(gradient, layout, tables)
+    const { body, sparse } =
+      encoding === undefined
+        ? writeGradient(gradient, layout, tables)
+        : { body: this.#encode(gradient, encoding), sparse: [] }
     const answer = await push(
       {
         incarnation: self,
@@ -148,11 +174,23 @@ export class AsyncMode {
         samples,
         ...sums,
         ...(sparse.length === 0 ? {} : { sparse: [...sparse] }),
+        ...(encoding === undefined ? {} : { encoding }),
       },
       body,
     )
     this.#failures = 0
-    if (answer.verdict === 'received') onPushed(samples, sums.lossSum / Math.max(sums.targets, 1))
+    if (answer.verdict !== 'received') return
+    if (encoding !== undefined) this.#feedback = swapped(this.#feedback)
+    onPushed(samples, sums.lossSum / Math.max(sums.targets, 1))
+  }
+
+  /** With what earlier pushes lost. What this one loses counts once it is taken. */
+  #encode(gradient: Float32Array, encoding: LossyEncoding): Uint8Array {
+    const { length } = gradient
+    if (this.#feedback.residual.length !== length) this.#feedback = startFeedback(length)
+    const { residual, next } = this.#feedback
+    withResidual(gradient, residual, next)
+    return encodeVector(next, encoding, next)
   }
 
   /** At once, unless the rows to pull depend on the batch. */

@@ -1,7 +1,7 @@
 // Only the k numbers of largest magnitude travel, with their places; what stays behind belongs into the residual.
 // Layout: k places (u32, rising), then k numbers (f32). NaN counts as the largest, so that it is not hidden.
 import { GridError } from '@starling-grid/protocol'
-import { requireBytes } from './numbers.ts'
+import { requireBytes } from '@starling-grid/protocol/floats'
 
 const BYTES = 8
 const SIZE_MASK = 0x7fffffff

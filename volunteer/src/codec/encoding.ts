@@ -1,11 +1,10 @@
 // What the caller of an all-reduce says about encoding, and what follows from it: codecs, algorithms, bytes.
 import { GridError } from '@starling-grid/protocol'
+import { f16Codec, int8Codec, type Rounding, type Codec, type Movable } from '@starling-grid/protocol/floats'
 import type { Algorithm } from '../collectives/moves.ts'
-import { f16Codec } from './encode-f16.ts'
-import { int8Codec, type Rounding } from './encode-int8.ts'
 import { leftLength, type PowerSgdShape, type PowerSgdState, requireShape } from './encode-power-sgd.ts'
 import { topKCount } from './encode-top-k.ts'
-import { type Codec, type Movable, type Numbers, plainCodec, type ReduceOp } from './numbers.ts'
+import { type Numbers, plainCodec, type ReduceOp } from './numbers.ts'
 
 /**
  * What encoding lost, carried into the next step. `residual` is read, `next` is written. The caller swaps them together

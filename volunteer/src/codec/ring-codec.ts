@@ -3,10 +3,9 @@
 // of two or more every member encodes every float of a step exactly once, so one residual a float is enough. Knows
 // nothing of hops and frames.
 import { type GradientEncoding, GridError } from '@starling-grid/protocol'
+import { INT8_BLOCK, int8Codec, scaledF16Codec, scratchFloats, type Codec } from '@starling-grid/protocol/floats'
 import { allFinite } from '../floats.ts'
-import { INT8_BLOCK, int8Codec } from './encode-int8.ts'
-import { scaledF16Codec } from './encode-scaled-f16.ts'
-import { plainCodec, scratchFloats, type Codec } from './numbers.ts'
+import { plainCodec } from './numbers.ts'
 
 export class RingCodec {
   readonly #codec: Codec

@@ -2,12 +2,12 @@
 // operations in the same order. Each call returns a promise, and several may be in flight at once. docs/COLLECTIVES.md
 // is the manual. What happens on the wire is in exchange.ts; moves.ts decides which rank sends what to which rank.
 import { GridError, SILENCE_MS, type Clock, systemClock } from '@starling-grid/protocol'
+import type { Movable } from '@starling-grid/protocol/floats'
 import { plain } from '../codec/encoding.ts'
 import {
   copyOf,
   emptyLike,
   finish,
-  type Movable,
   type Numbers,
   type ReduceOp,
   requireLength,

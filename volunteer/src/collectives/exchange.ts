@@ -2,7 +2,8 @@
 // It works chunk by chunk: a chunk is passed on as soon as it was added, so that hops overlap. What a peer sends is
 // checked against the one thing that may come from it next before a byte is used. Final bytes are forwarded unchanged.
 import { type Frame, FRAME_HEADER_BYTES, type FrameType, isGridError, packFrame } from '@starling-grid/protocol'
-import { type Codec, combine, type Movable, type Numbers, type ReduceOp } from '../codec/numbers.ts'
+import type { Codec, Movable } from '@starling-grid/protocol/floats'
+import { combine, type Numbers, type ReduceOp } from '../codec/numbers.ts'
 import { RankFailure } from '../reduce/rank-failure.ts'
 import { letGo } from './let-go.ts'
 import type { Step } from './steps.ts'

@@ -1,8 +1,9 @@
 // Runs one group's operations: takes their places in line, makes their exchanges, hands them to the hub. Between the
 // words that programs use (communicator.ts) and the machine that moves numbers (exchange.ts).
 import { GridError } from '@starling-grid/protocol'
+import type { Movable } from '@starling-grid/protocol/floats'
 import { type Codecs, plain } from '../codec/encoding.ts'
-import { emptyLike, type Movable, type ReduceOp } from '../codec/numbers.ts'
+import { emptyLike, type ReduceOp } from '../codec/numbers.ts'
 import { segmentStart } from '../reduce/schedule.ts'
 import { CHUNK_BYTES, chooseAlgorithm, type LinkQuality, USUAL_LINK } from './choose-algorithm.ts'
 import type { ExchangeHub } from './exchange-hub.ts'

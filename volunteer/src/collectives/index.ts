@@ -14,7 +14,7 @@ export {
   type ReduceOptions,
   type RootOptions,
 } from './communicator.ts'
-export type { Rounding } from '../codec/encode-int8.ts'
+export type { Rounding } from '@starling-grid/protocol/floats'
 export {
   type Matrix,
   type PowerSgdShape,
@@ -26,5 +26,6 @@ export { type Encoding, encodedBytes, type Feedback, startFeedback, swapped } fr
 export type { AlgorithmOptions, CallOptions } from './group-runner.ts'
 export { type Mesh, networkMesh } from './mesh.ts'
 export { type Algorithm, algorithmsOf, type Collective } from './moves.ts'
-export type { Movable, Numbers, ReduceOp } from '../codec/numbers.ts'
+export type { Numbers, ReduceOp } from '../codec/numbers.ts'
+export type { Movable } from '@starling-grid/protocol/floats'
 export { RankFailure } from '../reduce/rank-failure.ts'

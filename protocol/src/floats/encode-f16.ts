@@ -1,6 +1,6 @@
 // IEEE 754 half precision by bit operations: equal bytes on every machine, rounding to nearest, ties to even.
 // Above 65504 (from 65520 on) numbers become infinite; NaN stays NaN; the smallest step is 2⁻²⁴.
-import { requireBytes, scratchFloats, type Codec, type Movable } from './numbers.ts'
+import { requireBytes, scratchFloats, type Codec, type Movable } from './codec.ts'
 
 const BYTES = 2
 /**

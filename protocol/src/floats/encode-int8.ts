@@ -1,7 +1,7 @@
 // Eight bits a number: blocks of 256 share one f32 scale, the largest magnitude ÷ 127, which makes 1.016 bytes of 4.
 // A block with NaN or infinity decodes to NaN as a whole. Layout: all scales, then all numbers.
-import { GridError } from '@starling-grid/protocol'
-import { largestIn, requireBytes, scratchFloats, type Codec, type Movable } from './numbers.ts'
+import { GridError } from '../errors.ts'
+import { largestIn, requireBytes, scratchFloats, type Codec, type Movable } from './codec.ts'
 
 /** numbers that share a scale: fewer are more exact, more are smaller */
 export const INT8_BLOCK = 256

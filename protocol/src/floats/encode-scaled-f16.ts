@@ -1,8 +1,8 @@
 // Half precision for numbers of any size, such as sums over many samples. A run shares one power of two, which brings
 // its largest number near the largest half. Layout: the power (f32), then the halves. Multiplying by it is exact.
-import { GridError } from '@starling-grid/protocol'
+import { GridError } from '../errors.ts'
+import { largestIn, requireBytes, scratchFloats, type Codec, type Movable } from './codec.ts'
 import { decodeF16, encodeF16 } from './encode-f16.ts'
-import { largestIn, requireBytes, scratchFloats, type Codec, type Movable } from './numbers.ts'
 
 const SCALE_BYTES = 4
 const HALF_BYTES = 2

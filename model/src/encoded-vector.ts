@@ -1,0 +1,86 @@
+// A vector in fewer bytes, as rounds of replica groups push differences and pull versions: runs of numbers, one after the
+// other, each encoded on its own. What an encoding loses stays with the member and joins its next push (error feedback:
+// Seide et al., 2014; Karimireddy et al., 2019).
+import { type GradientEncoding, GridError } from '@starling-grid/protocol'
+import { type Codec, int8Codec, scaledF16Codec } from '@starling-grid/protocol/floats'
+
+export type LossyEncoding = Exclude<GradientEncoding, 'f32'>
+
+/** Numbers of a run: whole scales of eight bits, and less than a millisecond of work. */
+const RUN = 64 * 1024
+
+const CODECS: Readonly<Record<LossyEncoding, () => Codec>> = { f16: scaledF16Codec, int8: int8Codec }
+
+/** Of `length` numbers. */
+export function encodedVectorBytes(length: number, encoding: LossyEncoding): number {
+  const codec = CODECS[encoding]()
+  return Math.floor(length / RUN) * codec.bytes(RUN) + (length % RUN === 0 ? 0 : codec.bytes(length % RUN))
+}
+
+/** values (n) → bytes, in pieces; `lost` (n) becomes values − what is decoded. */
+export function* encodingVector(
+  values: Float32Array,
+  encoding: LossyEncoding,
+  lost?: Float32Array,
+): Generator<undefined, Uint8Array<ArrayBuffer>> {
+  const codec = CODECS[encoding]()
+  const bytes = new Uint8Array(encodedVectorBytes(values.length, encoding))
+  let at = 0
+  for (let start = 0; start < values.length; start += RUN) {
+    const run = values.subarray(start, start + RUN)
+    const encoded = codec.encode(run)
+    bytes.set(encoded, at)
+    at += encoded.byteLength
+    if (lost !== undefined) {
+      const seen = codec.decode(encoded, run.length)
+      for (let i = 0; i < run.length; i++) lost[start + i] = (run[i] ?? 0) - (seen[i] ?? 0)
+    }
+    yield
+  }
+  return bytes
+}
+
+/** All at once. */
+export function encodeVector(
+  values: Float32Array,
+  encoding: LossyEncoding,
+  lost?: Float32Array,
+): Uint8Array<ArrayBuffer> {
+  return completed(encodingVector(values, encoding, lost))
+}
+
+/**
+ * bytes → into (n), in pieces between which the caller may do other work.
+ * @throws GridError 'gradient-shape', 'message-malformed'
+ */
+export function* decodingVector(
+  bytes: Uint8Array,
+  encoding: LossyEncoding,
+  into: Float32Array,
+): Generator<undefined, void> {
+  const codec = CODECS[encoding]()
+  const expected = encodedVectorBytes(into.length, encoding)
+  if (bytes.byteLength !== expected)
+    throw new GridError('gradient-shape', `expected a body of ${expected} bytes, got ${bytes.byteLength}`)
+  let at = 0
+  for (let start = 0; start < into.length; start += RUN) {
+    const count = Math.min(RUN, into.length - start)
+    const length = codec.bytes(count)
+    into.set(codec.decode(bytes.subarray(at, at + length), count), start)
+    at += length
+    yield
+  }
+}
+
+/** All at once. @throws GridError as decodingVector */
+export function decodeVector(bytes: Uint8Array, encoding: LossyEncoding, into: Float32Array): void {
+  completed(decodingVector(bytes, encoding, into))
+}
+
+/** In one go what may be done in pieces. */
+export function completed<T>(work: Iterator<unknown, T>): T {
+  for (;;) {
+    const piece = work.next()
+    if (piece.done === true) return piece.value
+  }
+}
