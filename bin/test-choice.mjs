@@ -44,6 +44,7 @@ export const LATER = {
   'trains-in-half-precision':
     'what-ends-a-volunteer.test.ts leaves a job with that code, half.test.ts has which values are stored in f16',
   'trains-in-local-rounds': 'local-round.test.ts has what a round is and what interrupts it',
+  'kills-a-group': 'trains-in-groups.test.ts kills a member in real processes, run-groups.test.ts has whole rounds',
   'mends-a-partition':
     'relays-a-pair-that-cannot-link.test.ts relays in real processes, run-links.test.ts has the way back',
   'appended-data-joins-the-next-epoch':

@@ -138,3 +138,36 @@ test('blocks whose inner steps became no number go to other members, one at a ti
   assert.equal(next.leases.length, 1)
   assert.ok(blocksOf({ ...next, leases }).includes(next.leases[0]?.block as never))
 })
+
+test('with one inner step and `update: all` members share one global batch, and a version waits for each', () => {
+  const options = { async: asyncPolicy({ update: 'all' }, 12, { innerSteps: 1 }) }
+  const desk = groupDesk(alike(['a', 'b']), { ...options, batchBlocks: 6 })
+  const first = ask(desk, 'a')
+  assert.equal(first.leases.length, 3)
+  assert.equal(first.innerSteps, undefined, 'gradients travel')
+  push(desk, 'a', first)
+  desk.now += 8000 // much longer than a round, before leases expire
+  desk.feed({ type: 'tick' })
+  assert.equal(desk.state.chain.head.v, 0, 'also for one that did not ask yet')
+  push(desk, 'b', ask(desk, 'b'))
+  assert.equal(desk.state.chain.record(1)?.blocks.length, 6)
+})
+
+test('grants say where the schedule of the inner learning rate goes on: after the batches of the base', () => {
+  const desk = groupDesk(alike(['a', 'b']))
+  const [a, b] = [ask(desk, 'a'), ask(desk, 'b')]
+  assert.equal(a.fromStep, 0)
+  push(desk, 'a', a)
+  push(desk, 'b', b)
+  assert.equal(ask(desk, 'a').fromStep, 2 * H)
+})
+
+test('blocks that come back are found before those that were never given', () => {
+  const desk = groupDesk(alike(['a', 'b', 'c']))
+  const [a, b] = [ask(desk, 'a'), ask(desk, 'b')]
+  desk.feed({ type: 'member-lost', member: memberId('a'), reason: 'closed', expected: false })
+  assert.deepEqual(blocksOf(ask(desk, 'c')), blocksOf(a))
+  push(desk, 'b', b)
+  desk.join('d')
+  assert.equal(new Set([...blocksOf(a), ...blocksOf(b), ...blocksOf(ask(desk, 'd'))]).size, 3 * H * BATCH)
+})

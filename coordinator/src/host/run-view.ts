@@ -325,8 +325,9 @@ function memberState({ phase, members, leases }: RunState, id: MemberId): Member
   if (!members.has(id)) return 'joining'
   if (phase.type === 'form') return phase.members.includes(id) && !phase.confirmed.has(id) ? 'learning' : 'idle'
   if (phase.type === 'ring') return phase.members.includes(id) ? 'training' : 'idle'
-  if (phase.type === 'async') return [...leases.values()].some(({ holder }) => holder === id) ? 'training' : 'idle'
-  return 'idle'
+  if (phase.type !== 'async') return 'idle'
+  const granted = members.get(id)?.granted?.blocks ?? []
+  return granted.some((block) => leases.get(block)?.holder === id) ? 'training' : 'idle'
 }
 
 function checkpointOf(state: RunState): RunView['checkpoint'] {

@@ -1,6 +1,6 @@
 import type { Child, Grid, VolunteerProcessOptions, Watch } from '@starling-grid/cli'
 // What a scenario of `chaos` is: how often something breaks, what breaks, and what is remembered of it.
-import type { RunView, StepRecord } from '@starling-grid/protocol'
+import type { JobSpec, RunView, StepRecord } from '@starling-grid/protocol'
 
 /** An instant after which the run had to find its way back. */
 export interface InjectedFault {
@@ -10,6 +10,8 @@ export interface InjectedFault {
   readonly at: number
   /** that was running */
   readonly generation: number
+  /** the version that a run of groups had, where no ballot follows */
+  readonly version?: number
 }
 
 /** What a hostile volunteer did, and what became of it. */
@@ -64,6 +66,10 @@ export interface Scenario {
   readonly volunteer?: Pick<VolunteerProcessOptions, 'entry' | 'env'>
   /** when the command line names none */
   readonly faults: number
+  /** what its job has in place of a ring */
+  readonly job?: Pick<JobSpec, 'mode' | 'groups'>
+  /** when the command line names none; absent: 3 */
+  readonly volunteers?: number
 }
 
 export function faultNow({ watch }: Grid, kind: string): InjectedFault {
@@ -80,13 +86,13 @@ export async function goesOn({ watch }: Grid, { at, generation }: InjectedFault)
   )
 }
 
-/** From the fault to the first step that a later generation committed. */
+/** From the fault to the first step that a later generation committed, or to the next version of groups. */
 export function secondsToRecover(
-  { at, generation }: InjectedFault,
+  { at, generation, version }: InjectedFault,
   records: readonly StepRecord[],
   steps: Watch['steps'],
 ): number {
-  const next = records.find((record) => record.generation > generation)
+  const next = records.find((record) => (version === undefined ? record.generation > generation : record.v > version))
   const committed = steps.find((step) => step.v === next?.v)?.at
   return committed === undefined ? Number.NaN : (committed - at) / 1000
 }

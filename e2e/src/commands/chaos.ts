@@ -9,7 +9,7 @@ import { cutLink, PARTITIONED } from '../chaos/cut-link.ts'
 import { within } from '../chaos/deadline.ts'
 import { everything, type EverythingResult } from '../chaos/everything.ts'
 import { ATTACKS, hostile } from '../chaos/hostile.ts'
-import { killCoordinator, killVolunteer } from '../chaos/kills.ts'
+import { GROUPED, killCoordinator, killGroup, killVolunteer } from '../chaos/kills.ts'
 import {
   type Attack,
   type InjectedFault,
@@ -27,7 +27,7 @@ interface ChaosOptions {
   readonly seed: number
   readonly faults?: number
   readonly kills?: number
-  readonly volunteers: number
+  readonly volunteers?: number
   readonly epochs?: number
   readonly minutes?: number
   readonly executor: 'webgpu' | 'reference'
@@ -46,6 +46,13 @@ const EVERYTHING_DOES =
 const SCENARIOS: Readonly<Record<string, Scenario>> = {
   'kill-volunteers': { does: 'SIGKILL a random volunteer, and start another', strike: killVolunteer, faults: 4 },
   'kill-coordinator': { does: 'SIGKILL the coordinator, and start it again', strike: killCoordinator, faults: 4 },
+  'kill-group': {
+    does: 'SIGKILL a third of the replica groups at once in the middle of a round, and start others',
+    strike: killGroup,
+    job: GROUPED,
+    volunteers: 6,
+    faults: 2,
+  },
   // Each takes a minute or so: silence, a dial in vain, the relay, and then the way back to the direct link.
   partition: {
     does: 'cut the link between two volunteers, and restore it',
@@ -69,6 +76,8 @@ const SCENARIOS: Readonly<Record<string, Scenario>> = {
  * it.
  */
 const VOLUNTEER_NICENESS = 5
+/** When neither the command line nor the scenario says how many. */
+const VOLUNTEERS = 3
 /** Far more than any scenario takes: the run is told to end with its epoch when all faults are struck. */
 const ENDLESS_EPOCHS = 1000
 /**
@@ -104,7 +113,7 @@ export async function chaos(argv: string[]): Promise<number> {
     .option('--seed <n>', 'of the faults and of the run', wholeNumber(0), 1)
     .option('--faults <n>', `how many; 2 partitions or sleepers, 4 kills, ${ATTACKS} attacks otherwise`, wholeNumber(1))
     .addOption(new Option('--kills <n>', 'the same as --faults').argParser(wholeNumber(1)))
-    .option('--volunteers <n>', 'headless volunteers', wholeNumber(2), 3)
+    .option('--volunteers <n>', `headless volunteers; ${VOLUNTEERS}, of kill-group 6`, wholeNumber(2))
     .option('--epochs <n>', 'times over the digits; until all faults are struck otherwise', wholeNumber(1))
     .option('--executor <kind>', 'what computes: webgpu or reference', 'webgpu')
     .addOption(
@@ -136,10 +145,10 @@ export async function chaos(argv: string[]): Promise<number> {
   const scenario = SCENARIOS[name]
   if (scenario === undefined)
     throw new GridError('usage', `expected one of ${[...Object.keys(SCENARIOS), EVERYTHING].join(', ')}, got "${name}"`)
-  const faults = options.faults ?? options.kills ?? scenario.faults
-  const result = await runScenario(name, scenario, { ...options, faults, minutes: options.minutes ?? LONGEST_MINUTES })
+  const request = requestOf(options, scenario)
+  const result = await runScenario(name, scenario, request)
   if (options.json === true) console.log(JSON.stringify(result))
-  return result.faults === faults &&
+  return result.faults === request.faults &&
     result.lost === 0 &&
     result.duplicated === 0 &&
     result.replicasIdentical &&
@@ -152,7 +161,7 @@ export async function chaos(argv: string[]): Promise<number> {
 async function everythingBreaks({
   minutes = EVERYTHING_MINUTES,
   seed,
-  volunteers,
+  volunteers = VOLUNTEERS,
   executor,
   audit = false,
   json,
@@ -199,7 +208,20 @@ function survived({
   )
 }
 
-type ChaosRequest = ChaosOptions & { readonly faults: number; readonly minutes: number }
+interface ChaosRequest extends ChaosOptions {
+  readonly faults: number
+  readonly minutes: number
+  readonly volunteers: number
+}
+
+function requestOf(options: ChaosOptions, scenario: Scenario): ChaosRequest {
+  return {
+    ...options,
+    faults: options.faults ?? options.kills ?? scenario.faults,
+    minutes: options.minutes ?? LONGEST_MINUTES,
+    volunteers: options.volunteers ?? scenario.volunteers ?? VOLUNTEERS,
+  }
+}
 
 async function runScenario(name: string, scenario: Scenario, options: ChaosRequest): Promise<ChaosResult> {
   const line = new ProgressLine()
@@ -230,6 +252,7 @@ async function struckRun({ name, scenario, grid, line }: Stage, options: ChaosRe
   const job = await grid.submit({
     ...demoJob({ stop: { epochs: options.epochs ?? ENDLESS_EPOCHS }, seed, mode: 'ring', minVolunteers: volunteers }),
     exchange,
+    ...scenario.job,
   })
   for (let i = 0; i < volunteers; i++) grid.addVolunteer({ executor, ...scenario.volunteer })
   const struck: InjectionResult[] = []
@@ -317,17 +340,18 @@ async function calmRate({ watch }: Grid): Promise<number> {
 /** Who kills the only holder of a version tests the wait for its return (R6, 60 s), which the simulation does. */
 const SURVIVABLE = 2
 
-function ringSize({ members }: RunView): number {
-  return members.filter(({ rank }) => rank !== null).length
+/** Of a ring, or in rounds of groups. */
+function atWork({ phase, members }: RunView): number {
+  return phase === 'async' ? members.length : members.filter(({ rank }) => rank !== null).length
 }
 
-/** Waits for a random instant of a ring that can lose a member; false: the run ended before. */
+/** Waits for a random instant of a run that can lose a member; false: the run ended before. */
 async function nextInstant({ watch }: Grid, random: () => number): Promise<boolean> {
   const target = (watch.run?.version.v ?? 0) + 3 + (random() % 12)
   await watch.waitFor(
     'the next instant for a fault',
     ({ run }) =>
-      run !== undefined && (run.phase === 'finished' || (run.version.v >= target && ringSize(run) >= SURVIVABLE)),
+      run !== undefined && (run.phase === 'finished' || (run.version.v >= target && atWork(run) >= SURVIVABLE)),
   )
   await new Promise((resolve) => setTimeout(resolve, random() % 200)) // within a step, not at its border
   return watch.run?.phase !== 'finished'

@@ -88,8 +88,10 @@ function closeWhenDue(transition: Transition): void {
 
 /** No push comes before these are a version, or none for long. */
 function isLast({ state, now }: Transition): boolean {
-  if (state.config.async.groups !== undefined) return state.leases.size === 0 || isOverdue(state, now)
-  return state.leases.size === 0 && nothingFree(state)
+  const { groups, update } = state.config.async
+  const isIdle = state.leases.size === 0
+  if (groups === undefined || update === 'all') return isIdle && nothingFree(state)
+  return isIdle || isOverdue(state, now)
 }
 
 /** One record of all pushes, durable before the server makes its version (R1). */
@@ -114,7 +116,7 @@ export function closeSum(transition: Transition): void {
   emptySum(state)
   transition.journal({ type: 'commit', records: [record] })
   state.health.consecutiveAborts = 0
-  renewRoundLength(transition)
+  renewRoundLength(transition, pushes.length)
   transition.effect({ type: 'server-close', record, version })
 }
 

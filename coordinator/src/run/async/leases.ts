@@ -12,7 +12,7 @@ import {
   roundMs,
   stepsIn,
 } from '../groups/group-rounds.ts'
-import { measureExchange } from '../groups/round-length.ts'
+import { measureExchange, roundsInWords } from '../groups/round-length.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } from '../queue/quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
@@ -124,18 +124,13 @@ function workInWords(state: RunState): string {
   const epoch = currentEpoch(state) + 1
   if (hasRounds(state))
     return (
-      `replica groups: epoch ${epoch}, rounds of about ${innerSteps(state)} inner steps${whyInWords(state)}, ` +
+      `replica groups: epoch ${epoch}, rounds of about ${innerSteps(state)} inner steps${roundsInWords(state)}; ` +
       `${expected(state)} under way, ${pushes} make a version`
     )
   return (
     `parameter server: epoch ${epoch}, ${state.leases.size} blocks ` +
     `leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`
   )
-}
-
-function whyInWords({ config, rounds: { length } }: RunState): string {
-  if (config.async.groups?.innerSteps !== 'auto') return ''
-  return ` and ${Math.round(length.ms / 1000)} s (${length.why})`
 }
 
 /** Who gets blocks now, the reliable first. In a run of groups those of an open version wait until it is made. */

@@ -92,13 +92,10 @@ function isAtWork({ leases }: RunState, { granted, missedLeases }: Member): bool
   return first !== undefined && missedLeases === 0 && leases.get(first)?.leaseEpoch === granted?.leaseEpoch
 }
 
-/**
- * A version does not wait for the slowest: once it has one contribution that is not late it is due after a while (G2).
- * With `update: all` it waits for each until the lease of its round is over.
- */
+/** A version does not wait for the slowest: once it has one contribution that is not late it is due after a while (G2). */
 export function isOverdue(state: RunState, now: number): boolean {
-  const { open, members, config } = state
-  if (open.since === undefined || config.async.update === 'all') return false
+  const { open, members } = state
+  if (open.since === undefined) return false
   const usual = open.pushes.map(({ incarnation }) => members.get(incarnation)?.pushMs ?? 0).toSorted((a, b) => a - b)
   return now - open.since > Math.max(LEAST_PATIENCE_MS, PATIENCE * (usual[usual.length >> 1] ?? 0))
 }

@@ -64,15 +64,19 @@ export interface RoundClock {
   stays: readonly [StayWindow, StayWindow]
   /** ms: the last look at who is here */
   at: number | undefined
+  /** that the newest version took in */
+  contributions: number
 }
 
 interface StayWindow {
   readonly since: number
   readonly memberMs: number
+  /** of that, without work */
+  readonly waitingMs: number
   readonly departures: number
 }
 
-const NO_STAYS: StayWindow = { since: 0, memberMs: 0, departures: 0 }
+const NO_STAYS: StayWindow = { since: 0, memberMs: 0, waitingMs: 0, departures: 0 }
 /** ms: how members come and go at night says little of the day */
 const WINDOW_MS = 600_000
 /** Rounds whose exchange is remembered: the median of so many is that of no single member. */
@@ -87,6 +91,7 @@ export const rounds = {
       exchanges: [],
       stays: [NO_STAYS, NO_STAYS],
       at: undefined,
+      contributions: 0,
     },
   }),
   tick: count,
@@ -108,7 +113,13 @@ function count({ state, now }: Transition): void {
   const passed = clock.at === undefined ? 0 : Math.max(0, now - clock.at)
   clock.at = now
   const [current, before] = clock.stays
-  const counted = { ...current, memberMs: current.memberMs + passed * state.members.size }
+  let waiting = 0
+  for (const { awaitingLease } of state.members.values()) waiting += Number(awaitingLease)
+  const counted = {
+    ...current,
+    memberMs: current.memberMs + passed * state.members.size,
+    waitingMs: current.waitingMs + passed * waiting,
+  }
   clock.stays = now - counted.since > WINDOW_MS ? [{ ...NO_STAYS, since: now }, counted] : [counted, before]
 }
 
@@ -120,20 +131,33 @@ export function measureExchange(state: RunState, tookMs: number, computedMs: num
 }
 
 /** After each version: rounds that begin from one version are equally long. */
-export function renewRoundLength({ state }: Transition): void {
+export function renewRoundLength({ state }: Transition, contributions: number): void {
   if (!hasRounds(state)) return
   const clock = own(state, 'rounds')
+  clock.contributions = contributions
   const next = chooseRoundLength(measurementsOf(state))
   const differs = Math.abs(next.ms - clock.length.ms) > HYSTERESIS * clock.length.ms
   clock.length = differs ? next : { ms: clock.length.ms, why: next.why }
 }
 
+/** What the rounds of this run are like, in words. */
+export function roundsInWords({ rounds: { length, stays, contributions }, config }: RunState): string {
+  const paced =
+    config.async.groups?.innerSteps === 'auto' ? ` and ${Math.round(length.ms / 1000)} s (${length.why})` : ''
+  const [waited, all] = [sumOf(stays, 'waitingMs'), sumOf(stays, 'memberMs')]
+  const share = all === 0 ? '' : `, members wait ${Math.round((100 * waited) / all)} % of the time`
+  return `${paced}${contributions === 0 ? '' : `, ${contributions} in the last version`}${share}`
+}
+
+function sumOf(stays: RoundClock['stays'], field: Exclude<keyof StayWindow, 'since'>): number {
+  return stays[0][field] + stays[1][field]
+}
+
 function measurementsOf({ rounds: { exchanges, stays }, members, config }: RunState): RoundMeasurements {
   const sorted = exchanges.toSorted((a, b) => a - b)
-  const sum = (of: (stay: StayWindow) => number): number => stays.reduce((total, stay) => total + of(stay), 0)
   return {
     exchangeMs: sorted[sorted.length >> 1],
-    stayMs: sum(({ memberMs }) => memberMs) / sum(({ departures }) => departures),
+    stayMs: sumOf(stays, 'memberMs') / sumOf(stays, 'departures'),
     members: members.size,
     bytes: config.roundBytes,
   }
