@@ -1,4 +1,5 @@
-// `parity`: the same job, seed and global batch on 1, 2, 3 … members gives the same losses, and equal replicas.
+// `parity`: the same job, seed and global batch on 1, 2, 3 … members gives the same losses, and equal replicas. Replica
+// groups of one inner step that wait for each other give those of one ring.
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,6 +17,7 @@ import { importTuned, tunedJob } from '../tuned-job.ts'
 
 interface ParityOptions {
   readonly volunteers: number[]
+  readonly groups?: number[]
   readonly steps: number
   readonly model: 'lenet5' | 'gpt' | 'lora'
   readonly tabs: number
@@ -23,6 +25,12 @@ interface ParityOptions {
   readonly as?: 'gpu'
   readonly seed: number
   readonly json?: boolean
+}
+
+/** Members in one ring, or each as a group of its own. */
+interface ParityGrid {
+  readonly count: number
+  readonly as: 'ring' | 'groups'
 }
 
 interface ParityRun {
@@ -44,6 +52,7 @@ export async function parity(argv: string[]): Promise<number> {
       'Trains the same job with different numbers of volunteers and compares losses, parameters and replicas.',
     )
     .option('--volunteers <list>', 'numbers of volunteers', wholeNumbers, [1, 2, 4])
+    .option('--groups <list>', 'numbers of replica groups, against one ring of the largest number', wholeNumbers)
     .option('--steps <n>', 'steps to train', wholeNumber(1), 100)
     .addOption(
       new Option('--model <name>', 'what to train; lora: adapters beside a llama of 20 M parameters, on a text')
@@ -65,7 +74,7 @@ export async function parity(argv: string[]): Promise<number> {
   const imports = await mkdtemp(join(tmpdir(), 'starling-parity-imports-'))
   try {
     if (options.model === 'lora') await importTuned(imports, (text) => line.say(text))
-    for (const count of options.volunteers) outcomes.push(await train(count, { ...options, imports }, line))
+    for (const grid of gridsOf(options)) outcomes.push(await train(grid, { ...options, imports }, line))
   } finally {
     await rm(imports, { recursive: true, force: true })
   }
@@ -79,8 +88,16 @@ export async function parity(argv: string[]): Promise<number> {
   return result.maxLossDifference <= MAX_LOSS_DIFFERENCE && result.replicasIdentical ? 0 : 1
 }
 
+function gridsOf({ volunteers, groups }: ParityOptions): readonly ParityGrid[] {
+  if (groups === undefined) return volunteers.map((count) => ({ count, as: 'ring' }))
+  return [{ count: Math.max(...groups), as: 'ring' }, ...groups.map((count) => ({ count, as: 'groups' as const }))]
+}
+
+/** Groups of one inner step push gradients, and a version takes in those of all. */
+const AS_GROUPS = { mode: 'async', groups: { innerSteps: 1 }, async: { update: 'all' } } as const
+
 async function train(
-  count: number,
+  { count, as: kind }: ParityGrid,
   { steps, executor, as, seed, model, tabs: wantedTabs, imports }: ParityOptions & { readonly imports: string },
   line: ProgressLine,
 ): Promise<ParityRun> {
@@ -103,24 +120,23 @@ async function train(
       lenet5: async () => ({ ...demoJob({ ...options, mode: 'ring' }), model: lenet5({ activation: 'tanh' }) }),
       lora: async () => tunedJob(options),
     }
-    const job = await grid.submit(await specs[model]())
+    const job = await grid.submit({ ...(await specs[model]()), ...(kind === 'groups' ? AS_GROUPS : {}) })
     for (let i = 0; i < count - tabs; i++) grid.addVolunteer({ executor, as })
     for (let i = 0; i < tabs; i++) await lendTab(browser, grid.url)
-    grid.watch.onChange(() =>
-      line.show(`${count} volunteer${count > 1 ? 's' : ''}: step ${grid.watch.steps.length} of ${steps}`),
-    )
+    const name = kind === 'groups' ? `${count} replica groups` : `${count} volunteer${count > 1 ? 's' : ''}`
+    grid.watch.onChange(() => line.show(`${name}: step ${grid.watch.steps.length} of ${steps}`))
     const run = await grid.watch.waitFor('the last step', ({ run }) => run?.phase === 'finished' && run, 30 * 60 * 1000)
     await grid.exportModel(job, join(folder, 'model'))
     const { tensors } = readSafetensors(new Uint8Array(await readFile(join(folder, 'model'))))
+    const agreeing = kind === 'groups' ? '' : `, ${run.checkpoint?.agreeing} of ${count} replicas agree`
     line.say(
-      `${count} volunteer${count > 1 ? 's' : ''}: ${grid.watch.steps.length} steps, ` +
-        `last loss ${grid.watch.steps.at(-1)?.loss.toFixed(6)}, ` +
-        `${run.checkpoint?.agreeing} of ${count} replicas agree`,
+      `${name}: ${grid.watch.steps.length} steps, last loss ${grid.watch.steps.at(-1)?.loss.toFixed(6)}${agreeing}`,
     )
     return {
       losses: grid.watch.steps.map((step) => step.loss),
       parameters: new Map([...tensors].map(([name, tensor]) => [name, float32Values(tensor)])),
-      identical: run.checkpoint?.agreeing === count,
+      // groups hold no version between their rounds: the parameter server's is the only one
+      identical: kind === 'groups' || run.checkpoint?.agreeing === count,
     }
   } finally {
     await browser?.close()
