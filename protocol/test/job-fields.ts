@@ -374,13 +374,15 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     example: { innerSteps: 32 },
   },
   'groups.innerSteps': {
-    about: 'Steps of a member of median speed in a round; others make as many as take as long.',
+    about:
+      'Steps of a member of median speed in a round; others make as many as take as long. ' +
+      '`auto`: as many as exchange, departures and the line make best.',
     unit: 'steps',
-    default: 32,
+    default: 'auto',
     example: 64,
   },
   encoding: {
-    about: 'How gradients travel in the ring, and differences of local rounds.',
+    about: 'How gradients travel in the ring, differences of rounds, and (as halves) the versions before rounds of groups.',
     default: 'f32',
     example: 'int8',
   },
