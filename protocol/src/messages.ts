@@ -476,7 +476,7 @@ const toVolunteer = {
     deadlineMs: Count,
     /** in a run of groups: make so many inner steps of these blocks, and push their difference (G1) */
     innerSteps: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_INNER_STEPS })),
-    /** global batches in the base: where the schedule of the inner learning rate goes on */
+    /** global batches in the base, for the learning rate's schedule */
     fromStep: Type.Optional(Count),
     offRing: Type.Optional(Type.Boolean()),
   }),

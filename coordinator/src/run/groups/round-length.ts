@@ -32,7 +32,8 @@ const MOST_MS = 200_000
 const LINE_BYTES_PER_MS = 12_500
 
 export function chooseRoundLength({ exchangeMs, stayMs, members, bytes }: RoundMeasurements): RoundLength {
-  const carried = (members * bytes) / LINE_BYTES_PER_MS
+  // from one push of a member to its next, exchange passes, too
+  const carried = (members * bytes) / LINE_BYTES_PER_MS - (exchangeMs ?? 0)
   if (exchangeMs === undefined) return bounded(Math.max(FIRST_MS, carried), 'no round is measured yet')
   const cheap = exchangeMs / EXCHANGE_SHARE
   const kept = Math.sqrt(2 * exchangeMs * stayMs)
