@@ -382,7 +382,8 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     example: 64,
   },
   encoding: {
-    about: 'How gradients travel in the ring, differences of rounds, and (as halves) the versions before rounds of groups.',
+    about:
+      'How gradients travel in the ring, differences of rounds, and (as halves) the versions before rounds of groups.',
     default: 'f32',
     example: 'int8',
   },

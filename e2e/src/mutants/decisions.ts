@@ -385,7 +385,11 @@ export const DECISIONS: readonly Mutant[] = [
     ['coordinator/test/run-growth'],
     [
       ['R13: appended data joins the epoch under way', 'currentEpoch(state) + 1', 'currentEpoch(state)'],
-      ['members that come later know nothing of appended data', 'for (const one of transition.state.growth)', 'for (const one of [] as Growth[])'],
+      [
+        'members that come later know nothing of appended data',
+        'for (const one of transition.state.growth)',
+        'for (const one of [] as Growth[])',
+      ],
     ],
   ),
   ...mutantsOf(
