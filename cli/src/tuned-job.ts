@@ -12,6 +12,8 @@ const RANK = 8
 /** Windows of a step: one for each of three members. */
 const BATCH_BLOCKS = 3
 const STEPS_PER_EPOCH = 100
+/** Of the text: a few dozen windows, which the end of a run validates. */
+const VALIDATION_SHARE = 0.002
 
 /** The form of a llama of 20 million parameters, whose tokens are bytes. */
 export const LLAMA_20M = {
@@ -54,9 +56,13 @@ export async function importTuned(folder: string, say: (text: string) => void): 
     tokens: 'characters',
     chat: { words, context: CONTEXT, pack: true },
   } as const
-  await importNamed({ name: 'text', paths: [path], validationShare: 0.1, seed: 0, options }, new Catalog(folder), {
-    now,
-  })
+  await importNamed(
+    { name: 'text', paths: [path], validationShare: VALIDATION_SHARE, seed: 0, options },
+    new Catalog(folder),
+    {
+      now,
+    },
+  )
 }
 
 interface TunedJobOptions {
