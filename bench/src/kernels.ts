@@ -1,5 +1,6 @@
 // Single kernels: the products that training spends its time in against other libraries, and the optimizer against a
 // mere copy.
+import { ATTENTION_ROW, attentionRow } from './attention.ts'
 import { compare, type BenchComparison } from './compare.ts'
 import { memoryRows } from './memory.ts'
 import { adamwOnCpu } from './optimizer.ts'
@@ -21,6 +22,7 @@ const COMPARISONS: readonly BenchComparison[] = [
 /** In Node only, without other libraries. */
 const OURS_ALONE: Readonly<Record<string, (options: SuiteOptions) => Promise<BenchRow[]>>> = {
   'matmul beside multiply-adds': async (options) => [await shareOfPeak(options)],
+  [ATTENTION_ROW]: async (options) => [await attentionRow(options)],
   'adamw exact': async (options) => [await adamwOnCpu(options)],
   'activation memory': (options) => memoryRows(options),
 }

@@ -75,6 +75,9 @@ const IMAGES = parseModelSpec({
     { type: 'batchnorm2d', name: 'of_channels' },
     { type: 'relu' },
     { type: 'groupnorm', name: 'of_samples', groups: 3 },
+    { type: 'transpose' },
+    { type: 'class_token', name: 'first' },
+    { type: 'transpose' },
     { type: 'globalavgpool' },
     { type: 'linear', name: 'out', out: 9 },
   ],
@@ -107,7 +110,7 @@ const TRAININGS: readonly (readonly [string, ModelSpec, Batch, number])[] = [
 ]
 /** Kernels that walk no rows, or whose rows are too short here. */
 const OTHERS =
-  /^(relu|tanh|leaky_relu|add\.forward|embedding\.forward|positions\.forward|batchnorm2d\.(evaluate|statistics)|globalavgpool\.backward)/
+  /^(relu|tanh|leaky_relu|add\.forward|concat|transpose|class_token\.forward|embedding\.forward|positions\.forward|batchnorm2d\.(evaluate|statistics)|globalavgpool\.backward)/
 
 for (const [name, spec, batch, maxMicroBatch] of TRAININGS)
   test(`rows by workgroups agree with the reference: ${name}`, { skip }, async () => {

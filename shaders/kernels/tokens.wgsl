@@ -10,14 +10,15 @@ fn prepend(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   if (place < TOKEN) { y[i] = weight[place]; } else { y[i] = x[sample * SIZE + place - TOKEN]; }
 }
 
-// dweight += Σ_samples of the first TOKEN elements of dy (B, TOKEN + SIZE): four per invocation
+// dweight += Σ_samples of the first TOKEN elements of dy (B, TOKEN + SIZE): four per row of sums
 @compute @workgroup_size(WORKGROUP)
 fn prepended_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let column = thread_of(group, lane) * 4u;
+  let column = row_of(group, lane) * 4u;
   if (column >= TOKEN) { return; }
   var sum = vec4f();
-  for (var row = 0u; row < run.samples; row++) { sum += dy_quad(row * dy_stride, column); }
-  dweight_add(0u, column, sum);
+  for (var row = sharer(lane); row < run.samples; row += SHARERS) { sum += dy_quad(row * dy_stride, column); }
+  sum = sum_of_row(lane, sum);
+  if (sharer(lane) == 0u) { dweight_add(0u, column, sum); }
 }
 
 // dy (B, TOKEN) → dx (B, SIZE), 0 behind the first vector: one element per invocation

@@ -42,6 +42,11 @@ const SMOLLM2_135M = parseModelSpec({
   ],
   ignore_index: -100,
 })
+const VIT_TINY = parseModelSpec({
+  name: 'vit_tiny',
+  input: [3, 224, 224],
+  layers: [{ type: 'vit', patch: 16, channels: 192, blocks: 1, heads: 3, classes: 1000 }],
+})
 const SMALL_GPT = gpt({ blocks: 2, heads: 4, channels: 128, context: 64, vocab: 65 })
 
 function explained(spec: ModelSpec, traits: AdapterTraits, maxMicroBatch = 64, limits = DEFAULTS) {
@@ -73,6 +78,7 @@ const PLANNED: readonly (readonly [ModelSpec, number])[] = [
   [SMALL_GPT, 64],
   [gpt({ blocks: 6, heads: 6, channels: 384, context: 256, vocab: 65 }), 64],
   [gpt({ blocks: 1, heads: 12, channels: 768, context: 512, vocab: 50_257 }), 4],
+  [VIT_TINY, 64],
   [SMOLLM2_135M, 1],
   [SMOLLM2_135M, 4],
 ]

@@ -3,6 +3,8 @@
 
 import type { TokenDims, TransposeDims } from '../kernels.ts'
 import { array, type Binding, matrix, type Pass, type Recipe, STREAM_WORKGROUP } from '../recipe.ts'
+import type { MakeRecipe } from '../variants.ts'
+import type { ShareRows } from './row-sharing.ts'
 
 // x (B, rows, columns) → y (B, columns, rows)
 export function transposeForward({ rows, columns }: TransposeDims, capacity: number): Recipe {
@@ -26,11 +28,20 @@ export function classTokenForward({ size, token }: TokenDims, capacity: number):
 }
 
 // dy (B, token + size) → dweight (token,)
-export function classTokenParameterGradient({ size, token }: TokenDims, capacity: number): Recipe {
-  return ofTokens('prepended_gradient', { size, token }, () => Math.ceil(token / 4), [
-    matrix('dy', 'read', capacity, token + size),
-    matrix('dweight', 'update', 1, token),
-  ])
+export function classTokenParameterGradient(share: ShareRows): MakeRecipe<'class_token.parameterGradient'> {
+  return ({ size, token }, capacity) => {
+    const rows = Math.ceil(token / 4)
+    const { sharing, invocations } = share({ steps: capacity, reads: 1, workgroup: STREAM_WORKGROUP, rows })
+    const pass: Pass = {
+      file: 'tokens',
+      ...sharing,
+      entryPoint: 'prepended_gradient',
+      constants: { SIZE: size, TOKEN: token },
+      bindings: [matrix('dy', 'read', capacity, token + size), matrix('dweight', 'update', 1, token)],
+      threads: () => invocations(rows),
+    }
+    return { scratch: {}, passes: [pass] }
+  }
 }
 
 // dy (B, token) → dx (B, size)
