@@ -2,7 +2,7 @@
 // machine has, at sizes that meet no tile, against the reference.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { initialParameters, parseModelSpec, randomWords, type ModelSpec } from '@starling-grid/model'
+import { initialParameters, parameterCount, parseModelSpec, randomWords, type ModelSpec } from '@starling-grid/model'
 import {
   buildGraph,
   createGpuExecutor,
@@ -133,3 +133,20 @@ for (const [name, spec, batch, maxMicroBatch] of TRAININGS)
     assert.deepEqual([sums.targets, sums.correct], [wantedSums.targets, wantedSums.correct])
     ours.destroy()
   })
+
+test('of equal largest logits that different invocations saw, the first counts as the answer', { skip }, async () => {
+  const { device, description: adapter } = gpu ?? assert.fail()
+  const [classes, first, second] = [531, 300, 401]
+  const spec = parseModelSpec({ input: [3], layers: [{ type: 'linear', name: 'head', out: classes }] })
+  const ours = await createGpuExecutor({ device, adapter, spec, readText, asGpu: true, maxMicroBatch: 4 })
+  const parameters = new Float32Array(parameterCount(spec))
+  for (const at of [first, second]) parameters[3 * classes + at] = 1
+  ours.loadParameters(parameters)
+  const y = Int32Array.of(first, second, first, 0)
+  const { correct } = await ours.gradient(
+    { samples: 4, x: new Float32Array(12), y },
+    new Float32Array(parameters.length),
+  )
+  assert.equal(correct, 2)
+  ours.destroy()
+})
