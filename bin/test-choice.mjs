@@ -27,7 +27,7 @@ export const LATER = {
   'kernel-variants':
     'gpu-operators.test.ts runs every kernel family but one on this adapter, and golden.test.ts all operators',
   'workgroup-kernels':
-    'gpu-operators.test.ts and gpu-sequence.test.ts have the operators, kernels of other adapters compute them',
+    'gpu-operators.test.ts has each operator, by the kernels of software adapters; golden.test.ts has them as for a GPU',
   'gpu-compilers':
     'gpu-plan.test.ts has which kernels GPUs are given, and that where registers are few none keeps 8 × 8 results',
   'gpu-executor':
