@@ -246,6 +246,24 @@ test('without a job the page says so and how to start one, and shows the job whe
   await page.close()
 })
 
+test('the forecast stands beside what is measured, and nothing stands there without one', async () => {
+  const { page, complaints } = await open()
+  const figures = page.locator('.figures')
+  await figures.getByText('samples/s; forecast 870', { exact: true }).waitFor()
+  assert.match(await figures.locator('.progress small').innerText(), /about .* left \(forecast 3 min 2 s\)$/)
+  const travel = page.locator('.travel')
+  await travel
+    .getByText('Forecast for 4 members: 870 samples/s, 510 ms computing and 78 ms exchange a step.')
+    .waitFor()
+  await page.close()
+  const { forecast: _, ...run } = runAt(330)
+  server.first = { ...snapshotAt(330), run }
+  const without = await open()
+  await without.page.locator('.figures').getByText('samples/s, all members', { exact: true }).waitFor()
+  await without.page.close()
+  assert.deepEqual([...complaints, ...without.complaints], [])
+})
+
 test('a run before its first step is shown without numbers that are not there', async () => {
   server.first = snapshotAt(0, { members: [], phase: 'waiting', etaSeconds: null, samplesPerSecond: 0 })
   const { page, complaints } = await open()

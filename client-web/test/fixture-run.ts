@@ -133,6 +133,7 @@ export function runAt(v: number): RunView {
     lastStep: v === 0 ? null : stepPoint(v),
     lastValidation: validationsUpTo(v).at(-1) ?? null,
     best: bestUpTo(v),
+    forecast: { members: 4, samplesPerSecond: 870, etaSeconds: 182, computeMs: 510, exchangeMs: 78 },
     checkpoint:
       v < 20
         ? null

@@ -230,6 +230,8 @@ export {
   type RunEvent,
   RunEventSchema,
   type RunView,
+  type ForecastView,
+  forecastText,
   scalingText,
   type StepPoint,
   StepPointSchema,

@@ -166,6 +166,26 @@ export const RunEventSchema = Type.Object({
 })
 export type RunEvent = ReadonlyOf<typeof RunEventSchema>
 
+/** What the members of now are expected to do, by their speeds and what an exchange costs; made when they changed. */
+const ForecastSchema = Type.Object({
+  members: Count,
+  samplesPerSecond: FiniteNumber,
+  etaSeconds: orNull(FiniteNumber),
+  /** of a step */
+  computeMs: FiniteNumber,
+  /** null: not known yet, and left out */
+  exchangeMs: orNull(FiniteNumber),
+})
+export type ForecastView = ReadonlyOf<typeof ForecastSchema>
+
+/** "forecast for 3 members: 430 samples/s, 12 ms computing and 5 ms exchange a step" */
+export function forecastText({ members, samplesPerSecond, computeMs, exchangeMs }: ForecastView): string {
+  const shown = (value: number): string => (value >= 10 ? Math.round(value).toLocaleString('en') : value.toFixed(1))
+  const exchange = exchangeMs === null ? 'an exchange not yet measured' : `${shown(exchangeMs)} ms exchange`
+  const who = members === 1 ? 'one member' : `${members} members`
+  return `forecast for ${who}: ${shown(samplesPerSecond)} samples/s, ${shown(computeMs)} ms computing and ${exchange} a step`
+}
+
 /** How far the training is. */
 const PROGRESS = {
   version: Type.Object({ v: Count, id: VersionIdSchema }),
@@ -176,6 +196,8 @@ const PROGRESS = {
   samplesExpected: Count,
   samplesPerSecond: FiniteNumber,
   etaSeconds: orNull(FiniteNumber),
+  /** absent: speeds of members are not known */
+  forecast: Type.Optional(ForecastSchema),
   /** of the newest committed step, where the batch follows the ring; absent: the job's own */
   scaling: Type.Optional(StepScalingSchema),
   /** the newest committed step, and the newest version that was validated */

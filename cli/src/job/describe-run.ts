@@ -1,6 +1,8 @@
 // A run in words for a terminal: a row of a list, a page, a line. What strangers wrote loses control characters.
 import {
   epochText,
+  type ForecastView,
+  forecastText,
   type JobList,
   linksInWords,
   type MemberView,
@@ -119,6 +121,7 @@ export function runLines(run: RunView): string[] {
     ...(best === null ? [] : [['best', bestText(best)] as [string, string]]),
     ...(run.scaling === undefined ? [] : [['batch', scalingText(run.scaling, job)] as [string, string]]),
     ['speed', speedText(run)],
+    ...(run.forecast === undefined ? [] : [['', foreseen(run, run.forecast)] as [string, string]]),
     ['checkpoint', checkpoint === null ? 'none yet' : checkpointText(checkpoint)],
     ['begun', `${begun}${ended}`],
     ['priority', String(job.priority)],
@@ -161,6 +164,12 @@ function bestText({ v, metric, value, loss, accuracy }: NonNullable<RunView['bes
 
 function checkpointText({ v, bytes, witnessed }: NonNullable<RunView['checkpoint']>): string {
   return `version ${v}, ${count(bytes)} bytes${witnessed ? ', confirmed by a second member' : ''}`
+}
+
+/** Beside what is measured. */
+function foreseen({ phase }: RunView, forecast: ForecastView): string {
+  const left = leftOf(phase, forecast.etaSeconds)
+  return `${forecastText(forecast)}${left === '-' ? '' : `, ${left} left`}`
 }
 
 function speedText({ phase, samplesPerSecond, etaSeconds }: RunView): string {

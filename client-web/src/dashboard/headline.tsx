@@ -49,7 +49,7 @@ export function Figures(props: { readonly history: PageHistory; readonly run: Ru
   return (
     <dl class="figures">
       <Progress run={run} />
-      <Figure term="Speed" note="samples/s, all members">
+      <Figure term="Speed" note={speedNote(run)}>
         {rate(run.samplesPerSecond)}
       </Figure>
       <Figure term="Loss" note={last === undefined ? 'before the first step' : `at step ${count(last.v)}`}>
@@ -111,9 +111,16 @@ function Progress(props: { readonly run: RunView }) {
   )
 }
 
-function timeLeft(run: RunView): string {
-  if (run.finishedAt !== null) return `, took ${duration((run.finishedAt - run.startedAt) / 1000)}`
-  return run.etaSeconds === null ? '' : `, about ${duration(run.etaSeconds)} left`
+function timeLeft({ finishedAt, startedAt, etaSeconds, forecast }: RunView): string {
+  if (finishedAt !== null) return `, took ${duration((finishedAt - startedAt) / 1000)}`
+  const measured = etaSeconds === null ? '' : `, about ${duration(etaSeconds)} left`
+  const foreseen = forecast?.etaSeconds ?? null
+  return foreseen === null ? measured : `${measured} (forecast ${duration(foreseen)})`
+}
+
+/** What was expected of these members stands beside what they do. */
+function speedNote({ forecast }: RunView): string {
+  return forecast === undefined ? 'samples/s, all members' : `samples/s; forecast ${rate(forecast.samplesPerSecond)}`
 }
 
 function Figure(props: { readonly term: string; readonly note: string; readonly children: ComponentChildren }) {

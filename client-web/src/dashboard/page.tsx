@@ -1,5 +1,5 @@
 // The dashboard: everything that is known of the run, live.
-import { ROUTES, type RunView, scalingText, type StepPoint } from '@starling-grid/protocol'
+import { forecastText, ROUTES, type RunView, scalingText, type StepPoint } from '@starling-grid/protocol'
 import { useState } from 'preact/hooks'
 import { RingPicture } from '../flock/ring-picture.tsx'
 import { bytes, loss, percent, plural } from '../format.ts'
@@ -127,6 +127,10 @@ function OnlyTotals() {
   )
 }
 
+function sentence(text: string): string {
+  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`
+}
+
 /** How gradients travel, and why that way. */
 function Travel(props: { readonly run: RunView }) {
   const { run } = props
@@ -136,6 +140,7 @@ function Travel(props: { readonly run: RunView }) {
     <section class="travel" aria-label="How gradients travel">
       <h2>{way}</h2>
       <p class="soft mode-reason">{run.modeReason}</p>
+      {run.forecast !== undefined && <p class="soft">{sentence(forecastText(run.forecast))}</p>}
       {run.scaling !== undefined && <p class="soft">Batch: {scalingText(run.scaling, run.job)}.</p>}
       {run.exchange !== null && <p class="soft exchange-reason">{run.exchange.reason}</p>}
       <RingPicture run={run} self={null} />

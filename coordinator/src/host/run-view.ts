@@ -21,6 +21,7 @@ import { modeReason } from '../run/ballot/ballot.ts'
 import { areEpochsBounded, bestOf } from '../run/history/ending.ts'
 import { trainedMs } from '../run/history/training-time.ts'
 import { validationBlocks } from '../run/history/validation.ts'
+import { forecastSpeed } from '../run/policy/forecast.ts'
 import { leaseMs } from '../run/queue/lease-table.ts'
 import { blocksIn, currentEpoch } from '../run/queue/scheduler.ts'
 import { OWNER_PAUSED } from '../run/ring/parking.ts'
@@ -151,6 +152,7 @@ export function runView(parts: ViewParts): RunView {
     samplesExpected: expected,
     samplesPerSecond,
     etaSeconds: secondsLeft(job, { ...committed, expected }, samplesPerSecond),
+    ...forecastView(parts, (speed) => secondsLeft(job, { ...committed, expected }, speed)),
     ...scalingOf(history),
     lastStep: history.lastStep ?? null,
     lastValidation: history.lastValidation ?? null,
@@ -164,6 +166,17 @@ export function runView(parts: ViewParts): RunView {
     exportPath: checkpointOf(state) === null ? null : pathTo(ROUTES.export, { id: job.id }),
     ...(parts.coordinators === undefined ? {} : { coordinators: parts.coordinators }),
   }
+}
+
+function forecastView(
+  { state }: ViewParts,
+  left: (samplesPerSecond: number) => number | null,
+): Pick<RunView, 'forecast'> {
+  const { made } = state.forecast
+  if (made === undefined || state.finished !== undefined) return {}
+  const samplesPerSecond = forecastSpeed(made)
+  const { members, computeMs, exchangeMs } = made
+  return { forecast: { members, samplesPerSecond, etaSeconds: left(samplesPerSecond), computeMs, exchangeMs } }
 }
 
 function scalingOf({ state, version }: RunHistory): Pick<RunView, 'scaling'> {

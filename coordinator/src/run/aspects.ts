@@ -20,6 +20,7 @@ import { digests } from './history/digests.ts'
 import { keeping } from './history/keeping.ts'
 import { trainingTime } from './history/training-time.ts'
 import { validation } from './history/validation.ts'
+import { forecast } from './policy/forecast.ts'
 import { growth } from './queue/growth.ts'
 import { pause, quarantine } from './queue/quarantine.ts'
 import { suspects } from './queue/suspects.ts'
@@ -73,6 +74,7 @@ const ROWS = [
   leases,
   asyncMode,
   ring,
+  forecast,
 ] as const
 
 export const ASPECTS: readonly Aspect[] = ROWS

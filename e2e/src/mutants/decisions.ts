@@ -380,6 +380,15 @@ export const DECISIONS: readonly Mutant[] = [
     ],
   ),
   ...mutantsOf(
+    MODES,
+    'coordinator/src/run/policy/forecast.ts',
+    ['coordinator/test/run-forecast'],
+    [
+      ['a forecast follows what it is compared with', "if (phase.type !== 'ring') foresee", 'foresee'],
+      ['a forecast leaves the exchange out', 'computeMs + (exchange ?? 0)', 'computeMs'],
+    ],
+  ),
+  ...mutantsOf(
     QUEUE,
     'coordinator/src/run/queue/growth.ts',
     ['coordinator/test/run-growth'],

@@ -1,0 +1,73 @@
+// What a run is expected to do with the members that it has, before its steps show it: by their speeds, and by what an
+// exchange costs (exchange-model.ts). Made when members change and kept until they change again, so that people can
+// compare it with what is measured. Volatile.
+import { MOST_BATCH_BLOCKS, type MemberId } from '@starling-grid/protocol'
+import { speedsOf } from '../ring/membership.ts'
+import { own, type RunState } from '../state.ts'
+import type { Aspect, Transition } from '../transition.ts'
+import { exchangeOf } from './exchange-now.ts'
+
+/** Of one step, or of one round. */
+export interface StepForecast {
+  readonly members: number
+  readonly samples: number
+  readonly computeMs: number
+  /** null: nothing was measured that says what the exchange takes; it is left out */
+  readonly exchangeMs: number | null
+}
+
+declare module '../state.ts' {
+  interface Slices {
+    forecast: { made: StepForecast | undefined }
+  }
+}
+
+export const forecast = {
+  initial: () => ({ forecast: { made: undefined } }),
+  on: {
+    'member-joined': (transition) => foreseeWaiting(transition),
+    'member-lost': (transition) => foreseeWaiting(transition),
+  },
+  started: (transition, members) => foresee(transition, members),
+} satisfies Aspect
+
+/** A ring that runs is forecast when it starts. */
+function foreseeWaiting(transition: Transition): void {
+  const { phase, members } = transition.state
+  if (phase.type !== 'ring') foresee(transition, [...members.keys()])
+}
+
+function foresee(transition: Transition, members: readonly MemberId[]): void {
+  own(transition.state, 'forecast').made = stepOf(transition, members)
+}
+
+function stepOf(transition: Transition, members: readonly MemberId[]): StepForecast | undefined {
+  const { state } = transition
+  const speed = speedsOf(state, members).reduce((sum, one) => sum + one, 0)
+  if (speed <= 0) return undefined
+  const samples = samplesOfStep(state, members.length)
+  return {
+    members: members.length,
+    samples,
+    computeMs: (1000 * samples) / speed,
+    exchangeMs: exchangeMs(transition, members),
+  }
+}
+
+function samplesOfStep({ config, mode }: RunState, members: number): number {
+  const { batchBlocks, blockSamples, roundSteps, weak } = config
+  const blocks = weak === undefined ? batchBlocks : Math.min(MOST_BATCH_BLOCKS, members * batchBlocks)
+  return blocks * blockSamples * (mode === 'local' ? roundSteps : 1)
+}
+
+/** Pushes to the parameter server go on beside computing. */
+function exchangeMs(transition: Transition, members: readonly MemberId[]): number | null {
+  if (members.length < 2 || transition.state.mode === 'async') return 0
+  const { type, costs } = exchangeOf(transition, members)
+  return costs === null ? null : costs[type]
+}
+
+/** Samples per second. */
+export function forecastSpeed({ samples, computeMs, exchangeMs: exchange }: StepForecast): number {
+  return (1000 * samples) / Math.max(computeMs + (exchange ?? 0), 1e-3)
+}
