@@ -252,9 +252,7 @@ test('the forecast stands beside what is measured, and nothing stands there with
   await figures.getByText('samples/s; forecast 870', { exact: true }).waitFor()
   assert.match(await figures.locator('.progress small').innerText(), /about .* left \(forecast 3 min 2 s\)$/)
   const travel = page.locator('.travel')
-  await travel
-    .getByText('Forecast for 4 members: 870 samples/s, 510 ms computing and 78 ms exchange a step.')
-    .waitFor()
+  await travel.getByText('Forecast for 4 members: 870 samples/s, 510 ms computing and 78 ms exchange a step.').waitFor()
   await page.close()
   const { forecast: _, ...run } = runAt(330)
   server.first = { ...snapshotAt(330), run }
