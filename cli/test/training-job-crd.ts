@@ -112,16 +112,17 @@ function both(one: object, other: object, path: string): object {
   throw new Error(`expected one schema of ${path}, got two: ${JSON.stringify([one, other])}`)
 }
 
+/** The operator gives a job its reference. A structural schema has no layers inside layers: the coordinator checks them. */
 function specSchema(): object {
   const { job: _, ...rest } = TrainingJobSchema.properties.spec.properties
   const { properties, ...job } = JSON.parse(readFileSync(JOB_SCHEMA, 'utf8')) as JsonSchema
-  const { reference: _reference, ...fields } = properties ?? {} // the operator gives it one
+  const { reference: _reference, model: { anyOf: _layers, ...model } = {}, ...fields } = properties ?? {}
   const others = Object.entries(rest).map(([name, schema]) => [name, structural(plain(schema), `spec.${name}`)])
   return {
     type: 'object',
     required: ['job'],
     properties: {
-      job: { description: 'The job, as in a job file.', ...structural({ ...job, properties: fields }) },
+      job: { description: 'The job, as in a job file.', ...structural({ ...job, properties: { ...fields, model } }) },
       ...Object.fromEntries(others),
     },
   }

@@ -47,14 +47,15 @@ export function parseTuned(json: unknown, hint: HintFinder = findHint): TunedMod
   return tuned
 }
 
-function readTuned(fields: Fields): TunedModel {
+export function readTuned(fields: Fields): TunedModel {
+  const lora = fields.take('lora') === undefined ? undefined : fields.object('lora')
+  const context = fields.integer('context', { min: 2, max: MAX_SIZE })
   const base = fields.take('base')
   if (typeof base !== 'string' || !NAME.test(base))
     throw fields.refuse('base', 'the name of a model that was imported with `starling model import`', base)
-  const lora = fields.take('lora') === undefined ? undefined : fields.object('lora')
   const tuned = {
     base,
-    context: fields.integer('context', { min: 2, max: MAX_SIZE }),
+    context,
     ...(lora === undefined ? {} : { lora: readLora(lora) }),
   }
   fields.requireAllRead()

@@ -55,6 +55,7 @@ export class Misfit extends GridError {
   readonly mistake: Omit<Mistake, 'path'>
   /** where that is in the JSON, when the reader knows it */
   readonly path: Path | undefined
+  readonly attribute: string | undefined
   constructor(
     place: string,
     mistake: Omit<Mistake, 'path'>,
@@ -68,6 +69,7 @@ export class Misfit extends GridError {
     this.place = place
     this.mistake = mistake
     this.path = path
+    this.attribute = attribute
   }
 }
 

@@ -38,6 +38,7 @@ export {
 } from './param-layout.ts'
 export { decodeVector, encodedVectorBytes, encodeVector, encodingVector, type LossyEncoding } from './encoded-vector.ts'
 export { parseModelSpec } from './parse.ts'
+export { LAYER_DEFINITION, layerSchema, modelSchema } from './model-schema.ts'
 export { type ModelFile, readModelFile } from './model-file.ts'
 export { fromPublished, publishedShape, toPublished } from './published.ts'
 export { randomWords } from './random.ts'

@@ -40,7 +40,7 @@ const BLOCKS: { readonly [T in BlockLayer['type']]: (fields: Fields, read: ReadL
 }
 /** Operators with several inputs come out of blocks; in a list, where each layer has one input, they mean nothing. */
 const INSIDE_BLOCKS_ONLY: readonly string[] = ['add', 'concat', 'swiglu', 'rotary']
-const LAYER_TYPES = [
+export const LAYER_TYPES = [
   ...Object.keys(LAYERS).filter((type) => !INSIDE_BLOCKS_ONLY.includes(type)),
   ...Object.keys(BLOCKS),
 ]
@@ -63,20 +63,30 @@ export function parseModelSpec(json: unknown, hint?: HintFinder): ModelSpec {
 }
 
 function readModel(json: unknown, places: LayerPlaces): ModelSpec {
-  const { misread } = places
-  const fields = new Fields({ place: 'the model', path: [], misread }, json)
-  const spec: ModelSpec = {
+  const fields = new Fields({ place: 'the model', path: [], misread: places.misread }, json)
+  const spec = readHead(fields, (layers) =>
+    layers.map((layer, index) => readLayer(layer, { at: [index], path: ['layers', index], places })),
+  )
+  fields.requireAllRead()
+  return spec
+}
+
+/** `read`: what its layers say */
+export function readHead(fields: Fields, read: (layers: readonly unknown[]) => readonly LayerSpec[]): ModelSpec {
+  const { misread } = fields
+  return {
     name: fields.name('name', 'model'),
     input: misread.attempt(['input'], () => readInput(fields), [1]),
-    layers: fields
-      .list('layers', MAX_LAYERS)
-      .map((layer, index) => readLayer(layer, { at: [index], path: ['layers', index], places })),
+    layers: read(fields.list('layers', MAX_LAYERS)),
     ...misread.attempt(['loss'], () => readLoss(fields), { loss: 'mse' }),
     inputScale: fields.positive('inputScale', 1),
     ...fields.present('base', readBase(fields)),
   }
-  fields.requireAllRead()
-  return spec
+}
+
+/** The attributes of one layer; lists of layers inside it are taken as they are. */
+export function readLayerOf(type: string, fields: Fields): LayerSpec {
+  return isBlock(type) ? BLOCKS[type](fields, () => []) : LAYERS[type as OperatorType].read(fields)
 }
 
 /** Each attribute is right; what they make together is looked at. @throws Misfit with the path of the layer */

@@ -1,6 +1,7 @@
 // docs/job.schema.json, which editors read, and the table of docs/JOBS.md: made from the schema of a job and from
 // job-fields.ts. `npm run docs` writes both; job-page.test.ts fails while they differ.
 import { readFileSync, writeFileSync } from 'node:fs'
+import { LAYER_DEFINITION, layerSchema, modelSchema } from '@starling-grid/model'
 import { JobSpecSchema } from '../src/job.ts'
 import { described } from '../src/mistakes.ts'
 import { type FieldRow, JOB_FIELDS } from './job-fields.ts'
@@ -70,9 +71,11 @@ export function fieldTable(): string {
 /** The schema with what each field means, for editors. */
 export function schemaFile(): string {
   const schema = JSON.parse(JSON.stringify(JobSpecSchema)) as Record<string, unknown>
-  const explained = explain(schema as JobSchema, '')
+  const { properties, ...rest } = explain(schema as JobSchema, '') as { readonly properties: Record<string, object> }
   const head = { $schema: 'http://json-schema.org/draft-07/schema#', title: 'A job of Starling' }
-  return `${JSON.stringify({ ...head, ...explained }, null, 2)}\n`
+  const model = { ...properties['model'], ...modelSchema() }
+  const definitions = { [LAYER_DEFINITION]: layerSchema() }
+  return `${JSON.stringify({ ...head, ...rest, properties: { ...properties, model }, definitions }, null, 2)}\n`
 }
 
 function explain(schema: JobSchema, prefix: string): object {
