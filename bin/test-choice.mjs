@@ -49,7 +49,7 @@ export const LATER = {
     'relays-a-pair-that-cannot-link.test.ts relays in real processes, run-links.test.ts has the way back',
   'appended-data-joins-the-next-epoch':
     'run-growth.test.ts has which epochs train it, over restarts; named-datasets.test.ts what the command appends',
-  'the-batch-grows-with-the-ring': 'run-weak-scaling.test.ts has which batch and rate each step has, and its records',
+  'the-batch-follows-the-ring': 'run-weak-scaling.test.ts has which batch and rate each step has, and its records',
   'audits-now-and-then': 'step-audit.test.ts finds an old gradient, step-sums.test.ts has which sums are believed',
   'names-who-sends-wrong-sums':
     'refuses-hostile-frames.test.ts names senders in real processes, run-ring.test.ts those of wrong sums',
