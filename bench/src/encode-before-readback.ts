@@ -2,8 +2,9 @@
 // encoded on the GPU and read back small. Equal bytes both ways, which is checked first.
 import { readFile } from 'node:fs/promises'
 import { openGpu } from '@starling-grid/client-node'
+import type { LossyEncoding } from '@starling-grid/model'
 import { random32 } from '@starling-grid/protocol'
-import { GpuEncoding, type LossyEncoding, RingCodec } from '@starling-grid/volunteer/testing'
+import { GpuEncoding, RingCodec } from '@starling-grid/volunteer/testing'
 import { type BenchRow, race } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
 

@@ -2,14 +2,13 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
-import { initialParameters, parameterLayout } from '@starling-grid/model'
+import { initialParameters, type LossyEncoding, parameterLayout } from '@starling-grid/model'
 import { createGpuExecutor } from '@starling-grid/volunteer'
 import {
   AWKWARD_MODEL,
   awkwardBatch,
   type EncodeRequest,
   GpuEncoding,
-  type LossyEncoding,
   noise,
   RingCodec,
 } from '@starling-grid/volunteer/testing'

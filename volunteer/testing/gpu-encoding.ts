@@ -1,6 +1,7 @@
 // Vectors through the encoding kernels alone, for tests and measurements: in from the CPU, bytes back to it.
+import type { LossyEncoding } from '@starling-grid/model'
 import { BufferOwner } from '../src/gpu/buffers.ts'
-import { encodingCut, type LossyEncoding } from '../src/gpu/encoding-cut.ts'
+import { encodingCut } from '../src/gpu/encoding-cut.ts'
 import { Readback } from '../src/gpu/readback.ts'
 import { RunEncoder, type RunEncoderParts } from '../src/gpu/run-encoder.ts'
 

@@ -1,7 +1,7 @@
 // Some samples that are mixed and cut into shards together: as many as memory should hold, not as many as there are.
 import { epochOrder, MAX_SHARD_BYTES, type ShardRef, writeSafetensors } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
-import type { SampleForm, TargetForm } from './catalog.ts'
+import type { SampleForm, TargetForm } from './forms.ts'
 import type { SampleRun } from './readers/reader.ts'
 import { datasetUnreadable } from './samples.ts'
 

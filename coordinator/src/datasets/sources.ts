@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describeError } from '@starling-grid/protocol'
-import type { SourceFile } from './catalog.ts'
+import type { SourceFile } from './forms.ts'
 import { datasetUnreadable } from './samples.ts'
 
 /** Files of one folder: their names are held in memory. */

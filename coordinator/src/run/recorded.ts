@@ -10,13 +10,13 @@ import type {
   MemberId,
   Mode,
   Sha256,
-  ShardRef,
   StepRecord,
   StopRule,
   Tally,
   VersionRef,
 } from '@starling-grid/protocol'
 import type { OptimizerSpec } from '@starling-grid/shaders'
+import type { AppendedData } from './appended-data.ts'
 import type { AsyncPolicy } from './async/async-policy.ts'
 import type { Evaluation } from './history/ending.ts'
 import type { WrittenRun } from './history/written-run.ts'
@@ -120,7 +120,7 @@ export type JournalEntry =
   /** all blocks of a version are validated: means over its targets */
   | ({ readonly type: 'evaluated'; readonly version: VersionRef; readonly confirmed: boolean } & Measurements)
   /** the owner appended data: its shards are of the epochs from this one on */
-  | ({ readonly type: 'appended' } & Growth)
+  | ({ readonly type: 'appended' } & AppendedData)
   /** ms of training so far, of a job with a limit of minutes */
   | { readonly type: 'trained'; readonly ms: number }
   /** the owner ended the run early: it has this many epochs now */
@@ -133,17 +133,6 @@ export type JournalEntry =
    * shown of the past (run-history.ts). Both are checked when they are read
    */
   | { readonly type: 'snapshot'; readonly run: WrittenRun; readonly shown: unknown }
-
-/** Data that joined the dataset. */
-export interface Growth {
-  /** the first that trains it */
-  readonly epoch: number
-  /** of each epoch from then on */
-  readonly blocks: number
-  /** training shards that were there */
-  readonly before: number
-  readonly shards: readonly ShardRef[]
-}
 
 export interface Checkpoint {
   readonly version: VersionRef
@@ -179,12 +168,15 @@ export interface SumStep {
 /** The digest of a version's state; or why it was not derived. */
 export type Derived = { readonly digest: Sha256 } | { readonly why: string }
 
-interface RecordedWork {
+interface RecordedBlocks {
   /** replaced as a whole, when the owner ends the run early */
   config: RunConfig
   readonly chain: ChainIndex
   /** the oldest first */
-  growth: readonly Growth[]
+  growth: readonly AppendedData[]
+}
+
+interface RecordedWork {
   readonly checkpoints: Checkpoint[]
   /** those that the job keeps beside the newest ones, the oldest first (keep.ts) */
   kept: readonly Checkpoint[]
@@ -226,7 +218,7 @@ interface RecordedGenerations {
 }
 
 /** For applyEntry alone. */
-export interface Recorded extends RecordedWork, RecordedNumbers, RecordedGenerations {}
+export interface Recorded extends RecordedBlocks, RecordedWork, RecordedNumbers, RecordedGenerations {}
 
 /** Durable state, as it is read. */
 export type Recording = { readonly [K in keyof Recorded]: K extends 'chain' ? Chain : Read<Recorded[K]> }

@@ -31,7 +31,7 @@ export const ARITHMETIC: readonly Mutant[] = [
     'shaders/kernels/tokens.wgsl',
     ['gpu-operators'],
     [
-      ['a class token learns from one sample', 'row < run.samples; row++) { sum', 'row < 1u; row++) { sum'],
+      ['a class token learns from one sample', 'row < run.samples; row += SHARERS', 'row < 1u; row += SHARERS'],
       ['tokens behind the first keep an old gradient', 'else { dx[i] = 0.0; }', ''],
     ],
   ),

@@ -37,10 +37,14 @@ export const DECISIONS: readonly Mutant[] = [
       ['a volunteer moves again at once', 'this.#now - lender.since >= STAY_MS && ', ''],
       ['a move costs nothing', 'return gainOf(to) - lossOf(from) - cost', 'return gainOf(to) - lossOf(from)'],
       ['priority does not count in growth', 'return 2 ** priority', 'return 1 + 0 * priority'],
-      ['a job that declined it gets the volunteer', 'return !declines.has(job.id) && ', 'return '],
+      ['a job that declined it gets the volunteer', ' && !declines.has(job.id)', ''],
       ['an adapter without a GPU counts as one', '(job.realGpu && realGpu === false) || ', ''],
       ['an adapter without shader-f16 is given a job that requires it', '(job.f16 && f16 === false)', 'false'],
-      ['the choice of an owner counts for nothing', 'if (chosen !== undefined && chosen !== job.id) return false', ''],
+      [
+        'the choice of an owner counts for nothing',
+        'return (chosen === undefined || chosen === job.id) && ',
+        'return ',
+      ],
       [
         'members leave a job while it agrees on a ring',
         'return !isReforming && (!isRunning || members > min)',
@@ -281,7 +285,11 @@ export const DECISIONS: readonly Mutant[] = [
       ],
       ['blocks of validation are claimed as trained', "block.startsWith('v:') ||", ''],
       ['blocks of an epoch that never comes are believed', 'epochOf(block) >= state.config.epochs ||', ''],
-      ['blocks that the dataset does not have are believed', '|| blockIndex(block) >= state.config.blocks)', ')'],
+      [
+        'blocks that the dataset does not have are believed',
+        ' ||\n        blockIndex(block) >= blocksIn(state, epochOf(block))',
+        '',
+      ],
       [
         'steps of a generation that never ran are believed',
         "if (!mayHaveRun(state, generation) || kind === 'async') return",

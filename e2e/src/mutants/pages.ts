@@ -44,15 +44,9 @@ export const PAGES_SHOWN: readonly Mutant[] = [
   ),
   ...mutantsOf(
     PAGES,
-    'client-web/src/dashboard/headline.tsx',
+    'protocol/src/tally.ts',
     ['client-web/test/dashboard'],
-    [
-      [
-        'accuracy is shown 100 times too small',
-        'isShare(name) ? percent(value)',
-        'isShare(name) ? percent(value / 100)',
-      ],
-    ],
+    [['accuracy is shown 100 times too small', '`${(100 * value).toFixed(1)} %`', '`${value.toFixed(1)} %`']],
   ),
   ...mutantsOf(
     PAGES,

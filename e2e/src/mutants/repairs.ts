@@ -199,7 +199,7 @@ export const REPAIRS: readonly Mutant[] = [
       ],
       [
         'all blocks fail, and are set aside one by one',
-        'if (!isSound && 2 * state.chain.doneIn(currentEpoch(state)) < state.config.blocks) return',
+        'if (!isSound && 2 * state.chain.doneIn(currentEpoch(state)) < blocksIn(state, currentEpoch(state))) return',
         '',
       ],
     ],

@@ -218,10 +218,11 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     rule: 'R13',
     breaks: 'R13: an epoch begins before the one before is on the chain',
     file: `${RUN}/queue/scheduler.ts`,
-    from: 'return freeIn(state, { epoch, taken, most: max })',
-    to: `const free = freeIn(state, { epoch, taken, most: max })
+    from: 'return freeIn(state, { epoch: currentEpoch(state), taken, ...wanted })',
+    to: `const epoch = currentEpoch(state)
+  const free = freeIn(state, { epoch, taken, ...wanted })
   if (free.length > 0 || epoch + 1 >= state.config.epochs) return free
-  return freeIn(state, { epoch: epoch + 1, taken, most: max })`,
+  return freeIn(state, { epoch: epoch + 1, taken, ...wanted })`,
     tests: ['coordinator/test/run-ring.test'],
     world: { seed: 4 },
   },

@@ -1,10 +1,8 @@
 // The layout of runs of floats in the buffers of the encoding kernels: the table that encode.wgsl reads, and the
 // offsets of each run's bytes. Pure.
 
+import type { LossyEncoding } from '@starling-grid/model'
 import { ENCODE_BLOCK, ENCODE_TABLE_WORDS } from '@starling-grid/shaders'
-import type { EncodeRequest } from '../graph/executor.ts'
-
-export type LossyEncoding = EncodeRequest['encoding']
 
 /** Encoded bytes of one run, in the words that are read back. */
 export interface EncodedRun {

@@ -1,6 +1,7 @@
 // Encodes runs of floats on the device, and keeps there what encoding lost of them. Whose floats they are, and when the
 // loss is one of a committed step, is its caller's business.
 
+import type { LossyEncoding } from '@starling-grid/model'
 import {
   bindingBytes,
   boundBindings,
@@ -10,7 +11,7 @@ import {
   type Pass,
 } from '@starling-grid/shaders'
 import { type BufferOwner, withMemoryCheck } from './buffers.ts'
-import { type EncodingCut, type LossyEncoding } from './encoding-cut.ts'
+import { type EncodingCut } from './encoding-cut.ts'
 import { BUFFER_USAGE } from './flags.ts'
 import { compilePasses, type CompiledPass, type ReadText } from './pipelines.ts'
 import { RunScalars } from './run-scalars.ts'

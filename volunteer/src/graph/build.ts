@@ -29,14 +29,18 @@ export interface GraphCalls {
   readonly backward: readonly KernelCall<Tensor>[]
 }
 
-export interface Graph extends GraphCalls {
-  readonly spec: ModelSpec
+/** What goes in and comes out. */
+interface GraphEnds {
   readonly input: Tensor
   /** the model's input is token ids, which must be below this; undefined: numbers */
   readonly vocab: number | undefined
   /** (1,) per sample: what dropout draws from; undefined in models without random operators */
   readonly keys: Tensor | undefined
   readonly output: Tensor
+}
+
+export interface Graph extends GraphCalls, GraphEnds {
+  readonly spec: ModelSpec
   readonly parameters: readonly ParameterEntry[]
   readonly parameterCount: number
   /** what is given once and stays, by the index that its tensors have as their offset */

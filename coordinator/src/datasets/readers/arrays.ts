@@ -1,7 +1,7 @@
 // Arrays as columns of a table. They come from an .npz file, from several .npy or IDX files, or from the columns of a
 // single file. Row i of each array belongs to sample i.
 import { GridError } from '@starling-grid/protocol'
-import type { SampleForm } from '../catalog.ts'
+import type { SampleForm } from '../forms.ts'
 import { datasetUnreadable, PIXEL_SCALE } from '../samples.ts'
 import { type ArrayFormat, type ArrayGroup, groupsOf, OpenArray, type OpenArrayGroup } from './array-files.ts'
 import { channelsFirst, sampleLayout } from './array-layout.ts'

@@ -1,5 +1,5 @@
 // The seam between formats and the import: samples in runs, each with the place at which reading can go on after it.
-import type { SampleForm, TargetForm } from '../catalog.ts'
+import type { SampleForm, TargetForm } from '../forms.ts'
 
 /**
  * Where a run begins. Its bytes depend on this alone, so an import that goes on reads what one without a break does.

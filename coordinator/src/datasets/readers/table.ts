@@ -1,7 +1,7 @@
 // Rows of named columns → samples: what CSV, JSON lines, Parquet and TFRecord have in common. A cell is a number, a
 // text or a list of numbers; the first row says how wide each column is.
 import { GridError } from '@starling-grid/protocol'
-import type { SampleForm, TargetForm } from '../catalog.ts'
+import type { SampleForm, TargetForm } from '../forms.ts'
 import { datasetUnreadable } from '../samples.ts'
 import { ClassNames, type StoredClassNames } from './class-names.ts'
 import { decimal } from './decimal.ts'

@@ -65,19 +65,19 @@ export function whyOver(state: RunState): string | undefined {
 export function available(
   state: RunState,
   taken: (block: BlockId) => boolean,
-  wanted: Pick<Wanted, 'max' | 'takenCount'>,
+  wanted: Pick<WantedBlocks, 'max' | 'takenCount'>,
 ): BlockId[] {
   return freeIn(state, { epoch: currentEpoch(state), taken, ...wanted })
 }
 
-interface Wanted {
+interface WantedBlocks {
   readonly epoch: number
   readonly taken: (block: BlockId) => boolean
   readonly max: number
   readonly takenCount?: number
 }
 
-function freeIn(state: RunState, { epoch, taken, max, takenCount }: Wanted): BlockId[] {
+function freeIn(state: RunState, { epoch, taken, max, takenCount }: WantedBlocks): BlockId[] {
   const { chain, quarantined } = state
   const front = frontOf(state, epoch)
   const { order } = front
