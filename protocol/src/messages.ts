@@ -465,7 +465,7 @@ const toVolunteer = {
   /** async mode: ask for leases (A5) */
   async: strict({ type: literal('async'), ...ballot, modeEpoch: Count }),
   /**
-   * leases for one push, and its base version; `offRing`: a checkpoint beside a ring (A1)
+   * leases for one push, its base version; `offRing`: a checkpoint beside a ring (A1)
    */
   grant: strict({
     type: literal('grant'),

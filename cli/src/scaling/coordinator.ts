@@ -13,6 +13,9 @@ import {
   genesis,
   jobId,
   type MemberId,
+  type Push,
+  type Sha256,
+  sha256Name,
   type StepRecord,
   type ToVolunteer,
   type VersionRef,
@@ -44,6 +47,9 @@ export class ModelCoordinator {
   cpuMs = 0
   bytes = 0
   ballots = 0
+  /** rounds whose push was taken: virtual ms from grant to push */
+  readonly rounds: { readonly from: number; readonly to: number; readonly samples: number }[] = []
+  #taken = false
   readonly #clock: EventClock
   readonly #setting: Setting
   readonly #audience: ScalingObserver
@@ -103,6 +109,13 @@ export class ModelCoordinator {
     this.feed(input)
   }
 
+  /** A push that came over the wire, of blocks that were granted then. */
+  receivePush(push: Push, from: number): void {
+    this.#taken = false
+    this.receive({ type: 'push', push, gradDigest: digestOf(push.base), norms: { gradient: 1, statistics: 1 } }, push)
+    if (this.#taken) this.rounds.push({ from, to: this.#clock.now, samples: push.samples })
+  }
+
   /** Bulk through the coordinator's line; calls back when the last byte is through. */
   transfer(bytes: number, then: () => void): void {
     this.bytes += bytes
@@ -133,6 +146,9 @@ export class ModelCoordinator {
         return this.#clock.after(0, () =>
           this.feed({ type: 'checkpoint-digested', salt: effect.salt, digest: effect.version.id as never }),
         )
+      case 'push-verdict':
+        this.#taken = effect.verdict === 'received'
+        return
       case 'server-close':
         this.#serverFreeAt =
           Math.max(this.#serverFreeAt, this.#clock.now) + this.#setting.gradientBytes / APPLY_BYTES_PER_MS
@@ -163,4 +179,9 @@ export class ModelCoordinator {
     this.cpuMs += performance.now() - began
     this.#clock.after(delay + this.#setting.links.latencyMs, () => this.#audience.hear(to, message))
   }
+}
+
+/** Gradients never differ here. */
+function digestOf({ id }: VersionRef): Sha256 {
+  return sha256Name(id)
 }

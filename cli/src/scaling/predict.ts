@@ -1,4 +1,5 @@
 // Runs one setting on virtual time and says what it came to.
+import { roundLengthMs } from '@starling-grid/coordinator/run'
 import { type MemberId, random32 } from '@starling-grid/protocol'
 import { EventClock } from './clock.ts'
 import { ModelCoordinator } from './coordinator.ts'
@@ -18,8 +19,8 @@ const COMMITS = 200
 /** Steps may take minutes: after this many virtual ms fewer commits do. */
 const LONG_MS = 900_000
 const FEWEST_COMMITS = 10
-/** virtual ms that a commit is waited for */
-const LONGEST_ROUND_MS = 300_000
+/** Times a round that is waited for those that were under way when the measurement ended. */
+const ROUNDS_AFTER = 1.5
 
 interface OpenScaleModel extends ScaleModel {
   readonly volunteers: ReadonlyMap<MemberId, ModelVolunteer>
@@ -157,10 +158,8 @@ class Looks {
   }
 }
 
-/** From one commit to another: rounds of minutes fit into no fixed time. */
 function measure(model: ScaleModel): ScalePrediction {
   const { clock, coordinator, setting } = model
-  runUntilCommit(model)
   const began = clock.now
   const { samples, cpuMs, bytes, ballots } = coordinator
   const looks = new Looks(model)
@@ -168,20 +167,28 @@ function measure(model: ScaleModel): ScalePrediction {
     clock.runUntil(clock.now + SAMPLE_MS)
     looks.look()
   }
-  runUntilCommit(model)
   const seconds = (clock.now - began) / 1000
-  return {
-    ...looks.seen(),
-    samplesPerSecond: (coordinator.samples - samples) / seconds,
+  const measured = {
     ballotsPerMinute: ((coordinator.ballots - ballots) * 60) / seconds,
     coordinatorCores: (coordinator.cpuMs - cpuMs) / (1000 * seconds),
     coordinatorBytesPerSecond: (coordinator.bytes - bytes) / seconds,
   }
+  const learned =
+    setting.async.groups === undefined ? coordinator.samples - samples : learnedIn(model, { began, ended: clock.now })
+  return { ...looks.seen(), ...measured, samplesPerSecond: learned / seconds }
 }
 
-/** The next one, if there is one within a while. */
-function runUntilCommit({ clock, coordinator }: ScaleModel): void {
-  const { length } = coordinator.commits
-  const end = clock.now + LONGEST_ROUND_MS
-  while (coordinator.commits.length === length && clock.now < end) clock.runUntil(clock.now + SAMPLE_MS)
+/**
+ * Of rounds whose push was taken, the part that was computed in this time. Rounds of minutes, which all end at about the
+ * same time, fit into no fixed time: commits before and after it would count by chance.
+ */
+function learnedIn(
+  { clock, coordinator }: ScaleModel,
+  { began, ended }: { readonly began: number; readonly ended: number },
+): number {
+  clock.runUntil(ended + ROUNDS_AFTER * roundLengthMs(coordinator.state))
+  return coordinator.rounds.reduce((sum, { from, to, samples }) => {
+    const inside = Math.max(0, Math.min(to, ended) - Math.max(from, began))
+    return sum + (samples * inside) / Math.max(to - from, 1)
+  }, 0)
 }

@@ -262,6 +262,7 @@ export class ModelVolunteer {
     const [pull, pushed] = [pullBytesOf(setting), pushBytesOf(setting)]
     this.#all.onWork()
     const samples = leases.length * setting.blockSamples
+    const from = this.#all.clock.now
     const turn = this.#turn
     const push: Push = {
       incarnation: this.id,
@@ -281,10 +282,7 @@ export class ModelVolunteer {
           coordinator.transfer(pushed, () => {
             if (!current()) return
             this.moved(pushed, pull)
-            coordinator.receive(
-              { type: 'push', push, gradDigest: digestAt(base), norms: { gradient: 1, statistics: 1 } },
-              push,
-            )
+            coordinator.receivePush(push, from)
             this.#later(coordinator.serverQueueMs + 2 * links.latencyMs, () =>
               this.#send({ type: 'lease-request', modeEpoch }),
             )

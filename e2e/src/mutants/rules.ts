@@ -326,8 +326,8 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     rule: 'G2',
     breaks: 'G2: with `update: all` a version does not wait for those that did not ask yet',
     file: `${RUN}/async/accumulator.ts`,
-    from: "if (groups === undefined || update === 'all') return isIdle && nothingFree(state)",
-    to: 'if (groups === undefined) return isIdle && nothingFree(state)',
+    from: "if (update === 'all') return isIdle && (nothingFree(state) || isForsaken(state, now))",
+    to: '',
     tests: ['coordinator/test/run-groups'],
   },
   {

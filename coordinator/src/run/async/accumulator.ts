@@ -10,7 +10,7 @@ import {
   type Sha256,
   type StepRecord,
 } from '@starling-grid/protocol'
-import { expected, isOverdue } from '../groups/group-rounds.ts'
+import { expected, isForsaken, isOverdue } from '../groups/group-rounds.ts'
 import { renewRoundLength } from '../groups/round-length.ts'
 import { available, trainingIsOver } from '../queue/scheduler.ts'
 import { own, type RunState } from '../state.ts'
@@ -90,7 +90,8 @@ function closeWhenDue(transition: Transition): void {
 function isLast({ state, now }: Transition): boolean {
   const { groups, update } = state.config.async
   const isIdle = state.leases.size === 0
-  if (groups === undefined || update === 'all') return isIdle && nothingFree(state)
+  if (groups === undefined) return isIdle && nothingFree(state)
+  if (update === 'all') return isIdle && (nothingFree(state) || isForsaken(state, now))
   return isIdle || isOverdue(state, now)
 }
 

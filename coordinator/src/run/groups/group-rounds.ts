@@ -100,6 +100,11 @@ export function isOverdue(state: RunState, now: number): boolean {
   return now - open.since > Math.max(LEAST_PATIENCE_MS, PATIENCE * (usual[usual.length >> 1] ?? 0))
 }
 
+/** With `update: all`: those that are waited for do not ask, or get no block that is left. */
+export function isForsaken({ open, config }: RunState, now: number): boolean {
+  return open.since !== undefined && now - open.since > config.timing.leaseMinMs
+}
+
 /**
  * It begins its next round from the version that takes in its last one. One whose round was late for its version begins
  * at once: the next version is most of a round away.

@@ -141,6 +141,11 @@ export function renewRoundLength({ state }: Transition, contributions: number): 
   clock.length = differs ? next : { ms: clock.length.ms, why: next.why }
 }
 
+/** ms that a round should last now. */
+export function roundLengthMs({ rounds: { length } }: RunState): number {
+  return length.ms
+}
+
 /** What the rounds of this run are like, in words. */
 export function roundsInWords({ rounds: { length, stays, contributions }, config }: RunState): string {
   const paced =
