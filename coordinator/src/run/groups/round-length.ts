@@ -28,8 +28,8 @@ const FIRST_MS = 20_000
 const LEAST_MS = 10_000
 /** ms: three times as long is the longest lease */
 const MOST_MS = 200_000
-/** Bytes a ms that rounds of a run may ask of the coordinator: a tenth of 1 Gbit/s, since it has other work. */
-const LINE_BYTES_PER_MS = 12_500
+/** Bytes a ms that rounds of a run may ask of the coordinator: with messages a tenth of 1 Gbit/s, since it has other work. */
+const LINE_BYTES_PER_MS = 11_500
 
 export function chooseRoundLength({ exchangeMs, stayMs, members, bytes }: RoundMeasurements): RoundLength {
   // from one push of a member to its next, exchange passes, too
