@@ -29,7 +29,7 @@ const exported = (made: Partial<Parameters<typeof exportModel>[0]>): Uint8Array 
 
 test('a file alone says what the model takes and what its answers are called', () => {
   const read = readModelFile(exported({ signature }))
-  assert.deepEqual(read, { spec, signature, parameters: initialParameters(spec, 1) })
+  assert.deepEqual(read, { spec, signature, v: 3, parameters: initialParameters(spec, 1) })
 })
 
 test('a model without a signature takes what its spec says', () => {

@@ -2,7 +2,7 @@
 // start nor last night's pause counts.
 import { type JobSpec, samplesIn, type StepPoint } from '@starling-grid/protocol'
 import type { Job } from '../jobs/jobs.ts'
-import type { AppendedData } from '../run/appended-data.ts'
+import type { AppendedShards } from '../run/appended-shards.ts'
 
 /** Steps that the speed is measured over. */
 const WINDOW = 32
@@ -29,7 +29,7 @@ export interface Committed {
   /** ms of training */
   readonly trainedMs: number
   /** data that joined the dataset meanwhile */
-  readonly growth: readonly AppendedData[]
+  readonly growth: readonly AppendedShards[]
   readonly steps: number
   /** of the newest one; undefined: none was made yet */
   readonly stepSamples: number | undefined

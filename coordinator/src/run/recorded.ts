@@ -16,7 +16,7 @@ import type {
   VersionRef,
 } from '@starling-grid/protocol'
 import type { OptimizerSpec } from '@starling-grid/shaders'
-import type { AppendedData } from './appended-data.ts'
+import type { AppendedShards } from './appended-shards.ts'
 import type { AsyncPolicy } from './async/async-policy.ts'
 import type { Evaluation } from './history/ending.ts'
 import type { WrittenRun } from './history/written-run.ts'
@@ -120,7 +120,7 @@ export type JournalEntry =
   /** all blocks of a version are validated: means over its targets */
   | ({ readonly type: 'evaluated'; readonly version: VersionRef; readonly confirmed: boolean } & Measurements)
   /** the owner appended data: its shards are of the epochs from this one on */
-  | ({ readonly type: 'appended' } & AppendedData)
+  | ({ readonly type: 'appended' } & AppendedShards)
   /** ms of training so far, of a job with a limit of minutes */
   | { readonly type: 'trained'; readonly ms: number }
   /** the owner ended the run early: it has this many epochs now */
@@ -173,7 +173,7 @@ interface RecordedBlocks {
   config: RunConfig
   readonly chain: ChainIndex
   /** the oldest first */
-  growth: readonly AppendedData[]
+  growth: readonly AppendedShards[]
 }
 
 interface RecordedWork {

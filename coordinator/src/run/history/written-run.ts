@@ -17,7 +17,7 @@ import {
 } from '@starling-grid/protocol'
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
-import type { AppendedData } from '../appended-data.ts'
+import type { AppendedShards } from '../appended-shards.ts'
 import { MOST_EVALUATIONS } from './ending.ts'
 import { MOST_KEPT, MOST_RELEASED, RINGS_KEPT, VALIDATED_KEPT } from './kept.ts'
 
@@ -59,7 +59,7 @@ const EvaluationSchema = strict({
   count: Count,
 })
 
-const GrowthSchema = Type.Unsafe<AppendedData>(
+const GrowthSchema = Type.Unsafe<AppendedShards>(
   strict({ epoch: Count, blocks: Count, before: Count, shards: Type.Array(ShardRefSchema) }),
 )
 

@@ -1,7 +1,7 @@
 // Data that joins the dataset of a running job. Its shards come behind those that are there, so that every block keeps
 // its number; its blocks are of the epochs from the next one on (R13). Pure.
 import { blockRanges, MAX_BLOCKS, type MemberId, type ShardRef } from '@starling-grid/protocol'
-import type { AppendedData } from '../appended-data.ts'
+import type { AppendedShards } from '../appended-shards.ts'
 import type { Recording } from '../recorded.ts'
 import type { RunInput } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
@@ -32,7 +32,7 @@ function onAppended(transition: Transition, { before, shards }: Extract<RunInput
       'run',
       `data was appended that this job does not take: an epoch has ${MAX_BLOCKS} blocks at most`,
     )
-  const grown: AppendedData = { epoch, blocks, before, shards }
+  const grown: AppendedShards = { epoch, blocks, before, shards }
   transition.journal({ type: 'appended', ...grown })
   transition.effect({ type: 'grow', shards })
   tell(transition, [...state.members.keys()], grown)
@@ -43,7 +43,7 @@ function onAppended(transition: Transition, { before, shards }: Extract<RunInput
 }
 
 /** Those that prepared with the longer list already ignore it. */
-function tell(transition: Transition, members: readonly MemberId[], { before, shards }: AppendedData): void {
+function tell(transition: Transition, members: readonly MemberId[], { before, shards }: AppendedShards): void {
   for (const member of members) transition.send(member, { type: 'appended', before, shards: [...shards] })
 }
 

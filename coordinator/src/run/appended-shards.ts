@@ -1,7 +1,7 @@
 import type { ShardRef } from '@starling-grid/protocol'
 
 /** Data that joined the dataset. */
-export interface AppendedData {
+export interface AppendedShards {
   /** the first that trains it */
   readonly epoch: number
   /** of each epoch from then on */
