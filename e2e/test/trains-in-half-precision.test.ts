@@ -1,6 +1,7 @@
 // A job that asks for f16: who can computes it so, who cannot leaves it by name.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
 import { Grid } from '@starling-grid/cli'
 import { createNodeHost } from '@starling-grid/client-node/host'
 import { initialParameters, lenet5, parameterCount } from '@starling-grid/model'
@@ -54,15 +55,15 @@ test('an adapter with f16 rounds to it, and one without says which feature is mi
 test(
   'a job in f16 is left, by name, by a volunteer that computes in f32 only, which then trains another job',
   { timeout: 120_000 },
-  async () => {
+  async ({ signal }) => {
     const grid = await Grid.start({ timing: QUICK })
     try {
       await grid.submit({ ...smallJob({ stop: { steps: STEPS }, minVolunteers: 1 }), precision: 'f16' })
       const volunteer = grid.addVolunteer({ executor: 'reference' })
-      while (!volunteer.lines.some((line) => /expected a GPU for a job in f16/.test(line)))
-        await new Promise((resolve) => setTimeout(resolve, 20))
+      while (!volunteer.lines.some((line) => /expected an adapter with shader-f16, which the job requires/.test(line)))
+        await delay(20, undefined, { signal })
       const job = await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 1 }))
-      while (!(await isFinished(grid, job))) await new Promise((resolve) => setTimeout(resolve, 50))
+      while (!(await isFinished(grid, job))) await delay(50, undefined, { signal })
     } finally {
       await grid.stop()
     }
