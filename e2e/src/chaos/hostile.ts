@@ -12,11 +12,18 @@ interface AttackWay {
   /** of e2e/src/faulty-volunteer.ts: at the third of its frames or messages, when it is a member like the others */
   readonly fault: string
   readonly code: ErrorCode
+  /** over TCP, where frames follow each other without a border: what is missing is taken from the next one */
+  readonly overTcp?: ErrorCode
 }
 
 const WAYS: readonly AttackWay[] = [
   { attack: 'frames that are none', fault: 'send-garbage', code: 'message-malformed' },
-  { attack: 'frames that are shorter than they say', fault: 'send-truncated', code: 'message-malformed' },
+  {
+    attack: 'frames that are shorter than they say',
+    fault: 'send-truncated',
+    code: 'message-malformed',
+    overTcp: 'checksum',
+  },
   { attack: 'chunks of another length than planned', fault: 'send-short', code: 'message-malformed' },
   { attack: 'payloads without their checksum', fault: 'send-flipped-bit', code: 'checksum' },
   { attack: 'sums that are not numbers', fault: 'send-nan', code: 'gradient-not-finite' },
@@ -38,9 +45,11 @@ const PRELUDE = 3
 export async function hostile(grid: Grid, { number, say }: Injection): Promise<InjectionResult> {
   const way = WAYS[number % WAYS.length]
   if (way === undefined) throw new Error('internal: no such attack')
-  const { attack, fault, code } = way
+  const { attack, fault } = way
   const { watch } = grid
-  const before = { refused: watch.run?.refusals[code] ?? 0, at: Date.now() }
+  const codes = [way.code, ...(way.overTcp === undefined ? [] : [way.overTcp])]
+  const refusals = (code: ErrorCode): number => watch.run?.refusals[code] ?? 0
+  const before = { refused: new Map(codes.map((code) => [code, refusals(code)])), at: Date.now() }
   // It lies about sums, not about arithmetic: on the CPU, since an adapter's start is most of the time until it
   // attacks.
   const child = grid.addVolunteer({
@@ -49,12 +58,13 @@ export async function hostile(grid: Grid, { number, say }: Injection): Promise<I
     entry: ENTRY,
     env: { STARLING_FAULT: `${fault}:${PRELUDE}` },
   })
-  const named = await watch.waitFor(`the refusal of ${attack} (${code})`, ({ run, events }) => {
-    if ((run?.refusals[code] ?? 0) <= before.refused) return undefined
-    return events.find(
+  const { named, code } = await watch.waitFor(`the refusal of ${attack} (${codes.join(' or ')})`, ({ events }) => {
+    const seen = codes.find((one) => refusals(one) > (before.refused.get(one) ?? 0))
+    const event = events.find(
       ({ at, kind, text }) =>
         at >= before.at && (kind === 'refusal' ? accuses(text, child.name) : text.includes(`about ${child.name}`)),
-    )?.text
+    )
+    return seen === undefined || event === undefined ? undefined : { named: event.text, code: seen }
   })
   say(`  ${code}: ${named}`)
   const outcome = outcomeOf(grid, child)
