@@ -1,7 +1,7 @@
 // Runs the tests of every package, each file in a process of its own, the longest first. Short files that touch nothing
-// of their process share some: to start one and to load what is tested costs more than they do. Node's own reporter shows them
-// as one run. Run through `starling test`. Without a text: every promise once (test-choice.mjs names what is left out,
-// with the reason); with `--all` also what is left out.
+// of their process share some: to start one and to load what is tested costs more than they do. Node's own reporter
+// shows them as one run. Run through `starling test`. Without a text: every promise once (test-choice.mjs names what is
+// left out, with the reason); with `--all` also what is left out.
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { basename, dirname, join, relative } from 'node:path'

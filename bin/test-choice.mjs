@@ -27,7 +27,7 @@ export const LATER = {
   'kernel-variants':
     'gpu-operators.test.ts runs every kernel family but one on this adapter, and golden.test.ts all operators',
   'workgroup-kernels':
-    'gpu-operators.test.ts has each operator, by the kernels of software adapters; golden.test.ts has them as for a GPU',
+    'gpu-operators.test.ts has each operator by the kernels of software adapters, golden.test.ts all as for a GPU',
   'gpu-compilers':
     'gpu-plan.test.ts has which kernels GPUs are given, and that where registers are few none keeps 8 × 8 results',
   'gpu-executor':
@@ -48,7 +48,7 @@ export const LATER = {
   'mends-a-partition':
     'relays-a-pair-that-cannot-link.test.ts relays in real processes, run-links.test.ts has the way back',
   'appended-data-joins-the-next-epoch':
-    'run-growth.test.ts has which epochs train it, over restarts; named-datasets.test.ts what the command appends',
+    'run-appended.test.ts has which epochs train it, over restarts; named-datasets.test.ts what the command appends',
   'the-batch-follows-the-ring': 'run-weak-scaling.test.ts has which batch and rate each step has, and its records',
   'audits-now-and-then': 'step-audit.test.ts finds an old gradient, step-sums.test.ts has which sums are believed',
   'names-who-sends-wrong-sums':
@@ -91,9 +91,9 @@ export const LATER = {
   'killed-twice': 'coordinator-restarts.test.ts kills a coordinator under real volunteers',
   'launch-hosts': 'launch.test.ts starts two ranks, communicator.test.ts has what they say to each other',
   'members-pass-the-base-on':
-    'base-fetch.test.ts has whom a newcomer asks and believes, introductions.test.ts who may link to whom',
+    'base-fetch.test.ts has which members a newcomer asks and believes, introductions.test.ts which may link',
   'a-page-writes-while-a-job-trains':
-    'token-decoder.test.ts has what a version writes, dashboard.test.ts the page, browser-meets-node.test.ts a real one',
+    'token-decoder.test.ts has what a version writes, dashboard.test.ts the page, browser-meets-node.test.ts a tab',
   'golden-in-browser': 'browser-meets-node.test.ts computes in a browser what a process computes',
 }
 

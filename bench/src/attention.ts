@@ -16,7 +16,8 @@ const SAMPLES = 2
 /** Of T × T by D: two in forward, five in backward; what is masked counts, too. */
 const PRODUCTS = 7
 const FLOPS = 2 * PRODUCTS * SAMPLES * HEADS * TOKENS ** 2 * HEAD_SIZE
-export const ATTENTION_ROW = `attention forward and backward, ${SAMPLES}×${TOKENS} tokens, ${HEADS} heads of ${HEAD_SIZE}`
+export const ATTENTION_ROW =
+  `attention forward and backward, ${SAMPLES}×${TOKENS} tokens, ` + `${HEADS} heads of ${HEAD_SIZE}`
 
 const WAYS = { 'by tiles': 'shared', 'by rows': 'register' } as const
 

@@ -5,13 +5,12 @@ import { openGpu } from '@starling-grid/client-node'
 import { fixedEntries, type ModelSpec, parameterCount, parseModelSpec } from '@starling-grid/model'
 import { createGpuExecutor } from '@starling-grid/volunteer'
 import { type FrozenSource } from '@starling-grid/volunteer/language'
-import { noise } from '@starling-grid/volunteer/testing'
+import { noise, SMOLLM2_135M } from '@starling-grid/volunteer/testing'
 import { type BenchRow, race, rounded } from './row.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
 
 const CONTEXT = 256
 const RANK = 8
-const VOCAB = 49_152
 /** What a home line should carry in a step. */
 const MOST_MEGABYTES = 2.6
 const MEGABYTE = 1e6
@@ -26,19 +25,7 @@ export function smallLanguageModel(): ModelSpec {
     layers: [
       {
         type: 'causal_lm',
-        config: {
-          model_type: 'llama',
-          vocab_size: VOCAB,
-          hidden_size: 576,
-          num_hidden_layers: 30,
-          num_attention_heads: 9,
-          num_key_value_heads: 3,
-          intermediate_size: 1536,
-          rms_norm_eps: 1e-5,
-          rope_theta: 100_000,
-          max_position_embeddings: 8192,
-          tie_word_embeddings: true,
-        },
+        config: SMOLLM2_135M,
         lora: { rank: RANK, alpha: 2 * RANK },
       },
     ],
@@ -88,7 +75,7 @@ async function stepRow(spec: ModelSpec, { adapter, rounds, log }: SuiteOptions):
     })
     try {
       executor.loadParameters(noise(parameterCount(spec), 1).map((value) => 0.02 * value))
-      const ids = Int32Array.from({ length: CONTEXT + 1 }, (_, i) => (7919 * i) % VOCAB)
+      const ids = Int32Array.from({ length: CONTEXT + 1 }, (_, i) => (7919 * i) % SMOLLM2_135M.vocab_size)
       const batch = { samples: 1, x: ids.slice(0, CONTEXT), y: ids.slice(1) }
       const gradient = new Float32Array(parameterCount(spec))
       const step = async (): Promise<number> => {

@@ -15,54 +15,60 @@ const STEPS_PER_EPOCH = 100
 /** Of the text: a few dozen windows, which the end of a run validates. */
 const VALIDATION_SHARE = 0.002
 
-/** The form of a llama of 20 million parameters, whose tokens are bytes. */
-export const LLAMA_20M = {
-  architectures: ['LlamaForCausalLM'],
-  model_type: 'llama',
-  vocab_size: 262,
-  hidden_size: 384,
-  num_hidden_layers: 12,
-  num_attention_heads: 6,
-  num_key_value_heads: 2,
-  head_dim: 64,
-  intermediate_size: 1152,
-  hidden_act: 'silu',
-  rms_norm_eps: 1e-5,
-  rope_theta: 10_000,
-  max_position_embeddings: 256,
-  tie_word_embeddings: true,
-  torch_dtype: 'float32',
-  eos_token_id: 257,
-} as const
+/** A published model and a text in its tokens, as coordinators take them by name. */
+export interface TunedImport {
+  /** of the coordinator */
+  readonly dataDir: string
+  readonly model: string
+  /** where the model's files are written, and their content by name */
+  readonly published: string
+  readonly files: ReadonlyMap<string, Uint8Array | string>
+  readonly storage: Parameters<typeof importModel>[0]['storage']
+  /** file of the text, which becomes the dataset `text` */
+  readonly text: string
+  readonly context: number
+  readonly validationShare: number
+}
 
-/** Imports model and text into `folder`, whose coordinator can then take the job of `tunedJob`. */
-export async function importTuned(folder: string, say: (text: string) => void): Promise<void> {
-  // of tests alone, but for this
-  const { publishedModel } = await import('@starling-grid/volunteer/testing')
-  const published = join(folder, 'published')
+export async function importTuned({ dataDir, published, files, ...wanted }: TunedImport): Promise<void> {
   await mkdir(published, { recursive: true })
-  for (const [name, content] of publishedModel({ config: LLAMA_20M })) await writeFile(join(published, name), content)
+  for (const [name, content] of files) await writeFile(join(published, name), content)
   const now = () => new Date().toISOString()
-  const model = await importModel({ name: 'llama', folder: published, storage: 'f16' }, new ModelCatalog(folder), {
-    now,
-  })
-  const { path } = await ensureText(folder, say)
-  const { tokenizer = '', chatTemplate, special, ends } = model
+  const source = { name: wanted.model, folder: published, storage: wanted.storage }
+  const { tokenizer = '', chatTemplate, special, ends } = await importModel(source, new ModelCatalog(dataDir), { now })
   const words = { tokenizer, chatTemplate, special, ends }
   const options = {
     csv: { header: true },
     table: { missing: 'error' },
     images: { grey: false },
     tokens: 'characters',
-    chat: { words, context: CONTEXT, pack: true },
+    chat: { words, context: wanted.context, pack: true },
   } as const
-  await importNamed(
-    { name: 'text', paths: [path], validationShare: VALIDATION_SHARE, seed: 0, options },
-    new Catalog(folder),
-    {
-      now,
-    },
-  )
+  const text = { name: 'text', paths: [wanted.text], validationShare: wanted.validationShare, seed: 0, options }
+  await importNamed(text, new Catalog(dataDir), { now })
+}
+
+/** A llama of 20 million parameters and Tiny Shakespeare, for the job of `tunedJob`. */
+export async function importLlama(dataDir: string, say: (text: string) => void): Promise<void> {
+  // of tests alone, but for this
+  const { publishedModel, SMALL_LLAMA } = await import('@starling-grid/volunteer/testing')
+  const sizes = {
+    hidden_size: 384,
+    num_hidden_layers: 12,
+    num_attention_heads: 6,
+    head_dim: 64,
+    intermediate_size: 1152,
+  }
+  await importTuned({
+    dataDir,
+    model: 'llama',
+    published: join(dataDir, 'published'),
+    files: publishedModel({ config: { ...SMALL_LLAMA, ...sizes } }),
+    storage: 'f16',
+    text: (await ensureText(dataDir, say)).path,
+    context: CONTEXT,
+    validationShare: VALIDATION_SHARE,
+  })
 }
 
 interface TunedJobOptions {

@@ -13,7 +13,8 @@ const BETWEEN = `\ndataset:\n  source: digits\noptimizer:\n  type: sgd\n  lr: 0.
 /** as a mistake lists them */
 const LAYERS =
   'linear, conv2d, flatten, globalavgpool, dropout, batchnorm2d, layernorm, rmsnorm, groupnorm, embedding, ' +
-  'positions, transpose, class_token, first_token, upsample, attention, scale, maxpool2d, avgpool2d, relu, gelu, gelu_tanh, silu, tanh, sigmoid, softmax, leaky_relu, ' +
+  'positions, transpose, class_token, first_token, upsample, attention, scale, maxpool2d, avgpool2d, relu, gelu, ' +
+  'gelu_tanh, silu, tanh, sigmoid, softmax, leaky_relu, ' +
   'residual, parallel, multihead_attention, gpt, vit, resnet, causal_lm'
 
 export const BAD_JOBS: readonly BadJob[] = [
@@ -225,7 +226,8 @@ export const BAD_JOBS: readonly BadJob[] = [
   {
     change: ['mode: ring', 'mode: auto\nweakScaling: {}'],
     refused:
-      'job.yaml:22:1: mode: expected ring in a job with `weakScaling`, got auto; write ring, or leave `weakScaling` out',
+      'job.yaml:22:1: mode: expected ring in a job with `weakScaling`, got auto; ' +
+      'write ring, or leave `weakScaling` out',
   },
   {
     change: [`momentum: 0.9${SIZES}${STOP}`, `schedule: { type: linear, to: 0 }${SIZES}stop: { minutes: 5 }`],

@@ -7,10 +7,11 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { COMMANDS } from '../src/commands.ts'
+import { CommandProcess } from './command-process.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const ENTRY = join(ROOT, 'bin/starling.mjs')
-const HELP = fileURLToPath(new URL('help-process.ts', import.meta.url))
 const run = promisify(execFile)
 
 /** options of other programs that our texts name, and which program has them */
@@ -60,12 +61,28 @@ function optionsOfHelp(text: string): Set<string> {
   ])
 }
 
+/** Command of a user → its help and that of its subcommands. */
+async function helpOfUsers(): Promise<ReadonlyMap<string, readonly string[]>> {
+  const commands = new CommandProcess()
+  const textOf = async (...args: string[]): Promise<string> => (await commands.run([...args, '--help'], ROOT)).stdout
+  const found = new Map<string, readonly string[]>()
+  for (const name of Object.keys(COMMANDS)) {
+    const texts = [await textOf(name)]
+    const [, subcommands = ''] = (texts[0] ?? '').split('Commands:')
+    for (const [, subcommand = ''] of subcommands.matchAll(/^ {2}([a-z-]+)/gm))
+      if (subcommand !== 'help') texts.push(await textOf(name, subcommand))
+    found.set(name, texts)
+  }
+  commands.end()
+  return found
+}
+
 /** Command → its options and those of its subcommands. */
 async function programs(): Promise<Map<string, Set<string>>> {
-  const ofUsers = JSON.parse(await help([join(ROOT, 'bin/typescript.mjs'), HELP])) as Record<string, string[]>
+  const ofUsers = await helpOfUsers()
   const names = [...(await help([ENTRY, '--help'])).matchAll(/^ {2}([a-z-]+) {2}/gm)].map(([, name = '']) => name)
   assert.ok(names.includes('volunteer') && names.includes('train'))
-  const textsOf = async (name: string) => ofUsers[name] ?? [await help([ENTRY, name, '--help'])]
+  const textsOf = async (name: string) => ofUsers.get(name) ?? [await help([ENTRY, name, '--help'])]
   const optionsOf = async (name: string) => new Set((await textsOf(name)).flatMap((text) => [...optionsOfHelp(text)]))
   const found = await Promise.all(
     names.filter((name) => name !== 'test').map(async (name) => [name, await optionsOf(name)] as const),

@@ -16,9 +16,9 @@ const HEAD = `# Settings
 
 Each setting of these commands may stand in three places: as an option, as a variable of the environment, and in the
 YAML or JSON file of \`--config FILE\`. The option counts before the variable, the variable before the file, and the
-file before the default. \`--print-config\` prints what is in force and where each value comes from, and ends. A value of
-several words is a list in the file, and has commas in a variable. A setting that is on or off is \`true\` or \`false\`
-there.
+file before the default. \`--print-config\` prints what is in force and where each value comes from, and ends. A value
+of several words is a list in the file, and has commas in a variable. A setting that is on or off is \`true\` or
+\`false\` there.
 `
 
 export const settingsPage = (): string => readFileSync(PAGE, 'utf8')

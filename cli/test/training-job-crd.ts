@@ -112,7 +112,9 @@ function both(one: object, other: object, path: string): object {
   throw new Error(`expected one schema of ${path}, got two: ${JSON.stringify([one, other])}`)
 }
 
-/** The operator gives a job its reference. A structural schema has no layers inside layers: the coordinator checks them. */
+/**
+ * The operator gives a job its reference. A structural schema has no layers inside layers: the coordinator checks them.
+ */
 function specSchema(): object {
   const { job: _, ...rest } = TrainingJobSchema.properties.spec.properties
   const { properties, ...job } = JSON.parse(readFileSync(JOB_SCHEMA, 'utf8')) as JsonSchema

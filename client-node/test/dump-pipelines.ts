@@ -1,6 +1,6 @@
+// Run by gpu-compilers.test.ts in a process of its own, whose output goes to a file: the SPIR-V that Dawn makes of
+// every kernel that a GPU is given first for a few models, at one of its sizes. Each begins with a line `@@@ name`.
 import { writeSync } from 'node:fs'
-// Run by gpu-compilers.test.ts in a process of its own, whose output goes to a file: the SPIR-V that Dawn makes of every
-// kernel that a GPU is given first for a few models, at one of its sizes. Each begins with a line `@@@ name`.
 import { readFile } from 'node:fs/promises'
 import { gpt, lenet5, resnet } from '@starling-grid/model'
 import { filesOf, KERNEL_URLS, type Pass, passSource, PLAIN_TRAITS } from '@starling-grid/shaders'

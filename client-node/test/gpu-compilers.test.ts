@@ -1,5 +1,5 @@
 // What AMD's compiler makes of the kernels that a GPU is given first, without a GPU: Mesa's RADV compiles for a family
-// of GPUs that nobody has plugged in. It takes Mesa's drivers, the headers of Vulkan, spirv-as and a C compiler.
+// of GPUs that this machine does not have. It takes Mesa's drivers, the headers of Vulkan, spirv-as and a C compiler.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'

@@ -29,7 +29,8 @@ static uint32_t *words_of(const char *path, size_t *bytes) {
 
 static VkDevice open_device(void) {
   VkApplicationInfo application = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .apiVersion = VK_API_VERSION_1_3};
-  VkInstanceCreateInfo instance_info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &application};
+  VkInstanceCreateInfo instance_info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+                                        .pApplicationInfo = &application};
   VkInstance instance;
   need(vkCreateInstance(&instance_info, NULL, &instance), "an instance");
   uint32_t count = 1;
@@ -71,7 +72,8 @@ static VkPipelineLayout layout_of(VkDevice device, const char *bindings) {
   for (; bindings[count] && count < MOST_BINDINGS; count++)
     list[count] = (VkDescriptorSetLayoutBinding){
         .binding = count,
-        .descriptorType = bindings[count] == 'u' ? VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER : VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+        .descriptorType =
+            bindings[count] == 'u' ? VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER : VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
         .descriptorCount = 1,
         .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT};
   VkDescriptorSetLayoutCreateInfo set_info = {
@@ -109,7 +111,8 @@ static VkPipeline compile(VkDevice device, const char *path, const char *entry, 
 static void print_statistics(VkDevice device, VkPipeline pipeline) {
   PFN_vkGetPipelineExecutableStatisticsKHR get =
       (PFN_vkGetPipelineExecutableStatisticsKHR)vkGetDeviceProcAddr(device, "vkGetPipelineExecutableStatisticsKHR");
-  VkPipelineExecutableInfoKHR executable = {.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, .pipeline = pipeline};
+  VkPipelineExecutableInfoKHR executable = {.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR,
+                                            .pipeline = pipeline};
   VkPipelineExecutableStatisticKHR found[MOST_STATISTICS];
   uint32_t count = MOST_STATISTICS;
   memset(found, 0, sizeof found);

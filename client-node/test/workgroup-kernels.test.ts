@@ -53,7 +53,9 @@ for (const { length, heads, size, causal } of ATTENTION) {
   )
 }
 
-/** What walks rows, with a workgroup for each: rows past its width, rows of a quad and a bit, planes of no whole quad. */
+/**
+ * What walks rows, with a workgroup for each: rows past its width, rows of a quad and a bit, planes of no whole quad.
+ */
 const TEXT = parseModelSpec({
   input: [13],
   layers: [
@@ -83,7 +85,9 @@ const IMAGES = parseModelSpec({
   ],
   loss: 'bce_with_logits',
 })
-/** Sums over features that are split, with what follows them: a bias, a residual and an activation, or its derivative. */
+/**
+ * Sums over features that are split, with what follows them: a bias, a residual and an activation, or its derivative.
+ */
 const VALUES = parseModelSpec({
   input: [301],
   layers: [
@@ -109,8 +113,10 @@ const TRAININGS: readonly (readonly [string, ModelSpec, Batch, number])[] = [
   ['values', VALUES, { samples: 11, x: noise(11 * 301, 1), y: noise(363, 2) }, 8],
 ]
 /** Kernels that walk no rows, or whose rows are too short here. */
-const OTHERS =
-  /^(relu|tanh|leaky_relu|add\.forward|concat|transpose|class_token\.forward|embedding\.forward|positions\.forward|batchnorm2d\.(evaluate|statistics)|globalavgpool\.backward)/
+const OTHERS = new RegExp(
+  '^(relu|tanh|leaky_relu|add\\.forward|concat|transpose|class_token\\.forward|embedding\\.forward|' +
+    'positions\\.forward|batchnorm2d\\.(evaluate|statistics)|globalavgpool\\.backward)',
+)
 
 for (const [name, spec, batch, maxMicroBatch] of TRAININGS)
   test(`rows by workgroups agree with the reference: ${name}`, { skip }, async () => {

@@ -1,5 +1,6 @@
-// Workers of our own pages. Under Trusted Types (W3C, "Trusted Types") a script's address is one that a policy made; the
-// header of every page names this policy and allows no other, so that no text can become a script, whatever a defect does.
+// Workers of our own pages. Under Trusted Types (W3C, "Trusted Types") a script's address is one that a policy made;
+// the header of every page names this policy and allows no other, so that no text can become a script, whatever a
+// defect does.
 
 interface ScriptPolicy {
   createScriptURL(url: string): string

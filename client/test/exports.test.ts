@@ -244,13 +244,11 @@ for (const [name, spec] of Object.entries(MODELS)) {
     for (const { name: key } of parameterLayout(spec).entries)
       assert.ok(program.includes(`self.hold(${JSON.stringify(key)}, `), `${key} is held`)
     assert.equal(program.match(/^ {8}v\d+ = /gm)?.length, layerShapes(spec).length)
-    const python = PYTHON
-    if (python === undefined) return t.skip('no python3 here: the structure alone was tested')
+    if (PYTHON === undefined) return t.skip('no python3 here: the structure alone was tested')
     await writeFile(join(folder, 'model.py'), program)
     await writeFile(join(folder, 'model.safetensors'), bytes)
-    execFileSync(python, ['-m', 'py_compile', join(folder, 'model.py')])
-    const withTorch = WITH_TORCH
-    if (withTorch === undefined) return t.skip('no torch here: the program was compiled and not run')
+    execFileSync(PYTHON, ['-m', 'py_compile', join(folder, 'model.py')])
+    if (WITH_TORCH === undefined) return t.skip('no torch here: the program was compiled and not run')
     const x = JSON.stringify([...inputOf(spec)])
     const ask = [
       'import json, torch, model',
@@ -258,7 +256,7 @@ for (const [name, spec] of Object.entries(MODELS)) {
       'print(json.dumps(model.load()(model.prepare(x)).flatten().tolist()))',
     ].join('\n')
     await writeFile(join(folder, 'x.json'), x)
-    const answer = execFileSync(withTorch, ['-c', ask], { cwd: folder, encoding: 'utf8' })
+    const answer = execFileSync(WITH_TORCH, ['-c', ask], { cwd: folder, encoding: 'utf8' })
     requireClose(JSON.parse(answer) as number[], await reference(model))
   })
 }
@@ -268,8 +266,7 @@ test('names of a model end no literal of the program, and may be those of a modu
   const { model } = fileOf(spec)
   const classNames = ['"""', '"); import antigravity\n']
   const program = pytorchProgram({ ...model, signature: { ...model.signature, classNames } }, 'm.safetensors')
-  const python = PYTHON
-  if (python === undefined) return t.skip('no python3 here: the program was not read')
+  if (PYTHON === undefined) return t.skip('no python3 here: the program was not read')
   await writeFile(join(folder, 'names.py'), program)
   const ask = [
     'import ast, json',
@@ -279,7 +276,7 @@ test('names of a model end no literal of the program, and may be those of a modu
     'loads = [n.args[0].value for n in calls if isinstance(n.args[0], ast.Constant)]',
     'print(json.dumps({"imports": imports, "signature": json.loads(loads[0])}))',
   ].join('\n')
-  const read = JSON.parse(execFileSync(python, ['-c', ask], { cwd: folder, encoding: 'utf8' }))
+  const read = JSON.parse(execFileSync(PYTHON, ['-c', ask], { cwd: folder, encoding: 'utf8' }))
   assert.deepEqual(read.signature.classNames, classNames)
   assert.deepEqual([...read.imports].sort(), [
     'json',

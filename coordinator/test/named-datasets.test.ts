@@ -239,7 +239,7 @@ test('another import under the name of one that was killed begins anew', async (
   assert.equal(dataset.targets.size, 3)
 })
 
-test('appended files are read as the first were: their samples train, behind shards that stay as they are', async () => {
+test('appended files are read as the first were: their samples train, behind shards that stay', async () => {
   const catalog = catalogOf()
   const rowsOf = (from: number, count: number) =>
     Array.from({ length: count }, (_, i) => `${from + i},${['rose', 'lily'][i % 2]}`)

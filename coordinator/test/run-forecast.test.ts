@@ -24,7 +24,7 @@ test('volunteers that wait for a job to start are forecast, and again when one c
   assert.equal(made(desk).members, 2)
 })
 
-test('a ring is forecast when it starts, with the exchange that was measured before, and stays as it was foreseen', () => {
+test('a ring is forecast when it starts, with the exchange that was measured before, and that stays', () => {
   const desk = new Desk({ ...JOB, minVolunteers: 2, exchange: { asked: 'ring', bytes: 1000 } })
   desk.join('a', 'b')
   desk.run('a', 'b')

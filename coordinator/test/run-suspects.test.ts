@@ -1,4 +1,5 @@
-// A job that is forced to `mode: ring` or `local` finds a block that always fails, sets it aside, and trains all others.
+// A job that is forced to `mode: ring` or `local` finds a block that always fails, sets it aside, and trains all
+// others.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { assignmentsOfStep, type BlockId, memberId } from '@starling-grid/protocol'

@@ -34,7 +34,7 @@ function trainTo(desk: Desk, v: number): StepScaling[] {
   return made
 }
 
-test('each member has the blocks of the job, and the rate rises to the size of the batch in the steps of the warm-up', () => {
+test('each member has the blocks of the job, and the rate rises to that of the batch in the warm-up', () => {
   const desk = ringOf(['a', 'b', 'c'])
   assert.equal(desk.planned(1).length, 6)
   const made = trainTo(desk, 5)
@@ -70,7 +70,7 @@ test('a member that comes lets the batch grow at once, and the rate step by step
   )
 })
 
-test('an epoch trains every block once, whoever comes and goes, and a short last step keeps the rate of its ring', () => {
+test('an epoch trains every block once as members come and go; a short last step keeps its rate', () => {
   const desk = ringOf(['a', 'b', 'c'], { blocks: 16 })
   trainTo(desk, 1)
   desk.lose('c')

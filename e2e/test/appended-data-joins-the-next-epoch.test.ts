@@ -1,5 +1,5 @@
-// The production grid, in processes of its own. Data is appended to a dataset by the command while a job trains on it: the
-// next epochs have it, also after the coordinator was killed, and no block is trained twice.
+// The production grid, in processes of its own. Data is appended to a dataset by the command while a job trains on it:
+// the next epochs have it, also after the coordinator was killed, and no block is trained twice.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'

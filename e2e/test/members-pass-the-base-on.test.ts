@@ -1,17 +1,15 @@
 // Shards of an imported model travel from member to member: the coordinator serves them once, to the first, and counts
 // show it. A tab keeps what it fetched and gives it to Node processes.
 import assert from 'node:assert/strict'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer, type IncomingMessage, request as requestOf, type Server } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { Grid } from '@starling-grid/cli'
+import { Grid, importTuned } from '@starling-grid/cli'
 import { launchBrowser } from '@starling-grid/client-node'
 import { ensureWebPage } from '@starling-grid/client-web/build'
-import { Catalog, importNamed } from '@starling-grid/coordinator/datasets'
-import { importModel, ModelCatalog } from '@starling-grid/coordinator/models'
 import type { JobSpec } from '@starling-grid/protocol'
 import { publishedModel, SMALL_LLAMA } from '@starling-grid/volunteer/testing'
 import { QUICK } from './small-job.ts'
@@ -81,34 +79,21 @@ class CountingProxy {
   }
 }
 
+/** The coordinator's data folder. */
 async function imported(): Promise<string> {
-  const [published, data] = [join(folder, 'published'), join(folder, 'data')]
-  await mkdir(published)
-  for (const [name, content] of publishedModel({ config: CONFIG })) await writeFile(join(published, name), content)
-  const now = () => new Date().toISOString()
-  const model = await importModel({ name: 'small', folder: published, storage: 'f32' }, new ModelCatalog(data), { now })
-  const text = join(folder, 'part.txt')
+  const [dataDir, text] = [join(folder, 'data'), join(folder, 'part.txt')]
   await writeFile(text, 'a text of some words, '.repeat(200))
-  const { tokenizer = '', chatTemplate, special, ends } = model
-  const words = { tokenizer, chatTemplate, special, ends }
-  await importNamed(
-    {
-      name: 'text',
-      paths: [text],
-      validationShare: 0.1,
-      seed: 0,
-      options: {
-        csv: { header: true },
-        table: { missing: 'error' },
-        images: { grey: false },
-        tokens: 'characters',
-        chat: { words, context: CONTEXT, pack: true },
-      },
-    },
-    new Catalog(data),
-    { now },
-  )
-  return data
+  await importTuned({
+    dataDir,
+    model: 'small',
+    published: join(folder, 'published'),
+    files: publishedModel({ config: CONFIG }),
+    storage: 'f32',
+    text,
+    context: CONTEXT,
+    validationShare: 0.1,
+  })
+  return dataDir
 }
 
 const JOB: JobSpec = {

@@ -8,11 +8,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { ensureText, Grid } from '@starling-grid/cli'
+import { ensureText, Grid, importTuned } from '@starling-grid/cli'
 import { launchBrowser } from '@starling-grid/client-node'
 import { ensureWebPage } from '@starling-grid/client-web/build'
-import { Catalog, importNamed } from '@starling-grid/coordinator/datasets'
-import { importModel, ModelCatalog } from '@starling-grid/coordinator/models'
 import { float32Values, type JobSpec, readSafetensors } from '@starling-grid/protocol'
 import { type PlainConfig, plainLogits, publishedModel, SMALL_LLAMA } from '@starling-grid/volunteer/testing'
 import { finishesWhole, QUICK } from './small-job.ts'
@@ -31,34 +29,19 @@ after(() => rm(folder, { recursive: true, force: true }))
 
 /** Words as small text in bytes; the model has a token for each. */
 async function imported(): Promise<{ readonly data: string; readonly published: string }> {
-  const published = join(folder, 'published')
-  const data = join(folder, 'data')
-  execFileSync('mkdir', ['-p', published])
-  for (const [name, content] of publishedModel({ files: 2 })) await writeFile(join(published, name), content)
-  const model = await importModel({ name: 'small', folder: published, storage: 'f32' }, new ModelCatalog(data), {
-    now: () => new Date().toISOString(),
-  })
+  const [data, published, text] = [join(folder, 'data'), join(folder, 'published'), join(folder, 'part.txt')]
   const { path } = await ensureText(folder, () => undefined)
-  const text = join(folder, 'part.txt')
   await writeFile(text, (await readFile(path, 'utf8')).slice(0, 20_000))
-  const { tokenizer = '', chatTemplate, special, ends } = model
-  await importNamed(
-    {
-      name: 'text',
-      paths: [text],
-      validationShare: 0.1,
-      seed: 0,
-      options: {
-        csv: { header: true },
-        table: { missing: 'error' },
-        images: { grey: false },
-        tokens: 'characters',
-        chat: { words: { tokenizer, chatTemplate, special, ends }, context: CONTEXT, pack: true },
-      },
-    },
-    new Catalog(data),
-    { now: () => new Date().toISOString() },
-  )
+  await importTuned({
+    dataDir: data,
+    model: 'small',
+    published,
+    files: publishedModel({ files: 2 }),
+    storage: 'f32',
+    text,
+    context: CONTEXT,
+    validationShare: 0.1,
+  })
   return { data, published }
 }
 

@@ -1,5 +1,5 @@
-// Two headless volunteers in homes behind NAT train together: with STUN alone where a router keeps a port for all whom
-// it is used with, through TURN where it does not, and through the coordinator where there is no TURN server. The STUN
+// Two headless volunteers in homes behind NAT train together: with STUN alone where a router keeps one port for all
+// peers, through TURN where it does not, and through the coordinator where there is no TURN server. The STUN
 // and TURN server is coturn, the routers are those of Linux (two-homes.ts).
 import assert from 'node:assert/strict'
 import { once } from 'node:events'

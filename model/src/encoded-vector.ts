@@ -1,6 +1,6 @@
-// A vector in fewer bytes, as rounds of replica groups push differences and pull versions: runs of numbers, one after the
-// other, each encoded on its own. What an encoding loses stays with the member and joins its next push (error feedback:
-// Seide et al., 2014; Karimireddy et al., 2019).
+// A vector in fewer bytes, as rounds of replica groups push differences and pull versions: runs of numbers, one after
+// the other, each encoded on its own. What an encoding loses stays with the member and joins its next push (error
+// feedback: Seide et al., 2014; Karimireddy et al., 2019).
 import { type GradientEncoding, GridError } from '@starling-grid/protocol'
 import { type Codec, int8Codec, scaledF16Codec } from '@starling-grid/protocol/floats'
 

@@ -4,7 +4,9 @@ import { lastSize, type Shape } from '@starling-grid/shaders'
 import { outputShape } from './param-layout.ts'
 import type { Loss, ModelSpec } from './spec.ts'
 
-/** What members count of a block beside the loss (protocol/src/tally.ts); undefined: nothing that is worth a message. */
+/**
+ * What members count of a block beside the loss (protocol/src/tally.ts); undefined: nothing that is worth a message.
+ */
 export function tallyKind({ loss, label_smoothing: smoothing }: ModelSpec, output: Shape): Tally['of'] | undefined {
   if (loss === 'bce_with_logits') return 'labels'
   if (loss === 'mse') return output.reduce((a, b) => a * b, 1) <= MAX_TALLY_COLUMNS ? 'values' : undefined

@@ -122,8 +122,9 @@ export interface TransposeLayer {
 export interface ClassTokenLayer {
   readonly type: 'class_token'
   readonly name: string
-  /** full name of its parameter of shape (1, 1, C), where it is not `<name>.weight` of shape (C,) */
   readonly parameter?: string
+  /** its vector has two leading dimensions of 1, as published vision transformers have it */
+  readonly leading?: true
 }
 
 /** x (T, C) → (C,) */

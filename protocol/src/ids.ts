@@ -50,3 +50,9 @@ export function hex(bytes: Uint8Array): string {
 export function bytesOfHex(text: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(text.match(/../g) ?? [], (digits) => Number.parseInt(digits, 16))
 }
+
+/** Every asker begins elsewhere in a list of members, so that a herd spreads over them. */
+export function turnedBy(asker: MemberId, members: readonly MemberId[]): MemberId[] {
+  const start = members.length === 0 ? 0 : Number.parseInt(asker.slice(0, 8), 16) % members.length || 0
+  return [...members.slice(start), ...members.slice(0, start)]
+}

@@ -62,6 +62,7 @@ export {
 export {
   type BlockId,
   blockIndex,
+  bytesOfHex,
   epochOf,
   hex,
   type JobId,
@@ -72,6 +73,7 @@ export {
   type Sha256,
   sha256Name,
   trainingBlock,
+  turnedBy,
   validationBlock,
   type VersionId,
   versionId,

@@ -183,7 +183,8 @@ export function forecastText({ members, samplesPerSecond, computeMs, exchangeMs 
   const shown = (value: number): string => (value >= 10 ? Math.round(value).toLocaleString('en') : value.toFixed(1))
   const exchange = exchangeMs === null ? 'an exchange not yet measured' : `${shown(exchangeMs)} ms exchange`
   const who = members === 1 ? 'one member' : `${members} members`
-  return `forecast for ${who}: ${shown(samplesPerSecond)} samples/s, ${shown(computeMs)} ms computing and ${exchange} a step`
+  const step = `${shown(computeMs)} ms computing and ${exchange} a step`
+  return `forecast for ${who}: ${shown(samplesPerSecond)} samples/s, ${step}`
 }
 
 /** How far the training is. */

@@ -203,8 +203,8 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
   },
   weakScaling: {
     about:
-      '`batchBlocks` are of each member, so that a step grows with the ring, and the learning rate with the step; see ' +
-      '[weak scaling](#weak-scaling).',
+      '`batchBlocks` are of each member, so that a step grows with the ring, and the learning rate with the step; ' +
+      'see [weak scaling](#weak-scaling).',
     default: { words: '`batchBlocks` are of all members together' },
     example: { warmup: 200 },
   },

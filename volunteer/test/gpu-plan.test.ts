@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { gpt, lenet5, mlp, type ModelSpec, parseModelSpec, resnet } from '@starling-grid/model'
 import { type AdapterTraits, bindingBytes, boundBindings, PLAIN_TRAITS } from '@starling-grid/shaders'
 import { buildGraph, explainPlan, planGraph, SEEN_SUBMIT_MS, SUBMIT_MS } from '@starling-grid/volunteer'
-import { inSubmits, SubmitPace } from '@starling-grid/volunteer/testing'
+import { inSubmits, SMOLLM2_135M, SubmitPace } from '@starling-grid/volunteer/testing'
 import { type AdapterLimits, FLOP_PER_BYTE, type Plan } from '../src/graph/plan.ts'
 
 const GIBIBYTE = 1024 ** 3
@@ -17,29 +17,11 @@ const DEFAULTS: AdapterLimits = {
   maxStorageBuffersPerShaderStage: 8,
 }
 const LARGE: AdapterLimits = { ...DEFAULTS, maxStorageBufferBindingSize: 4 * GIBIBYTE, maxBufferSize: 4 * GIBIBYTE }
-/** Its shape, with adapters on all linear layers. */
-const SMOLLM2_135M = parseModelSpec({
+/** Two of its 30 blocks, with adapters on all linear layers. */
+const SMOLLM2 = parseModelSpec({
   name: 'smollm2_135m',
   input: [256],
-  layers: [
-    {
-      type: 'causal_lm',
-      config: {
-        model_type: 'llama',
-        vocab_size: 49_152,
-        hidden_size: 576,
-        num_hidden_layers: 2,
-        num_attention_heads: 9,
-        num_key_value_heads: 3,
-        intermediate_size: 1536,
-        rms_norm_eps: 1e-5,
-        rope_theta: 100_000,
-        max_position_embeddings: 8192,
-        tie_word_embeddings: true,
-      },
-      lora: { rank: 8, alpha: 16 },
-    },
-  ],
+  layers: [{ type: 'causal_lm', config: { ...SMOLLM2_135M, num_hidden_layers: 2 }, lora: { rank: 8, alpha: 16 } }],
   ignore_index: -100,
 })
 const VIT_TINY = parseModelSpec({
@@ -79,8 +61,8 @@ const PLANNED: readonly (readonly [ModelSpec, number])[] = [
   [gpt({ blocks: 6, heads: 6, channels: 384, context: 256, vocab: 65 }), 64],
   [gpt({ blocks: 1, heads: 12, channels: 768, context: 512, vocab: 50_257 }), 4],
   [VIT_TINY, 64],
-  [SMOLLM2_135M, 1],
-  [SMOLLM2_135M, 4],
+  [SMOLLM2, 1],
+  [SMOLLM2, 4],
 ]
 const FEW_INVOCATIONS = 4096
 const MANY_LOADS = 256

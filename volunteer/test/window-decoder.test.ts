@@ -1,3 +1,4 @@
+// What of a text a model sees that computes whole windows.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { contextOf } from '../src/graph/window-decoder.ts'

@@ -25,7 +25,9 @@ export type Weights = (name: string) => Float64Array | undefined
 
 type Vector = readonly number[]
 
-/** Logits of each position, for one sequence. `adapter`: scale of low-rank adapters; their weights have PEFT's names. */
+/**
+ * Logits of each position, for one sequence. `adapter`: scale of low-rank adapters; their weights have PEFT's names.
+ */
 export function plainLogits(config: PlainConfig, weights: Weights, ids: readonly number[], adapter = 0): Vector[] {
   const size = config.hidden_size
   const table = need(weights, 'model.embed_tokens.weight')

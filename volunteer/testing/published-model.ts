@@ -23,6 +23,21 @@ export const SMALL_LLAMA = {
   eos_token_id: 257,
 } as const
 
+/** The form of SmolLM2-135M, as its config.json says it. */
+export const SMOLLM2_135M = {
+  model_type: 'llama',
+  vocab_size: 49_152,
+  hidden_size: 576,
+  num_hidden_layers: 30,
+  num_attention_heads: 9,
+  num_key_value_heads: 3,
+  intermediate_size: 1536,
+  rms_norm_eps: 1e-5,
+  rope_theta: 100_000,
+  max_position_embeddings: 8192,
+  tie_word_embeddings: true,
+} as const
+
 /** Special tokens behind the 256 bytes. */
 export const SPECIAL = ['<|endoftext|>', '<|im_end|>', '<|im_start|>', '<|pad|>'] as const
 

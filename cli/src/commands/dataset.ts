@@ -103,7 +103,7 @@ function importCommand(program: Command): void {
     .option('--seed <n>', 'of the order of samples and of the split', wholeNumber(0), 0)
     .option(
       '--append',
-      'adds training samples to a dataset, read as the first ones were; jobs that run train them from the next epoch on',
+      'adds training samples, read as the first ones were; jobs that run train them from the next epoch on',
     )
     .action((name: string, paths: readonly string[], options: ImportCommandOptions, command: Command) =>
       importInto(name, paths, { ...options, given: givenOf(command) }),

@@ -13,7 +13,7 @@ import { demoJob } from '../demo-job.ts'
 import { Grid } from '../grid/grid.ts'
 import { ProgressLine } from '../terminal/progress-line.ts'
 import { ensureText, textJob } from '../text-job.ts'
-import { importTuned, tunedJob } from '../tuned-job.ts'
+import { importLlama, tunedJob } from '../tuned-job.ts'
 
 interface ParityOptions {
   readonly volunteers: number[]
@@ -73,7 +73,7 @@ export async function parity(argv: string[]): Promise<number> {
   const outcomes: ParityRun[] = []
   const imports = await mkdtemp(join(tmpdir(), 'starling-parity-imports-'))
   try {
-    if (options.model === 'lora') await importTuned(imports, (text) => line.say(text))
+    if (options.model === 'lora') await importLlama(imports, (text) => line.say(text))
     for (const grid of gridsOf(options)) outcomes.push(await train(grid, { ...options, imports }, line))
   } finally {
     await rm(imports, { recursive: true, force: true })

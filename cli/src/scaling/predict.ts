@@ -179,8 +179,8 @@ function measure(model: ScaleModel): ScalePrediction {
 }
 
 /**
- * Of rounds whose push was taken, the part that was computed in this time. Rounds of minutes, which all end at about the
- * same time, fit into no fixed time: commits before and after it would count by chance.
+ * Of rounds whose push was taken, the part that was computed in this time. Rounds of minutes, which all end at about
+ * the same time, fit into no fixed time: commits before and after it would count by chance.
  */
 function learnedIn(
   { clock, coordinator }: ScaleModel,

@@ -9,35 +9,36 @@ export interface Fetching {
   readonly token: string | undefined
   /** bytes that are believed and kept */
   readonly most: number
+  /** what a visitor can do where there are more */
+  readonly cure?: string
   /** bytes that are here, of all; total 0: not known */
   readonly onProgress?: (done: number, total: number) => void
 }
 
 /** @throws GridError what the coordinator refuses; 'message-too-large'; 'coordinator-lost' where no answer comes */
-export async function fetched(path: string, { token, most, onProgress }: Fetching): Promise<Uint8Array> {
+export async function fetched(path: string, { token, ...reading }: Fetching): Promise<Uint8Array> {
   const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
   const response = await fetch(path, { headers, redirect: 'error' }).catch(lost)
   if (!response.ok) throw refused(response.status, await bodyOf(response, { most: MOST_REFUSAL }))
-  return bodyOf(response, { most, ...(onProgress === undefined ? {} : { onProgress }) })
+  return bodyOf(response, reading)
 }
 
-async function bodyOf(response: Response, { most, onProgress }: Omit<Fetching, 'token'>): Promise<Uint8Array> {
+async function bodyOf(response: Response, { most, cure, onProgress }: Omit<Fetching, 'token'>): Promise<Uint8Array> {
   const total = Number(response.headers.get('content-length') ?? 0)
   const reader = response.body?.getReader()
-  const pieces: Uint8Array[] = []
+  const pieces: Uint8Array<ArrayBuffer>[] = []
   let length = 0
   const refuse = (bytes: number): never => {
     void reader?.cancel().catch(() => undefined)
     throw new GridError(
       'message-too-large',
-      `expected at most ${most} bytes, as the memory limit of this tab allows, got ${bytes}; ` +
-        'raise Memory under Limits on the page Contribute',
+      `expected at most ${most} bytes, got ${bytes}${cure === undefined ? '' : `; ${cure}`}`,
     )
   }
   if (total > most) refuse(total)
   for (;;) {
     const { done, value } = (await reader?.read().catch(lost)) ?? { done: true }
-    if (done || value === undefined) return joined(pieces, length)
+    if (done || value === undefined) return new Uint8Array(await new Blob(pieces).arrayBuffer())
     pieces.push(value)
     length += value.byteLength
     if (length > most) refuse(length)
@@ -64,14 +65,4 @@ function jsonOf(bytes: Uint8Array): unknown {
   } catch {
     return undefined
   }
-}
-
-function joined(pieces: readonly Uint8Array[], length: number): Uint8Array {
-  const bytes = new Uint8Array(length)
-  let at = 0
-  for (const piece of pieces) {
-    bytes.set(piece, at)
-    at += piece.byteLength
-  }
-  return bytes
 }

@@ -1,5 +1,5 @@
-import type { ChatMessage } from '@starling-grid/model/chat'
 // Messages between window and the Worker that writes text with the model of a job.
+import type { ChatMessage } from '@starling-grid/model/chat'
 import type { WritingOptions } from '@starling-grid/model/text'
 import type { AdapterDescription, JobId } from '@starling-grid/protocol'
 import type { VisitorLimits } from '../contribute/visitor-limits.ts'

@@ -65,6 +65,7 @@ async function open(opening: Opening): Promise<void> {
   const bytes = await fetched(pathTo(ROUTES.export, { id: job }) + query, {
     token,
     most: Math.min(MOST_MODEL_BYTES, limits.memoryBytes),
+    cure: 'raise Memory under Limits on the page Contribute',
     onProgress: (done, total) => tell({ type: 'loading', what: 'model', done, total }),
   })
   const file = readModelFile(bytes, `the model of ${job}`)

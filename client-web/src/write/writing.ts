@@ -1,5 +1,5 @@
-// A visitor who tries the model of a job: the Worker that writes, what it said, and what was written so far. Independent
-// of the page's appearance.
+// A visitor who tries the model of a job: the Worker that writes, what it said, and what was written so far.
+// Independent of the page's appearance.
 import { type ReadonlySignal, signal } from '@preact/signals'
 import type { WritingOptions } from '@starling-grid/model/text'
 import type { AdapterDescription, JobId } from '@starling-grid/protocol'

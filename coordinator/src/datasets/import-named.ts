@@ -239,7 +239,10 @@ class Import {
   }
 }
 
-/** Before anything is read of files that have other columns, sizes or classes. @throws GridError 'dataset-unreadable' */
+/**
+ * Before anything is read of files that have other columns, sizes or classes.
+ * @throws GridError 'dataset-unreadable'
+ */
 function requireSameForm(reader: SampleReader, wanted: Pick<NamedDataset, 'inputs' | 'targets'> | undefined): void {
   if (wanted === undefined) return
   const formOf = ({ inputs, targets: { kind, size, names } }: Pick<NamedDataset, 'inputs' | 'targets'>): string =>

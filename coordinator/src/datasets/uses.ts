@@ -52,7 +52,7 @@ export async function jobsThatUse(blobs: Iterable<string>, dataDir: string): Pro
 /** Shards that joined the job's dataset. */
 function appendedIn({ entry }: JournalRow): readonly { readonly sha256: string }[] {
   if (entry.type === 'appended') return entry.shards
-  return entry.type === 'snapshot' ? (entry.run.growth ?? []).flatMap(({ shards }) => shards) : []
+  return entry.type === 'snapshot' ? (entry.run.appended ?? []).flatMap(({ shards }) => shards) : []
 }
 
 function isFinished(rows: readonly JournalRow[]): boolean {

@@ -1,6 +1,6 @@
 // The members that each member may open links to: those that the coordinator itself named to one of the two, neighbours
 // and sources of state.
-import { MAX_BASE_SOURCES, type MemberId, type ToVolunteer } from '@starling-grid/protocol'
+import { MAX_BASE_SOURCES, type MemberId, type ToVolunteer, turnedBy } from '@starling-grid/protocol'
 import { areLinked } from '../run/links/generation-links.ts'
 
 /**
@@ -80,6 +80,5 @@ export function baseSources(
   members: readonly { readonly id: MemberId; readonly relaysOnly?: boolean }[],
 ): readonly MemberId[] {
   const able = members.filter(({ id, relaysOnly }) => id !== newcomer && relaysOnly !== true).map(({ id }) => id)
-  const start = able.length === 0 ? 0 : Number.parseInt(newcomer.slice(0, 8), 16) % able.length || 0
-  return [...able.slice(start), ...able.slice(0, start)].slice(0, MAX_BASE_SOURCES)
+  return turnedBy(newcomer, able).slice(0, MAX_BASE_SOURCES)
 }

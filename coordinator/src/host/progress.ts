@@ -29,7 +29,7 @@ export interface Committed {
   /** ms of training */
   readonly trainedMs: number
   /** data that joined the dataset meanwhile */
-  readonly growth: readonly AppendedShards[]
+  readonly appended: readonly AppendedShards[]
   readonly steps: number
   /** of the newest one; undefined: none was made yet */
   readonly stepSamples: number | undefined
@@ -49,8 +49,8 @@ export function samplesExpected({ spec, manifest }: Job, committed: Committed): 
 }
 
 /** Of all epochs; what was appended counts from the epoch that trains it first. */
-function samplesOfEpochs({ train }: Job['manifest'], { epochs, growth }: Committed): number {
-  const less = growth.reduce((sum, { epoch, shards }) => sum + Math.min(epoch, epochs) * samplesIn(shards), 0)
+function samplesOfEpochs({ train }: Job['manifest'], { epochs, appended }: Committed): number {
+  const less = appended.reduce((sum, { epoch, shards }) => sum + Math.min(epoch, epochs) * samplesIn(shards), 0)
   return epochs * samplesIn(train) - less
 }
 

@@ -31,7 +31,7 @@ import { StepSums } from '../audit/step-sums.ts'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { inChunks } from '../blobs/stored.ts'
 import type { CoordinatorClock } from '../clock.ts'
-import { grow, type Job } from '../jobs/jobs.ts'
+import { appendShards, type Job } from '../jobs/jobs.ts'
 import type { JournalRow, StateStore } from '../journal/state-store.ts'
 import { ParameterServer } from '../parameter-server/parameter-server.ts'
 import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
@@ -40,7 +40,7 @@ import { createRunState } from '../run/create.ts'
 import { makesRounds } from '../run/groups/group-policy.ts'
 import { applyEntry, forgetChain } from '../run/journal-replay.ts'
 import { mayRelay } from '../run/links/generation-links.ts'
-import { appendedShards } from '../run/queue/growth.ts'
+import { appendedShards } from '../run/queue/appended.ts'
 import { inertMembers } from '../run/ring/inert.ts'
 import { decide, HalfDecided } from '../run/run.ts'
 import type { Effect, RunInput, RunState } from '../run/state.ts'
@@ -113,7 +113,7 @@ export interface RunParts {
   readonly onEnded: (run: RunHost) => void
   readonly waitOf: WaitOf
   /** its dataset has these shards, too */
-  readonly onGrown: (run: RunHost, shards: readonly ShardRef[]) => void
+  readonly onAppended: (run: RunHost, shards: readonly ShardRef[]) => void
   /** it paused: its volunteers may go to another job */
   readonly onParked: (run: RunHost) => void
 }
@@ -250,7 +250,7 @@ export class RunHost {
     this.#journal.replay(rows)
     for (const { entry, at } of rows) applyEntry(this.state, entry, at)
     this.history.noteRows(rows)
-    grow(this.job, appendedShards(this.state))
+    appendShards(this.job, appendedShards(this.state))
   }
 
   /** R2: a restart opens a new ballot; the volunteers come back by themselves. */
@@ -467,9 +467,9 @@ export class RunHost {
         if (effect.entries.some(({ type }) => type === 'checkpoint'))
           void this.versions.tidy().catch((error: unknown) => this.#parts.onTrouble(describeError(error)))
         return
-      case 'grow':
-        grow(this.job, effect.shards)
-        return this.#parts.onGrown(this, effect.shards)
+      case 'append-shards':
+        appendShards(this.job, effect.shards)
+        return this.#parts.onAppended(this, effect.shards)
       case 'send':
         this.#introductions.told(effect.to, effect.message, at)
         return this.#parts.audience.send(effect.to, named(this.job.id, effect.message))

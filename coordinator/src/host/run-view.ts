@@ -197,7 +197,7 @@ function committedOf({ state, history }: ViewParts): Committed {
     samples: samplesCommitted,
     epochs: state.config.epochs,
     trainedMs: trainedMs(state),
-    growth: state.growth,
+    appended: state.appended,
     steps: state.chain.head.v,
     stepSamples: history.lastStep?.samples,
     endedEarly: finishedAt !== undefined && currentEpoch(state) < state.config.epochs,

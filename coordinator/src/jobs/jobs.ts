@@ -205,8 +205,8 @@ export function readJob({ id, description }: StoredJob, timing: Timing): Job {
   }
 }
 
-/** Data was appended to its dataset: whoever has the job sees the shards. */
-export function grow(job: Job, shards: readonly ShardRef[]): void {
+/** Data was appended to its dataset: all that hold this job see the shards. */
+export function appendShards(job: Job, shards: readonly ShardRef[]): void {
   const manifest = { ...job.manifest, train: [...job.manifest.train, ...shards] }
   const training = blockRanges(manifest.train, job.spec.blockSamples)
   Object.assign(job, { manifest, training, terms: { ...job.terms, dataset: manifest } } satisfies Partial<Job>)

@@ -401,7 +401,7 @@ export class Runs {
       onEnded: (run) => this.#ended(run),
       onParked: (run) => this.#parked(run),
       waitOf: (run) => this.#sharing.waitOf(run),
-      onGrown: (run, shards) => this.#serve(run, shards),
+      onAppended: (run, shards) => this.#serve(run, shards),
     })
     this.#serve(host, [...job.manifest.train, ...job.manifest.validation, ...job.frozen])
     this.#hosts.push(host)

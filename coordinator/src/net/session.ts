@@ -495,7 +495,9 @@ export class VolunteerSession {
     })
   }
 
-  /** An honest volunteer asks once in each preparation; whatever is asked too soon is answered as if there were none. */
+  /**
+   * An honest volunteer asks once in each preparation; whatever is asked too soon is answered as if there were none.
+   */
   #seekBase(job: JobId): void {
     const run = this.#offered?.id === job ? this.#desk.find(job) : undefined
     if (run === undefined || this.id === undefined) return // it crossed the offer of another job

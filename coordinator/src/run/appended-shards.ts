@@ -1,3 +1,4 @@
+// What joined the dataset of a run, as its journal and its snapshots have it.
 import type { ShardRef } from '@starling-grid/protocol'
 
 /** Data that joined the dataset. */

@@ -21,7 +21,7 @@ import { keeping } from './history/keeping.ts'
 import { trainingTime } from './history/training-time.ts'
 import { validation } from './history/validation.ts'
 import { forecast } from './policy/forecast.ts'
-import { growth } from './queue/growth.ts'
+import { appended } from './queue/appended.ts'
 import { pause, quarantine } from './queue/quarantine.ts'
 import { suspects } from './queue/suspects.ts'
 import { admissions } from './ring/admissions.ts'
@@ -46,7 +46,7 @@ const ROWS = [
   parking,
   membership,
   inert,
-  growth,
+  appended,
   derivedStates,
   ballot,
   unreached,

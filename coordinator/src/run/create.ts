@@ -12,7 +12,7 @@ export function createRunState(config: RunConfig): RunState {
     fence: 0,
     generation: 0,
     chain: new ChainIndex(config.genesis, config.blocks),
-    growth: [],
+    appended: [],
     checkpoints: [seedCheckpoint(config)],
     kept: [],
     released: [],

@@ -69,7 +69,7 @@ export function applyEntry(recording: Recording, entry: JournalEntry, at: number
     case 'evaluated':
       return addEvaluation(state, entry)
     case 'appended':
-      return grow(state, entry)
+      return append(state, entry)
     case 'trained':
       state.trainedMs = entry.ms
       return
@@ -166,8 +166,8 @@ function rewind(state: Recorded, { to, final, generation = 0 }: Extract<JournalE
   )
 }
 
-function grow(state: Recorded, { epoch, blocks, before, shards }: Extract<JournalEntry, { type: 'appended' }>): void {
-  state.growth = [...state.growth, { epoch, blocks, before, shards }]
+function append(state: Recorded, { epoch, blocks, before, shards }: Extract<JournalEntry, { type: 'appended' }>): void {
+  state.appended = [...state.appended, { epoch, blocks, before, shards }]
   state.chain.grow(epoch, blocks)
 }
 

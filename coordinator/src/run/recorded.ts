@@ -173,7 +173,7 @@ interface RecordedBlocks {
   config: RunConfig
   readonly chain: ChainIndex
   /** the oldest first */
-  growth: readonly AppendedShards[]
+  appended: readonly AppendedShards[]
 }
 
 interface RecordedWork {

@@ -327,7 +327,7 @@ export type RunMessage = Exclude<ToCoordinator, { type: 'hello' | 'seek-base' | 
 export type Effect =
   | { readonly type: 'journal'; readonly entries: readonly JournalEntry[] }
   /** the job has these training shards, too, before anyone is told of them */
-  | { readonly type: 'grow'; readonly shards: readonly ShardRef[] }
+  | { readonly type: 'append-shards'; readonly shards: readonly ShardRef[] }
   | { readonly type: 'send'; readonly to: MemberId; readonly message: ToVolunteer }
   | { readonly type: 'refuse'; readonly to: MemberId; readonly code: ErrorCode; readonly message: string }
   | { readonly type: 'note'; readonly kind: RunEvent['kind']; readonly text: string }

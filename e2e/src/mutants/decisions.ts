@@ -398,14 +398,14 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     QUEUE,
-    'coordinator/src/run/queue/growth.ts',
-    ['coordinator/test/run-growth'],
+    'coordinator/src/run/queue/appended.ts',
+    ['coordinator/test/run-appended'],
     [
       ['R13: appended data joins the epoch under way', 'currentEpoch(state) + 1', 'currentEpoch(state)'],
       [
         'members that come later know nothing of appended data',
-        'for (const one of transition.state.growth)',
-        'for (const one of [] as Growth[])',
+        'for (const one of transition.state.appended)',
+        'for (const one of [] as AppendedShards[])',
       ],
     ],
   ),
@@ -416,7 +416,7 @@ export const DECISIONS: readonly Mutant[] = [
     [
       ['the learning rate rises without a warm-up', 'before + times / warmup', 'times'],
       ['a restart warms the learning rate up anew', 'chain.record(plannedTo)?.scaling?.scale ?? 1', '1'],
-      ['a step has more blocks than a record may', 'Math.min(MOST_BATCH_BLOCKS, config', '(config'],
+      ['a step has more blocks than a record may', 'Math.min(MOST_BATCH_BLOCKS, batchBlocks', '(batchBlocks'],
     ],
   ),
   ...mutantsOf(

@@ -1,6 +1,6 @@
 // A residual network for photographs, unfolded into operators. Source: He et al., "Deep Residual Learning for Image
-// Recognition" (CVPR 2016); from 50 layers on, the 3 × 3 convolution of a block takes the stride. Parameters are named as
-// in torchvision, so that published weights fit.
+// Recognition" (CVPR 2016); from 50 layers on, the 3 × 3 convolution of a block takes the stride. Parameters are named
+// as in torchvision, so that published weights fit.
 
 import type { OperatorLayer, ResnetLayer } from '../spec.ts'
 import { requireImage } from './rule.ts'

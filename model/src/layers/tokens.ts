@@ -29,11 +29,11 @@ export const classToken: LayerRule<ClassTokenLayer> = {
     const { length, channels } = requireSequence(place, x)
     return [length + 1, channels]
   },
-  parameters: ({ name, parameter }, x) => [
+  parameters: ({ name, parameter, leading }, x) => [
     {
       role: 'weight',
       name: parameter ?? `${name}.weight`,
-      shape: [...(parameter === undefined ? [] : [1, 1]), lastSize(x)],
+      shape: [...(leading ? [1, 1] : []), lastSize(x)],
       kind: 'trained',
       initial: { type: 'normal', deviation: TOKEN_DEVIATION },
     },

@@ -1,5 +1,5 @@
-// A vision transformer, unfolded into operators. Source of the form: Dosovitskiy et al., "An Image is Worth 16x16 Words"
-// (ICLR 2021). Parameters are named and shaped as in timm, so that published weights fit.
+// A vision transformer, unfolded into operators. Source of the form: Dosovitskiy et al., "An Image is Worth 16x16
+// Words" (ICLR 2021). Parameters are named and shaped as in timm, so that published weights fit.
 
 import { invalid } from '../fields.ts'
 import type { OperatorLayer, VitLayer } from '../spec.ts'
@@ -11,10 +11,10 @@ const DEVIATION = 0.02
 
 // (C, H, W) → (classes,)
 export function expandVit(to: ExpandedOperators, layer: VitLayer, image: Value, place: string): Value {
-  const { channels, blocks, pool, eps } = layer
+  const { blocks, pool, eps } = layer
   const add = (one: OperatorLayer, x: Value): Value => to.operator(one, [x], place)
   let x = add({ type: 'transpose' }, patches(to, layer, image, place))
-  if (pool === 'class') x = add({ type: 'class_token', name: 'cls_token', parameter: 'cls_token' }, x)
+  if (pool === 'class') x = add({ type: 'class_token', name: 'cls_token', parameter: 'cls_token', leading: true }, x)
   const [context = 1] = to.shapeOf(x)
   x = add({ type: 'positions', name: 'pos_embed', context, parameter: 'pos_embed', leading: true }, x)
   for (let i = 0; i < blocks; i++) x = expandBlock(to, layer, { x, name: `blocks.${i}`, place })
@@ -23,7 +23,6 @@ export function expandVit(to: ExpandedOperators, layer: VitLayer, image: Value, 
     pool === 'class'
       ? add({ type: 'first_token' }, add(norm('norm'), x))
       : add(norm('fc_norm'), add({ type: 'globalavgpool' }, add({ type: 'transpose' }, x)))
-  if (to.shapeOf(pooled)[0] !== channels) throw new Error('internal: a pooled image has the channels of its tokens')
   return add(linear('head', layer.classes, { bias: true, deviation: DEVIATION }), pooled)
 }
 

@@ -1,5 +1,5 @@
-// How floats travel in fewer bytes: the interface of codecs that work chunk by chunk. Everyone decodes the same bytes to
-// the same numbers: decoders use only operations that IEEE 754 fixes. Independent of what the numbers are.
+// How floats travel in fewer bytes: the interface of codecs that work chunk by chunk. Everyone decodes the same bytes
+// to the same numbers: decoders use only operations that IEEE 754 fixes. Independent of what the numbers are.
 import { GridError } from '../errors.ts'
 
 /** What can be moved. */

@@ -1,9 +1,9 @@
 // Attention over long sequences in workgroup memory, for GPUs (kernels/flash-attention-shared.wgsl).
 
 import type { AttentionDims } from '../kernels.ts'
-import { array, matrix, ofOperand, real, type Recipe } from '../recipe.ts'
+import { array, ofOperand, real, type Recipe } from '../recipe.ts'
 import type { AdapterTraits, Variant } from '../variants.ts'
-import { dotOutputs } from './flash-attention.ts'
+import { attentionBindings, dotOutputs } from './flash-attention.ts'
 import { lastQuad } from './tiles.ts'
 
 /** Invocations along the rows of a tile and along its columns; each keeps 4 × 4 results of a product. */
@@ -71,8 +71,8 @@ function backward(tile: AttentionTile, dims: AttentionDims, capacity: number): R
   }
 }
 
-function parts(tile: AttentionTile, { length, heads, headSize, causal }: AttentionDims, capacity: number) {
-  const tokens = capacity * length
+function parts(tile: AttentionTile, dims: AttentionDims, capacity: number) {
+  const { length, heads, headSize, causal } = dims
   const rowTiles = Math.ceil(length / (tile.m * EDGE))
   const workgroup = tile.m * tile.n
   // each product of forward brings the rows of the other side to workgroup memory once
@@ -97,11 +97,5 @@ function parts(tile: AttentionTile, { length, heads, headSize, causal }: Attenti
     },
     threads: (samples: number) => samples * heads * rowTiles * workgroup,
   }
-  return {
-    qkv: matrix('qkv', 'read', tokens * 3 * heads, headSize),
-    dqkv: matrix('dqkv', 'write', tokens * 3 * heads, headSize),
-    mixed: (name: string, access: 'read' | 'write') => matrix(name, access, tokens * heads, headSize),
-    rows: tokens * heads,
-    pass,
-  }
+  return { ...attentionBindings(dims, capacity), pass }
 }

@@ -35,8 +35,8 @@ export function dotOutputs(dims: AttentionDims, capacity: number): Pass {
   }
 }
 
-function parts({ length, heads, headSize, causal }: AttentionDims, capacity: number) {
-  const tokens = capacity * length
+function parts(dims: AttentionDims, capacity: number) {
+  const { length, heads, headSize, causal } = dims
   const constants = {
     T: length,
     HEADS: heads,
@@ -50,11 +50,16 @@ function parts({ length, heads, headSize, causal }: AttentionDims, capacity: num
     workgroup: STREAM_WORKGROUP,
     threads: (samples) => samples * heads * length,
   }
+  return { ...attentionBindings(dims, capacity), pass }
+}
+
+/** What all its passes read and write. */
+export function attentionBindings({ length, heads, headSize }: AttentionDims, capacity: number) {
+  const rows = capacity * length * heads
   return {
-    qkv: matrix('qkv', 'read', tokens * 3 * heads, headSize),
-    dqkv: matrix('dqkv', 'write', tokens * 3 * heads, headSize),
-    mixed: (name: string, access: 'read' | 'write') => matrix(name, access, tokens * heads, headSize),
-    rows: tokens * heads,
-    pass,
+    qkv: matrix('qkv', 'read', 3 * rows, headSize),
+    dqkv: matrix('dqkv', 'write', 3 * rows, headSize),
+    mixed: (name: string, access: 'read' | 'write') => matrix(name, access, rows, headSize),
+    rows,
   }
 }

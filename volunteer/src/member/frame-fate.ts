@@ -4,8 +4,8 @@ import { type MemberCore, senders } from './member-state.ts'
 
 /**
  * `serve`: a member asks for state; the answer is a refusal unless it asks in the promised ballot. `answer`: to a
- * question of ours. `share`: a newcomer asks for a shard of the base. `reduce`: part of the running step. `ignore`: there is no ring, or it was given up. A code: refused
- * and counted.
+ * question of ours. `share`: a newcomer asks for a shard of the base. `reduce`: part of the running step. `ignore`:
+ * there is no ring, or it was given up. A code: refused and counted.
  */
 export type FrameFate =
   | 'serve'

@@ -1,6 +1,7 @@
 // The asking side of a base: a newcomer that prepares fetches shards from members, and from the coordinator what they
 // do not give. Every shard is checked by its hash. A member that lies, refuses or stalls is asked no more.
 import {
+  bytesOfHex,
   type Clock,
   describeError,
   type Frame,
@@ -14,6 +15,8 @@ import { LinkSet } from '../link/link-set.ts'
 import type { PeerLink, PeerNetwork } from '../link/peer-link.ts'
 import { blank } from './state-server.ts'
 
+/** Bytes of a member's reason that are shown. */
+const MOST_REFUSAL = 300
 /** ms without a frame before a member counts as dead */
 const STALL_MS = 5000
 /** ms for the coordinator to name members, and for the first of them to be linked: then it serves meanwhile */
@@ -237,11 +240,6 @@ class ShardAnswer {
     this.#next = end
     return end === bucket ? this.#bytes : undefined
   }
-}
-const MOST_REFUSAL = 300
-
-function bytesOfHex(name: Sha256): Uint8Array {
-  return Uint8Array.from({ length: name.length / 2 }, (_, i) => Number.parseInt(name.slice(2 * i, 2 * i + 2), 16))
 }
 
 function short(member: MemberId): string {

@@ -2,9 +2,11 @@
 // named by their hash, and only those of the job's own base are given.
 import {
   type Clock,
+  describeError,
   type ErrorCode,
   FRAME_PAYLOAD_BYTES,
   type Frame,
+  hex,
   type MemberId,
   readBaseManifest,
   type Sha256,
@@ -12,6 +14,8 @@ import {
 } from '@starling-grid/protocol'
 import { blank } from './state-server.ts'
 
+/** of a shard's name, as it is asked for */
+const NAME_BYTES = 32
 /** Newcomers that are served at once: each has one shard in memory here. */
 const MAX_ASKERS = 4
 /** Share of what the owner lets this machine upload in an hour: training needs the rest. */
@@ -45,15 +49,17 @@ export class BaseServer {
     // An honest newcomer has the whole answer before it asks again.
     if (this.#reading.has(from) || this.#parts.waiting(from) > 0 || this.#reading.size >= MAX_ASKERS)
       return this.#refuse(from, 'rate-exceeded', 'expected one question at a time, got more; ask others')
+    if (payload.byteLength !== NAME_BYTES)
+      return this.#refuse(from, 'message-malformed', 'expected the hash of a shard, got another')
     this.#reading.add(from)
     try {
-      const shard = await this.#find(sha256Name(hexOf(payload)))
+      const shard = await this.#find(sha256Name(hex(payload)))
       if (shard === undefined) return this.#refuse(from, 'base-stale', 'this shard is not kept here')
       if (!this.#mayUpload(shard.byteLength))
         return this.#refuse(from, 'own-limit', 'the owner of this machine allows no more upload in this hour')
       this.#send(from, shard)
-    } catch {
-      this.#refuse(from, 'message-malformed', 'expected the hash of a shard, got another')
+    } catch (error) {
+      this.#refuse(from, 'base-stale', `this shard cannot be read here: ${describeError(error)}`)
     } finally {
       this.#reading.delete(from)
     }
@@ -96,8 +102,4 @@ export class BaseServer {
     const payload = new TextEncoder().encode(JSON.stringify({ code, message }))
     this.#parts.send(to, { ...blank(0), type: 'refusal', payload })
   }
-}
-
-function hexOf(bytes: Uint8Array): string {
-  return [...bytes.subarray(0, 32)].map((byte) => byte.toString(16).padStart(2, '0')).join('')
 }

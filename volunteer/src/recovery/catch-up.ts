@@ -7,6 +7,7 @@ import {
   type Sha256,
   type VersionRef,
   sha256Of,
+  turnedBy,
 } from '@starling-grid/protocol'
 import { bytesOf } from '../codec/numbers.ts'
 import type { MemberEffect } from '../member/member-state.ts'
@@ -77,15 +78,12 @@ export async function requireInitial(parameters: Float32Array, initial: Sha256):
   )
 }
 
-/**
- * Members with an open link first; beyond that every asker begins elsewhere, so that a herd spreads over the sources.
- */
+/** Members with an open link first. */
 export function inTurn(
   self: MemberId,
   sources: readonly MemberId[],
   isLinked: (member: MemberId) => boolean,
 ): MemberId[] {
-  const start = sources.length === 0 ? 0 : Number.parseInt(self.slice(0, 8), 16) % sources.length || 0
-  const turned = [...sources.slice(start), ...sources.slice(0, start)]
+  const turned = turnedBy(self, sources)
   return [...turned.filter(isLinked), ...turned.filter((source) => !isLinked(source))]
 }

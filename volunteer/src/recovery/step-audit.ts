@@ -28,7 +28,10 @@ export interface StepAuditParts {
   readonly held: LocalVersion
   readonly compute: Compute
   readonly batches: Pick<Batches, 'of'>
-  /** whole blocks of a step, where its record names no other number; more came with a given sum, computed at an older version (A1) */
+  /**
+   * whole blocks of a step, where its record names no other number; more came with a given sum, computed at an older
+   * version (A1)
+   */
   readonly batchBlocks: number
   /**
    * computed and sent as f32: encoding adds what it lost in earlier steps, and f16 rounds by more than MOST_DEVIATION

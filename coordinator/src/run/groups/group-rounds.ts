@@ -5,8 +5,8 @@ import type { Member, RunState } from '../state.ts'
 import { makesRounds } from './group-policy.ts'
 
 /**
- * Times the usual time of a round that a version waits for more contributions, once it has one. Where members come and go
- * some are always in the middle of a round, and those that are done must not wait for them.
+ * Times the usual time of a round that a version waits for more contributions, once it has one. Where members come and
+ * go some are always in the middle of a round, and those that are done must not wait for them.
  */
 const PATIENCE = 0.2
 const LEAST_PATIENCE_MS = 2000
@@ -92,7 +92,9 @@ function isAtWork({ leases }: RunState, { granted, missedLeases }: Member): bool
   return first !== undefined && missedLeases === 0 && leases.get(first)?.leaseEpoch === granted?.leaseEpoch
 }
 
-/** A version does not wait for the slowest: once it has one contribution that is not late it is due after a while (G2). */
+/**
+ * A version does not wait for the slowest: once it has one contribution that is not late it is due after a while (G2).
+ */
 export function isOverdue(state: RunState, now: number): boolean {
   const { open, members } = state
   if (open.since === undefined) return false

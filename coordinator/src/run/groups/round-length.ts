@@ -1,7 +1,7 @@
 // How long rounds of replica groups should last (G2). A long round makes its exchange cheap. A member that leaves takes
-// its round along, so where members come and go rounds should be short, as checkpoints should be frequent where machines
-// fail (Young, 1974). And the coordinator's line must carry the rounds of all. `chooseRoundLength` is a pure function of
-// what was measured; the slice below measures.
+// its round along, so where members come and go rounds should be short, as checkpoints should be frequent where
+// machines fail (Young, 1974). And the coordinator's line must carry the rounds of all. `chooseRoundLength` is a pure
+// function of what was measured; the slice below measures.
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { makesRounds } from './group-policy.ts'
@@ -21,14 +21,19 @@ export interface RoundLength {
   readonly why: string
 }
 
-/** Part of a round that the exchange may take: longer rounds would gain next to nothing, and learn less from a sample. */
+/**
+ * Part of a round that the exchange may take: longer rounds would gain next to nothing, and learn less from a sample.
+ */
 const EXCHANGE_SHARE = 0.03
 /** ms: before anything is measured, and at least: shorter ones are mostly latency and waiting for each other */
 const FIRST_MS = 20_000
 const LEAST_MS = 10_000
 /** ms: three times as long is the longest lease */
 const MOST_MS = 200_000
-/** Bytes a ms that rounds of a run may ask of the coordinator: with messages a tenth of 1 Gbit/s, since it has other work. */
+/**
+ * Bytes a ms that rounds of a run may ask of the coordinator: with messages a tenth of 1 Gbit/s, since it has other
+ * work.
+ */
 const LINE_BYTES_PER_MS = 11_500
 
 export function chooseRoundLength({ exchangeMs, stayMs, members, bytes }: RoundMeasurements): RoundLength {

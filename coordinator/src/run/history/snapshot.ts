@@ -12,7 +12,7 @@ export function writtenRun(state: Recording): WrittenRun {
     fence,
     generation,
     chain: state.chain.written(),
-    ...(state.growth.length > 0 ? { growth: state.growth } : {}),
+    ...(state.appended.length > 0 ? { appended: state.appended } : {}),
     checkpoints: state.checkpoints,
     ...(state.kept.length > 0 ? { kept: state.kept } : {}),
     ...(state.released.length > 0 ? { released: state.released } : {}),
@@ -42,8 +42,8 @@ export function writtenRun(state: Recording): WrittenRun {
  */
 export function readRun(state: Recorded, value: unknown): void {
   const written = checked(value)
-  state.growth = written.growth ?? []
-  for (const { epoch, blocks } of state.growth) state.chain.grow(epoch, blocks)
+  state.appended = written.appended ?? []
+  for (const { epoch, blocks } of state.appended) state.chain.grow(epoch, blocks)
   try {
     state.chain.read(written.chain)
   } catch (cause) {

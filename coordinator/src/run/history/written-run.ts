@@ -59,7 +59,7 @@ const EvaluationSchema = strict({
   count: Count,
 })
 
-const GrowthSchema = Type.Unsafe<AppendedShards>(
+const AppendedSchema = Type.Unsafe<AppendedShards>(
   strict({ epoch: Count, blocks: Count, before: Count, shards: Type.Array(ShardRefSchema) }),
 )
 
@@ -74,7 +74,7 @@ export const WrittenRunSchema = strict({
     done: Type.Array(strict({ epoch: Count, bits: Type.Optional(Type.String()) })),
   }),
   /** absent: no data was appended */
-  growth: Type.Optional(Type.Array(GrowthSchema)),
+  appended: Type.Optional(Type.Array(AppendedSchema)),
   checkpoints: Type.Array(CheckpointSchema, { maxItems: 2 * MOST_LAST_CHECKPOINTS + 1 }),
   /** absent: none */
   kept: Type.Optional(Type.Array(CheckpointSchema, { maxItems: MOST_KEPT })),

@@ -1,8 +1,9 @@
 // What a run is expected to do with the members that it has, before its steps show it: by their speeds, and by what an
 // exchange costs (exchange-model.ts). Made when members change and kept until they change again, so that people can
 // compare it with what is measured. Volatile.
-import { MOST_BATCH_BLOCKS, type MemberId } from '@starling-grid/protocol'
+import type { MemberId } from '@starling-grid/protocol'
 import { speedsOf } from '../ring/membership.ts'
+import { batchOfMembers } from '../ring/weak-scaling.ts'
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { exchangeOf } from './exchange-now.ts'
@@ -55,9 +56,7 @@ function stepOf(transition: Transition, members: readonly MemberId[]): StepForec
 }
 
 function samplesOfStep({ config, mode }: RunState, members: number): number {
-  const { batchBlocks, blockSamples, roundSteps, weak } = config
-  const blocks = weak === undefined ? batchBlocks : Math.min(MOST_BATCH_BLOCKS, members * batchBlocks)
-  return blocks * blockSamples * (mode === 'local' ? roundSteps : 1)
+  return batchOfMembers(config, members) * config.blockSamples * (mode === 'local' ? config.roundSteps : 1)
 }
 
 /** Pushes to the parameter server go on beside computing. */

@@ -13,8 +13,8 @@ export function currentEpoch(state: RunState): number {
 }
 
 /** Training blocks of an epoch: more of those that came after data was appended. */
-export function blocksIn({ config, growth }: Pick<RunState, 'config' | 'growth'>, epoch: number): number {
-  return growth.findLast((one) => one.epoch <= epoch)?.blocks ?? config.blocks
+export function blocksIn({ config, appended }: Pick<RunState, 'config' | 'appended'>, epoch: number): number {
+  return appended.findLast((one) => one.epoch <= epoch)?.blocks ?? config.blocks
 }
 
 /**

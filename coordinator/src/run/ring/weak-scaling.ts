@@ -12,7 +12,12 @@ export const weakScaling = { plan: { batchBlocks: batchOf } } satisfies Aspect
 /** Blocks of a step of the generation that begins or runs; undefined: the job's. */
 function batchOf({ config, phase }: RunState): number | undefined {
   if (config.weak === undefined || (phase.type !== 'form' && phase.type !== 'ring')) return undefined
-  return Math.min(MOST_BATCH_BLOCKS, config.batchBlocks * phase.members.length)
+  return batchOfMembers(config, phase.members.length)
+}
+
+/** Blocks of a step of so many members. */
+export function batchOfMembers({ weak, batchBlocks }: RunConfig, members: number): number {
+  return weak === undefined ? batchBlocks : Math.min(MOST_BATCH_BLOCKS, batchBlocks * members)
 }
 
 /**

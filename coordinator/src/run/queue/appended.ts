@@ -7,11 +7,11 @@ import type { RunInput } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { blocksIn, currentEpoch } from './scheduler.ts'
 
-export const growth = {
+export const appended = {
   on: {
     'dataset-appended': onAppended,
     'member-joined': (transition, { member: { id } }) => {
-      for (const one of transition.state.growth) tell(transition, [id], one)
+      for (const one of transition.state.appended) tell(transition, [id], one)
     },
   },
 } satisfies Aspect
@@ -32,10 +32,10 @@ function onAppended(transition: Transition, { before, shards }: Extract<RunInput
       'run',
       `data was appended that this job does not take: an epoch has ${MAX_BLOCKS} blocks at most`,
     )
-  const grown: AppendedShards = { epoch, blocks, before, shards }
-  transition.journal({ type: 'appended', ...grown })
-  transition.effect({ type: 'grow', shards })
-  tell(transition, [...state.members.keys()], grown)
+  const joined: AppendedShards = { epoch, blocks, before, shards }
+  transition.journal({ type: 'appended', ...joined })
+  transition.effect({ type: 'append-shards', shards })
+  tell(transition, [...state.members.keys()], joined)
   transition.note(
     'run',
     `${samplesOf(shards)} samples were appended to the dataset: they are trained from epoch ${epoch + 1} on`,
@@ -52,6 +52,6 @@ function samplesOf(shards: readonly ShardRef[]): number {
 }
 
 /** Of all shards that were appended so far, in their order. */
-export function appendedShards({ growth: all }: Pick<Recording, 'growth'>): ShardRef[] {
+export function appendedShards({ appended: all }: Pick<Recording, 'appended'>): ShardRef[] {
   return all.flatMap(({ shards }) => shards)
 }

@@ -55,7 +55,11 @@ test('appended data joins the next epoch, and every epoch trains each of its blo
     ],
   )
   const order = desk.effects.map(({ type }) => type).filter((type) => type !== 'note')
-  assert.deepEqual(order.slice(0, 3), ['journal', 'grow', 'send'], 'durable and served before a member is told')
+  assert.deepEqual(
+    order.slice(0, 3),
+    ['journal', 'append-shards', 'send'],
+    'durable and served before a member is told',
+  )
   trainTo(desk, 10) // 2 steps, then twice 4
   assert.deepEqual(
     [0, 1, 2].map((epoch) => indexesOf(desk, epoch)),
@@ -82,6 +86,7 @@ test('a restarted coordinator goes on with what was appended, from all rows and 
   append(before, [{ sha256: hashOf('third') as Sha256, bytes: 9, samples: 2 }])
   const restarted = ringOf(['a', 'b'], {}, before)
   const snapshot = createRunState(before.state.config)
+  // A run's durable state is read-only for all but its journal, which this stands for.
   readRun(snapshot as unknown as Parameters<typeof readRun>[0], JSON.parse(JSON.stringify(writtenRun(before.state))))
   for (const state of [restarted.state, snapshot]) {
     assert.deepEqual(
