@@ -11,6 +11,7 @@ import {
   type UnlabelledSource,
 } from '@starling-grid/coordinator/datasets'
 import { ChatTemplate } from '@starling-grid/model/chat'
+import { DEFAULT_TOKENS } from '@starling-grid/model/text'
 import { describeError, GridError, isGridError } from '@starling-grid/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { type ConnectionFlags, withConnection } from '../api/connection.ts'
@@ -97,7 +98,7 @@ function parse(argv: string[]): { readonly words: readonly string[]; readonly fl
     .option('--resize', 'scale images that do not have the size that the model takes')
     .option('--no-header', 'rows of CSV begin with the first line')
     .option('--delimiter <text>', 'between the cells of CSV')
-    .option('--tokens <n>', 'tokens to write', wholeNumber(1), 500)
+    .option('--tokens <n>', 'tokens to write', wholeNumber(1), DEFAULT_TOKENS)
     .option('--temperature <x>', 'below 1 prefers what is likely; 0 always takes the most likely', temperature, 0.8)
     .option('--top-k <n>', 'write only the most likely so many tokens', wholeNumber(1))
     .option('--top-p <x>', 'write only the most likely tokens that make this part of the probability', part)

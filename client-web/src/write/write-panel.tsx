@@ -151,12 +151,13 @@ function AskForm({ writer, state, chats, children }: AskFormProps) {
         />
       </label>
       <div class="actions">
+        {/* keys: a press on the one must not be released on the other */}
         {state.isWriting ? (
-          <button type="button" class="primary" onClick={() => writer.stop()}>
+          <button key="stop" type="button" class="primary" onClick={() => writer.stop()}>
             Stop
           </button>
         ) : (
-          <button type="submit" class="primary" disabled={!isReady}>
+          <button key="send" type="submit" class="primary" disabled={!isReady}>
             {chats ? 'Send' : 'Go on'}
           </button>
         )}

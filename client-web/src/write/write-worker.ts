@@ -1,7 +1,13 @@
 // The Worker that writes text with a version of a job's model. It fetches the base once, and another version of the
 // same job brings its adapters alone. All computing of a visitor who tries a model takes place here.
 import { type ModelFile, modelHash, readModelFile } from '@starling-grid/model'
-import { textTokens, type TextWriter, writtenText } from '@starling-grid/model/text'
+import {
+  DEFAULT_TOKENS,
+  textTokens,
+  type TextWriter,
+  type WritingOptions,
+  writtenText,
+} from '@starling-grid/model/text'
 import {
   type AdapterDescription,
   GridError,
@@ -23,7 +29,7 @@ import { openDevice } from '../gpu.ts'
 import { openShardCache } from '../shard-cache.ts'
 import { failureOf, type TabExecutor } from '../worker-messages.ts'
 import { fetched } from './fetched.ts'
-import type { AskedText, FromWriter, ToWriter } from './write-messages.ts'
+import type { AskedText, FromWriter, ToWriter, WhyEnded } from './write-messages.ts'
 
 type Opening = Extract<ToWriter, { type: 'open' }>
 type WriteOrder = Extract<ToWriter, { type: 'write' }>
@@ -140,16 +146,45 @@ async function write({ asked, options }: WriteOrder): Promise<void> {
   if (model === undefined) throw new GridError('message-unexpected', 'expected an open model, got none; open it first')
   isStopped = false
   const prompt = await promptOf(asked, model.chat)
-  let [tokens, first] = [0, 0]
+  const pieces = new Pieces()
   for await (const text of writtenText(model.writer, prompt, options)) {
-    const now = performance.now()
-    if (tokens++ === 0) first = now
-    const perSecond = tokens === 1 ? 0 : (1000 * (tokens - 1)) / Math.max(now - first, 0.1)
-    tell({ type: 'piece', text, tokens, perSecond })
+    pieces.add(text)
     await letMessagesIn()
-    if (isStopped) return tell({ type: 'written', why: 'stopped' })
+    if (isStopped) break
   }
-  tell({ type: 'written', why: tokens < (options.tokens ?? 0) ? 'model' : 'length' })
+  pieces.tell()
+  tell({ type: 'written', why: isStopped ? 'stopped' : whyEnded(pieces.tokens, options) })
+}
+
+function whyEnded(tokens: number, { tokens: most = DEFAULT_TOKENS }: WritingOptions): WhyEnded {
+  return tokens < most ? 'model' : 'length'
+}
+
+/** ms; a page that draws every token of a fast device answers no click until the text is at its end */
+const BETWEEN_PIECES = 50
+
+/** What was written and not told yet. */
+class Pieces {
+  tokens = 0
+  #text = ''
+  #first = 0
+  #told = { tokens: 0, at: -Infinity }
+
+  add(text: string): void {
+    this.#text += text
+    const now = performance.now()
+    if (this.tokens++ === 0) this.#first = now
+    if (now - this.#told.at >= BETWEEN_PIECES) this.tell()
+  }
+
+  tell(): void {
+    if (this.tokens === this.#told.tokens) return
+    const now = performance.now()
+    const perSecond = this.tokens === 1 ? 0 : (1000 * (this.tokens - 1)) / Math.max(now - this.#first, 0.1)
+    tell({ type: 'piece', text: this.#text, tokens: this.tokens, perSecond })
+    this.#text = ''
+    this.#told = { tokens: this.tokens, at: now }
+  }
 }
 
 async function promptOf(asked: AskedText, chat: ModelFile['chat']): Promise<string> {

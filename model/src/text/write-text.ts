@@ -3,8 +3,11 @@ import { GridError } from '@starling-grid/protocol'
 import { draws, nextToken } from './next-token.ts'
 import type { TextTokens } from './text-tokens.ts'
 
+/** What is written where no number of tokens is asked for. */
+export const DEFAULT_TOKENS = 500
+
 export interface WritingOptions {
-  /** tokens to write (default 500) */
+  /** tokens to write (default DEFAULT_TOKENS) */
   readonly tokens?: number
   /** below 1 prefers what is likely, above 1 evens it out; 0: always the most likely (default 0.8) */
   readonly temperature?: number
@@ -31,7 +34,7 @@ export interface TextWriter {
 export async function* writtenText(
   { logitsAfter, tokens, ends }: TextWriter,
   prompt: string,
-  { tokens: count = 500, temperature = 0.8, topK, topP, seed = 1337 }: WritingOptions = {},
+  { tokens: count = DEFAULT_TOKENS, temperature = 0.8, topK, topP, seed = 1337 }: WritingOptions = {},
 ): AsyncGenerator<string> {
   const written = tokens.encode(prompt)
   if (written.length === 0) throw new GridError('usage', 'expected a prompt, got an empty one; write a line of it')
