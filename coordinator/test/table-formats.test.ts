@@ -15,6 +15,8 @@ import { floats, framed, type NpyArray, npy, npz, parquet, texts, tfRecord, whol
 
 const folder = await mkdtemp(join(tmpdir(), 'starling-tables-'))
 after(() => rm(folder, { recursive: true }))
+/** bytes; less than the table of an import that is killed has, more than a reader gives at once */
+const SMALL_WINDOW = 2 * 2 ** 20
 const WATCH = { now: () => '2026-01-01T00:00:00.000Z' }
 
 /** Columns of the same length: numbers, lists of numbers, texts. */
@@ -157,18 +159,19 @@ for (const [name, write] of Object.entries(FORMATS)) {
   })
 
   test(`${name}: an import that was killed goes on and ends as one that was not`, async () => {
-    const paths = await written(await write(tableOf(4500, 1600)))
+    const paths = await written(await write(tableOf(450, 1600)))
     const request = requestOf(paths)
-    const whole = await importNamed(request, catalogOf(), WATCH)
+    const watch = { ...WATCH, windowBytes: SMALL_WINDOW }
+    const whole = await importNamed(request, catalogOf(), watch)
     const catalog = catalogOf()
     const killed = new Error('killed')
     const onProgress = (done: number, total: number): void => {
       if (done > 0.97 * total) throw killed
     }
-    await assert.rejects(importNamed(request, catalog, { ...WATCH, onProgress }), killed)
+    await assert.rejects(importNamed(request, catalog, { ...watch, onProgress }), killed)
     const state = JSON.parse(await readFile(join(catalog.folder, 'made.importing'), 'utf8')) as { windows: number }
     assert.ok(state.windows > 0, 'a window was complete')
-    assert.deepEqual(await importNamed(request, catalog, WATCH), whole)
+    assert.deepEqual(await importNamed(request, catalog, watch), whole)
     await requireClasses(catalog, whole)
   })
 

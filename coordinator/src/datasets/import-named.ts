@@ -9,7 +9,7 @@ import { beginningOf, ImportFile, type ImportState, keyOf } from './import-state
 import type { StoredClassNames } from './readers/class-names.ts'
 import { formatOf, openReader } from './readers/open.ts'
 import { BEGINNING, type SplitPart, type ReadPlace, type SampleReader } from './readers/reader.ts'
-import { renumber, SampleWindow } from './sample-window.ts'
+import { renumber, SampleWindow, WINDOW_BYTES } from './sample-window.ts'
 import { datasetUnreadable } from './samples.ts'
 import { hashed, markAll } from './sources.ts'
 import { Statistics } from './statistics.ts'
@@ -120,7 +120,7 @@ class Import {
   }
 
   async run(): Promise<Imported> {
-    const { request, marks } = this.#parts
+    const { request, marks, watch } = this.#parts
     const reader = await openReader({ marks, options: request.options, seed: request.seed, state: this.#state.reader })
     requireSameForm(reader, this.#wanted)
     const { kind, size } = reader.targets()
@@ -128,6 +128,7 @@ class Import {
       inputs: reader.inputs,
       targets: { kind },
       targetSize: kind === 'classes' ? 1 : size,
+      windowBytes: watch.windowBytes ?? WINDOW_BYTES,
     })
     const statistics = new Statistics(reader.inputs.shape[0] ?? 1, this.#state.moments)
     for (const part of PARTS.slice(PARTS.indexOf(this.#state.part))) {

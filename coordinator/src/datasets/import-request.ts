@@ -22,6 +22,8 @@ export interface ImportWatch {
   readonly onProgress?: (done: number, total: number, samples: number) => void
   /** ISO 8601 */
   readonly now: () => string
+  /** of inputs that are mixed at once (default WINDOW_BYTES) */
+  readonly windowBytes?: number
 }
 
 /** What importing makes of the samples alone. */

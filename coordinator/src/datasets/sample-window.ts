@@ -6,7 +6,7 @@ import type { SampleRun } from './readers/reader.ts'
 import { datasetUnreadable } from './samples.ts'
 
 /** Bytes of inputs that are mixed at once. */
-const WINDOW_BYTES = 24 * 2 ** 20
+export const WINDOW_BYTES = 24 * 2 ** 20
 /** As shards.ts; a large dataset has larger shards, since a job's message names all of them. */
 const SHARD_BYTES = 1.5 * 2 ** 20
 const LARGE_SHARD_BYTES = 6 * 2 ** 20
@@ -17,6 +17,7 @@ export interface WindowForm {
   readonly targets: Pick<TargetForm, 'kind'>
   /** targets of one sample */
   readonly targetSize: number
+  readonly windowBytes: number
 }
 
 export class SampleWindow {
@@ -29,7 +30,7 @@ export class SampleWindow {
 
   /** @throws GridError 'dataset-unreadable' when a sample does not fit a shard */
   constructor(form: WindowForm) {
-    const { inputs, targets, targetSize } = form
+    const { inputs, targets, targetSize, windowBytes } = form
     this.#form = form
     this.#elements = inputs.shape.reduce((product, size) => product * size, 1)
     const bytes = this.#elements * elementBytes(inputs)
@@ -39,7 +40,7 @@ export class SampleWindow {
         `one sample of ${inputs.shape.join(' × ')} has ${bytes} bytes and does not fit a shard of ${MAX_SHARD_BYTES}`,
         'Make the samples smaller, images with --size.',
       )
-    this.#capacity = Math.max(1, Math.floor(WINDOW_BYTES / bytes))
+    this.#capacity = Math.max(1, Math.floor(windowBytes / bytes))
     const values = this.#capacity * this.#elements
     this.#x = inputs.inputType === 'U8' ? new Uint8Array(values) : new Float32Array(values)
     this.#y = emptyTargets(targets.kind, this.#capacity * targetSize)

@@ -33,7 +33,8 @@ export interface MutantsResult {
   /** killed ÷ mutants */
   readonly rate: number
   readonly areas: Readonly<Record<string, AreaResult>>
-  readonly survivors: readonly Mutant[]
+  /** those that no test noticed, or that are unfit */
+  readonly survivors: readonly Tried[]
   /** what noticed each of the others */
   readonly noticed: readonly Tried[]
   readonly seconds: number
@@ -78,8 +79,8 @@ async function run(chosen: readonly Mutant[]): Promise<MutantsResult> {
     })
   try {
     const tried = await tryAll(tree, chosen, line)
-    const survivors = tried.filter(({ outcome }) => outcome.verdict === 'passed')
-    const noticed = tried.filter(({ outcome }) => outcome.verdict !== 'passed')
+    const survivors = tried.filter((one) => !isNoticed(one))
+    const noticed = tried.filter(isNoticed)
     const seconds = Math.round((performance.now() - began) / 1000)
     return {
       mutants: chosen.length,
@@ -106,6 +107,10 @@ async function tryAll(tree: Tree, chosen: readonly Mutant[], line: ProgressLine)
     line.say(said(one))
   }
   return tried
+}
+
+function isNoticed({ outcome }: Tried): boolean {
+  return outcome.verdict === 'failed' || outcome.verdict === 'hung'
 }
 
 function said({ file, breaks, outcome }: Tried): string {
@@ -137,9 +142,10 @@ async function runBroken(tree: Tree, mutant: Mutant, test: string): Promise<Test
 
 function byArea(tried: readonly Tried[]): Record<string, AreaResult> {
   const areas: Record<string, AreaResult> = {}
-  for (const { area, outcome } of tried) {
+  for (const one of tried) {
+    const { area } = one
     const { killed, of } = areas[area] ?? { killed: 0, of: 0 }
-    areas[area] = { killed: killed + (outcome.verdict === 'passed' ? 0 : 1), of: of + 1 }
+    areas[area] = { killed: killed + (isNoticed(one) ? 1 : 0), of: of + 1 }
   }
   return areas
 }
@@ -149,7 +155,9 @@ function table({ areas, survivors, killed, mutants: of, rate, seconds }: Mutants
   const rows = Object.entries(areas).map(
     ([name, one]) => `${name.padEnd(width)}  ${String(one.killed).padStart(3)} of ${one.of}`,
   )
-  const left = survivors.map(({ file, breaks }) => `survived: ${file}: ${breaks}`)
+  const left = survivors.map(
+    ({ file, breaks, outcome }) => `${outcome.verdict === 'unfit' ? 'unfit' : 'survived'}: ${file}: ${breaks}`,
+  )
   return [...rows, ...left, `${killed} of ${of} noticed (${(100 * rate).toFixed(1)} %) in ${duration(seconds)}`].join(
     '\n',
   )

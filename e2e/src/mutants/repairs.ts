@@ -735,7 +735,7 @@ export const REPAIRS: readonly Mutant[] = [
       [
         'a push is read in one go',
         'return inTurns(readingBody(body, form), clock)',
-        'return atOnce(readingBody(body, form))',
+        'return inTurns(readingBody(body, form), { sleep: () => Promise.resolve() })',
       ],
     ],
   ),

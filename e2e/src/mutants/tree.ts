@@ -24,7 +24,8 @@ const LIMIT_TIMES = 4
 /** ms for a file that was not run yet */
 const FIRST_LIMIT_MS = 10 * 60_000
 
-export type TestVerdict = 'passed' | 'failed' | 'hung'
+/** `unfit`: the mutant calls what is not there, so that any test notices it; it proves nothing. */
+export type TestVerdict = 'passed' | 'failed' | 'hung' | 'unfit'
 
 export interface TestOutcome {
   readonly verdict: TestVerdict
@@ -135,7 +136,7 @@ export class Tree {
     const code = await ended
     clearTimeout(timer)
     if (isHung) return { verdict: 'hung', file, ...failure.outcome() }
-    if (code !== 0) return { verdict: 'failed', file, ...failure.outcome() }
+    if (code !== 0) return { verdict: failure.isOfMutant ? 'unfit' : 'failed', file, ...failure.outcome() }
     return { verdict: 'passed', said: [] }
   }
 
@@ -174,6 +175,10 @@ class FirstFailure {
     if (this.#test === undefined || !SAID_ALL.test(line)) return
     this.#isRead = true
     this.#onRead()
+  }
+
+  get isOfMutant(): boolean {
+    return this.#said.includes("name: 'ReferenceError'")
   }
 
   outcome(): Pick<TestOutcome, 'test' | 'said'> {
