@@ -168,8 +168,10 @@ async function segmentsOf({
     marks[part].flatMap(({ files }) => files.map(({ path, bytes }) => ({ path, from: 0, to: bytes })))
   const [train, validation] = [whole('train'), whole('validation')]
   if (validation.length > 0 || request.validationShare === 0) return { train, validation }
+  const { tokens } = request.options
+  const border = tokens === 'characters' || tokens === 'bytes' ? characterFrom : lineFrom
   const borders = await Promise.all(
-    train.map(({ path, to }) => borderOf(path, Math.floor(to * (1 - request.validationShare)))),
+    train.map(({ path, to }) => bytesFrom(path, Math.floor(to * (1 - request.validationShare)), border)),
   )
   return {
     train: train.map((segment, i) => ({ ...segment, to: borders[i] ?? segment.to })),
@@ -177,16 +179,33 @@ async function segmentsOf({
   }
 }
 
-/** The begin of a character at `near` or soon after. */
-async function borderOf(path: string, near: number): Promise<number> {
+/** Bytes in which a line of a text is expected to end. */
+const LINE_BYTES = 64 * 1024
+
+/** Where the validation of a file begins: at `near` or soon after. */
+async function bytesFrom(path: string, near: number, border: (bytes: Buffer) => number): Promise<number> {
   const file = await open(path)
   try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(4), 0, 4, near)
-    const begin = buffer.subarray(0, bytesRead).findIndex((byte) => (byte & 0xc0) !== 0x80)
-    return near + Math.max(0, begin)
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(LINE_BYTES), 0, LINE_BYTES, near)
+    return near + border(buffer.subarray(0, bytesRead))
   } finally {
     await file.close()
   }
+}
+
+/** The begin of a line, of a word where lines are long, of a character: half a word becomes pieces that texts never hold. */
+function lineFrom(bytes: Buffer): number {
+  const line = bytes.indexOf(0x0a)
+  if (line >= 0) return line + 1
+  const space = bytes.indexOf(0x20)
+  return space >= 0 ? space : characterFrom(bytes)
+}
+
+function characterFrom(bytes: Buffer): number {
+  return Math.max(
+    0,
+    bytes.findIndex((byte) => (byte & 0xc0) !== 0x80),
+  )
 }
 
 async function encodingOf(
