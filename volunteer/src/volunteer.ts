@@ -99,8 +99,6 @@ class VolunteerLife implements Volunteer {
   #session: JobSession | undefined
   /** waits for members that have the base of a job */
   #seeking: { readonly job: JobId; readonly resolve: (members: readonly MemberId[]) => void } | undefined
-  /** the job that this volunteer said `ready` for on the socket that is open now */
-  #joined: JobId | undefined
   #stopBeating: CancelTimer = () => undefined
   /** by the clock on the wall: the other one stands still while a machine sleeps */
   #beatAt: number
@@ -244,11 +242,7 @@ class VolunteerLife implements Volunteer {
     this.#network?.stop()
   }
 
-  /**
-   * A coordinator takes what is said of a job after `ready` alone: what fails between WELCOME and it is of an old ring.
-   */
   #away(why: string, retryMs: number): void {
-    this.#joined = undefined
     this.#leaveIfGone()
     this.#board.away(why, retryMs)
   }
@@ -263,14 +257,12 @@ class VolunteerLife implements Volunteer {
 
   /** What it holds stays: it goes on with the same job, or says there which one it comes for. */
   #moved({ url, to }: MessageTo<'moved'>): void {
-    this.#joined = undefined
     this.#sentFor = to ?? undefined
     if (this.#host.at === undefined && this.#coordinators.mayFollow(url)) this.#host.leaveFor?.(url, to)
   }
 
   #welcomed(welcome: MessageTo<'welcome'>): void {
     this.#aways = 0
-    this.#joined = undefined
     this.#sentFor = undefined
     this.#access = {
       url: this.#coordinators.url,
@@ -372,7 +364,6 @@ class VolunteerLife implements Volunteer {
 
   #askForAdmission(session: JobSession): void {
     this.#link.send(named(session.terms.id, session.ready))
-    this.#joined = session.terms.id
     this.#board.waiting('admitted at the next ballot')
   }
 
@@ -418,7 +409,7 @@ class VolunteerLife implements Volunteer {
         )
         return metered(link, (bytes) => this.#budget.take(bytes))
       },
-      send: (message) => (this.#joined === id ? this.#link.send(named(id, message)) : undefined),
+      send: (message) => this.#link.send(named(id, message)),
       onChange: () => this.#show(mine()),
       onPushed: (samples, loss) => this.#board.pushed(samples, loss),
       seekBase: () => this.#seekBase(id),
@@ -451,7 +442,6 @@ class VolunteerLife implements Volunteer {
   }
 
   #dropSession(): void {
-    this.#joined = undefined
     this.#session?.stop()
     this.#session = undefined
   }

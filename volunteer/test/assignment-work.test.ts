@@ -6,7 +6,6 @@ import { mlp } from '@starling-grid/model'
 import { type BlockId, blockIndex, genesis, jobId, memberId, trainingBlock, systemClock } from '@starling-grid/protocol'
 import { Compute, createReferenceExecutor, LocalVersion } from '@starling-grid/volunteer'
 import { formOf } from '@starling-grid/volunteer/testing'
-import type { Batches } from '../src/data/batch.ts'
 import { AssignmentWork } from '../src/generation/assignment-work.ts'
 import { computeAssignment } from '../src/generation/step.ts'
 import type { EncodeRequest } from '../src/graph/executor.ts'
@@ -52,7 +51,7 @@ function bench(speed: number, buckets = false) {
       compute.samplesPerSecond = speed
       return batchOf(blocks)
     },
-  } as unknown as Batches
+  }
   const early: Float32Array[] = []
   const encodes: boolean[] = []
   const gradient = compute.heldGradient.bind(compute)
@@ -104,7 +103,7 @@ function bench(speed: number, buckets = false) {
       type: 'order',
       order: { type: 'start', ...BALLOT, after: ZERO, plan: [{ step: 1, blocks: BLOCKS }] },
     })
-  return { core, compute, assignment, run, fetchGiven, asked, early, encodes, start }
+  return { core, compute, assignment, batches, run, fetchGiven, asked, early, encodes, start }
 }
 
 async function gradientWith(speed: number, buckets = false) {
@@ -166,6 +165,38 @@ describe('a share', () => {
     lent.start()
     await lent.run()
     assert.deepEqual(lent.encodes, [false])
+  })
+
+  test('that ended while samples were fetched leases no memory, and adds nothing up', async () => {
+    const { compute, assignment, batches, run, start } = bench(SLOW)
+    const { of } = batches
+    let pieces = 0
+    batches.of = (blocks) => {
+      if (++pieces === 2) assignment.end()
+      return of(blocks)
+    }
+    let leases = 0
+    const lease = compute.buffers.lease.bind(compute.buffers)
+    compute.buffers.lease = () => {
+      leases++
+      return lease()
+    }
+    start()
+    assert.equal(await run(), undefined)
+    assert.deepEqual([pieces, leases], [2, 0], 'the second piece came after the end')
+  })
+
+  test('that ended while it was computed hands no bucket over', async () => {
+    const { compute, assignment, run, start, early } = bench(FAST, true)
+    const { executor } = compute
+    const gradient = executor.gradient.bind(executor)
+    executor.gradient = (...asked) => {
+      assignment.end()
+      return gradient(...asked)
+    }
+    start()
+    assert.equal(await run(), undefined)
+    assert.deepEqual(early, [])
   })
 
   test('holds what off-ring members computed once, in one piece or in several, in buckets or not', async () => {

@@ -320,14 +320,21 @@ export const REPAIRS: readonly Mutant[] = [
         'return this.#giveUp(error)',
       ],
       [
-        'a volunteer says something of a job before READY',
-        'send: (message) => (this.#joined === id ?',
-        'send: (message) => (id.length > 0 ?',
-      ],
-      [
         'the end of a run ends every volunteer',
         'if (this.#once && this.#jobs.has(job)) {',
         'if (this.#jobs.has(job)) {',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    VOLUNTEERS,
+    'volunteer/src/job-session.ts',
+    ['e2e/test/a-session-that-ended'],
+    [
+      [
+        'a session that ended says something before READY',
+        'if (!this.#isStopped) this.#parts.send(message)',
+        'this.#parts.send(message)',
       ],
     ],
   ),
