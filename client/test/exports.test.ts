@@ -259,13 +259,13 @@ async function answersOfTorch(python: string): Promise<Readonly<Record<string, n
     module: `answers_${i}`,
     shape: [SAMPLES, ...spec.input],
     x: [...inputOf(spec)],
-    file: fileOf(spec),
   }))
-  for (const { module, file } of asked) {
+  for (const { name, module } of asked) {
+    const file = fileOf(MODELS[name] ?? assert.fail(name))
     await writeFile(join(folder, `${module}.py`), pytorchProgram(file.model, `${module}.safetensors`))
     await writeFile(join(folder, `${module}.safetensors`), file.bytes)
   }
-  await writeFile(join(folder, 'asked.json'), JSON.stringify(asked.map(({ file: _, ...one }) => one)))
+  await writeFile(join(folder, 'asked.json'), JSON.stringify(asked))
   const program = [
     'import importlib, json, torch',
     'def answer(one):',
