@@ -11,6 +11,7 @@ import {
   orderRing,
 } from '@starling-grid/coordinator/run'
 import { memberId, type MemberId } from '@starling-grid/protocol'
+import { linksToRelay, meetings } from '../src/run/links/source-links.ts'
 import { Desk, type DeskOptions } from './run-desk.ts'
 
 const HALF_LIFE = 600_000
@@ -372,4 +373,37 @@ test('a member that takes relays only is no source of newcomers, which cannot li
     desk.sent('copy-at').map(({ to }) => to),
     ['b'],
   )
+})
+
+describe('a source that is no neighbour (R7, R18)', () => {
+  const relays = (members: string, sources: string, bad: readonly string[], linked: readonly string[] = []) =>
+    linksToRelay({
+      members: ids(members),
+      sources: ids(sources),
+      areNeighbours: (a, b) => linked.some((pair) => pair.includes(a) && pair.includes(b)),
+      judge: (a, b) => (bad.some((pair) => pair.includes(a) && pair.includes(b)) ? 'bad' : 'good'),
+    }).map(({ member, source }) => `${member}${source}`)
+
+  test('is reached through the coordinator where the direct link is bad, and only by members that fetch', () => {
+    assert.deepEqual(relays('ab', 's', ['as']), ['as'])
+    assert.deepEqual(relays('ab', 's', []), [])
+    assert.deepEqual(relays('ab', 'bs', ['as', 'bs', 'ab'], ['ab']), ['as'])
+  })
+
+  test('has no more relayed links than the relay admits of one member', () => {
+    assert.deepEqual(relays('abc', 's', ['as', 'bs', 'cs']), ['as', 'bs'])
+    assert.deepEqual(relays('a', 'rst', ['ar', 'as', 'at']), ['ar', 'as'])
+  })
+
+  test('is told of all members where it is in no ring with them, and inside one of those that are relayed', () => {
+    const [a, b, s] = ids('abs') as [MemberId, MemberId, MemberId]
+    const link = { member: a, source: s }
+    assert.deepEqual(meetings({ members: [a, b], sources: [s] }, [link]), [
+      { source: s, members: [a, b], relayed: [a] },
+    ])
+    assert.deepEqual(meetings({ members: [a, b, s], sources: [s] }, [link]), [
+      { source: s, members: [a], relayed: [a] },
+    ])
+    assert.deepEqual(meetings({ members: [a, s], sources: [s] }, []), [])
+  })
 })

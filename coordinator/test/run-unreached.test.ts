@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DEFAULT_TIMING } from '@starling-grid/coordinator/run'
 import { memberId, type VersionRef } from '@starling-grid/protocol'
+import { mayRelay } from '../src/run/links/generation-links.ts'
 import { newcomer } from '../src/run/ring/newcomer.ts'
 import { Desk } from './run-desk.ts'
 
@@ -69,6 +70,42 @@ test('a holder that is left out of the ring is told which members fetch from it'
     desk.sent('meet').map(({ to, members }) => [to, members]),
     [['holder', desk.members]],
   )
+})
+
+test('a holder outside the ring, whose link did not open, serves through the coordinator at the next ballot', () => {
+  const holding = soleHolder('b')
+  const { desk } = holding
+  const [b, holder] = [memberId('b'), memberId('holder')]
+  const member = desk.state.members.get(holder) ?? assert.fail()
+  member.excludedUntil = desk.now + 60_000
+  answers(holding, ['b'])
+  assert.deepEqual(
+    desk.sent('form').map(({ relayedSources }) => relayedSources),
+    [undefined],
+  )
+  assert.equal(mayRelay(desk.state, b, holder), false)
+  const message = 'no link to the holder'
+  desk.say('b', {
+    type: 'abort',
+    step: 3,
+    blamed: holder,
+    why: 'unopened',
+    links: [holder],
+    code: 'link-lost',
+    message,
+  })
+  answers(holding, ['b'])
+  assert.deepEqual(
+    desk.sent('meet').map(({ to, members, relayed }) => [to, members, relayed]),
+    [[holder, [b], [b]]],
+  )
+  assert.deepEqual(
+    desk.sent('form').map(({ relayedSources }) => relayedSources),
+    [[holder]],
+  )
+  assert.equal(mayRelay(desk.state, holder, b), true)
+  desk.confirm('b')
+  assert.deepEqual([desk.phase, mayRelay(desk.state, holder, b)], ['ring', false])
 })
 
 test('what a holder claims that answers ballots and nothing else counts as gone after a minute', () => {

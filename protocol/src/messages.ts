@@ -346,6 +346,8 @@ const toVolunteer = {
     records: Tail,
     target: VersionRefSchema,
     sources: Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS }),
+    /** sources, neighbours apart, whose link the coordinator relays (R18); absent: none */
+    relayedSources: Type.Optional(Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS })),
     /** true when the coordinator serves the target over HTTP */
     coordinatorHolds: Type.Boolean(),
     /** the state of this member differs from the others': it fetches the target whole */
@@ -379,6 +381,8 @@ const toVolunteer = {
     type: literal('meet'),
     ...ballot,
     members: Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_RING_MEMBERS }),
+    /** those of them that the source links to through the coordinator (R18); absent: none */
+    relayed: Type.Optional(Type.Array(MemberIdSchema, { maxItems: MAX_RING_MEMBERS })),
   }),
   /** answer to `seek-base`; none: the coordinator has it */
   'base-sources': strict({

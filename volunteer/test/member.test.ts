@@ -392,8 +392,10 @@ test('a source serves only what it holds, and only in the ballot that it promise
 
 test('a source outside the ring lets in the members that it is told of, in the ballot that it promised (R7)', () => {
   const bench = new Bench().running().compute().freeze(2)
-  const meet = (generation: number) => bench.order({ type: 'meet', fence: 1, generation, members: [B] })
-  assert.deepEqual(meet(2).effects, [{ type: 'meet', generation: 2, members: [B] }])
+  const meet = (generation: number, relayed?: MemberId[]) =>
+    bench.order({ type: 'meet', fence: 1, generation, members: [B], ...(relayed ? { relayed } : {}) })
+  assert.deepEqual(meet(2).effects, [{ type: 'meet', generation: 2, members: [B], relayed: [] }])
+  assert.deepEqual(meet(2, [B]).effects, [{ type: 'meet', generation: 2, members: [B], relayed: [B] }])
   assert.deepEqual(meet(1).effects, [])
 })
 

@@ -11,6 +11,7 @@ import { dissent } from './ballot/dissent.ts'
 import { handover } from './ballot/handover.ts'
 import { proofs } from './ballot/proofs.ts'
 import { promises } from './ballot/restored.ts'
+import { stranded } from './ballot/stranded.ts'
 import { unreached } from './ballot/unreached.ts'
 import { rounds } from './groups/round-length.ts'
 import { checkpoints } from './history/checkpoints.ts'
@@ -50,6 +51,7 @@ const ROWS = [
   derivedStates,
   ballot,
   unreached,
+  stranded,
   promises,
   accumulator,
   checkpoints,

@@ -19,6 +19,7 @@ import type {
 } from '@starling-grid/protocol'
 import type { PushWeights } from '../parameter-server/add-push.ts'
 import type { PushNorms } from '../parameter-server/norm-clip.ts'
+import type { SourceLink } from './links/source-links.ts'
 import type { ExchangeChoice } from './policy/exchange-choice.ts'
 import type { GenerationHealth } from './policy/generation-health.ts'
 import type { Checkpoint, Derived, JournalEntry, Recording, SumStep } from './recorded.ts'
@@ -146,6 +147,8 @@ export type RunPhase =
       readonly target: VersionRef
       /** members that claim it */
       readonly sources: readonly MemberId[]
+      /** links to sources that go through the coordinator, beside those of the generation (R18) */
+      readonly relayedSources: readonly SourceLink[]
       readonly consumed: ReadonlyMap<MemberId, Consumed>
       readonly confirmed: Map<MemberId, Sha256>
       /** ms: the last CONFIRM */

@@ -195,8 +195,8 @@ export const DECISIONS: readonly Mutant[] = [
     [
       [
         'a source outside the ring is not told who fetches from it',
-        'choice.sources.filter((id) => state.members.has(id) && !members.includes(id))',
-        '[]',
+        'of meetings({ members, sources }, viaUs)',
+        'of [] as ReturnType<typeof meetings>',
       ],
       [
         'a CONFIRM of another version counts',

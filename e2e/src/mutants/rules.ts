@@ -13,6 +13,13 @@ export interface RuleMutant extends Mutant {
 const AREA = 'rules'
 
 const RUN = 'coordinator/src/run'
+/** Of two members one uploads nothing, and the other opens no link. */
+const STRANDED: GridOptions = {
+  mode: 'ring',
+  faults: 0,
+  defect: 'no-uploads',
+  members: { linkless: true, slowness: 1 },
+}
 const MEMBER = 'volunteer/src/member'
 
 export const RULE_MUTANTS: readonly RuleMutant[] = [
@@ -270,6 +277,45 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     to: `if (member !== undefined) return
   const { excludeMs }`,
     tests: ['coordinator/test/run-links', 'coordinator/test/run-stalls'],
+  },
+  {
+    area: AREA,
+    rule: 'R17-stranded',
+    breaks: 'R17-stranded: a version that can be had in no way is waited for without end',
+    file: `${RUN}/ballot/stranded.ts`,
+    from: 'return { isGivenUp: true, reason: tries }',
+    to: 'return { isGivenUp: false, reason: tries }',
+    tests: ['coordinator/test/run-stranded'],
+    world: { seed: 8, options: STRANDED },
+  },
+  {
+    area: AREA,
+    rule: 'R17-stranded',
+    breaks: 'R17-stranded: a version is given up after failed uploads, although other members can fetch it',
+    file: `${RUN}/ballot/stranded.ts`,
+    from: 'if (Math.min(uploads, fetches) < MOST_TRIES)',
+    to: 'if (uploads < MOST_TRIES)',
+    tests: ['coordinator/test/run-stranded'],
+  },
+  {
+    area: AREA,
+    rule: 'R18-source',
+    breaks: 'R18-source: no source outside the ring is reached through the coordinator',
+    file: `${RUN}/links/source-links.ts`,
+    from: 'links.push({ member, source })',
+    to: 'continue',
+    tests: ['coordinator/test/run-links', 'coordinator/test/run-unreached'],
+    world: { seed: 12454 },
+  },
+  {
+    area: AREA,
+    rule: 'R18-source',
+    breaks: 'R18-source: a source does not open its end of a relayed link',
+    file: 'volunteer/src/generation/generation-links.ts',
+    from: "for (const peer of relayed) links.ensure(peer, 'relay', signal).catch(() => undefined)",
+    to: '',
+    tests: ['coordinator/test/run-links'],
+    world: { seed: 12454 },
   },
   {
     area: AREA,

@@ -157,6 +157,7 @@ export class Observer {
         this.#deedsOf(by, message.job).running = undefined
         return true
       case 'async':
+      case 'finished':
         this.#deedsOf(by, message.job).running = undefined
         return true
       default:
@@ -408,7 +409,7 @@ export class Observer {
     }
   }
 
-  /** R3, R6: no reachable member holds what is given up. */
+  /** R3, R6, R17-stranded: no work is lost while there is a way to have it from a member that is reachable. */
   #checkRewind(run: WatchedRun, at: number): void {
     const { head } = run.chronicle
     const { id } = run.job.stored
@@ -419,7 +420,7 @@ export class Observer {
       if (held === undefined || since === undefined || !volunteer.isConnected || !volunteer.isHonest) continue
       const stoodStill = volunteer.clock.standsStillUntil + STOOD_STILL_MS > this.#world.time.now
       if (at - since < IN_REACH_MS || stoodStill || !run.ledger.descends(held, head)) continue
-      if (run.chronicle.isGivenUp(held)) continue
+      if (run.chronicle.isGivenUp(held) || !this.#world.canBeHadFrom(volunteer)) continue
       this.#world.violations.report(
         'lost-work',
         `version ${head.v} of ${id} is given up, ${volunteer.name} holds it and was connected`,

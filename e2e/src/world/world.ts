@@ -5,6 +5,7 @@ import { compileChecks } from '@starling-grid/protocol/compiled-checks'
 import { fetchLateParts } from '@starling-grid/volunteer/testing'
 import { CoordinatorProcess } from './coordinator-process.ts'
 import { type Counts, noCounts } from './counts.ts'
+import { answersNothing } from './defects.ts'
 import { Dice } from './dice.ts'
 import { Disk } from './disk.ts'
 import { type Fault, Faults } from './faults/faults.ts'
@@ -169,6 +170,14 @@ export class World {
     if (linkless !== undefined && seats.includes(linkless)) return false
     if (unlinked.some((pair) => pair.every((seat) => seats.includes(seat)))) return false
     return this.#coordinators.some((coordinator) => coordinator.mayTalk(a, b))
+  }
+
+  /** What it holds: by its upload, or by another member over a link, also one that the coordinator relays (R18). */
+  canBeHadFrom(volunteer: VolunteerProcess): boolean {
+    const { linkless } = this.scenario.members
+    const opensLinks = ({ seat, temper }: VolunteerProcess): boolean => seat !== linkless && temper !== 'unreachable'
+    if (!answersNothing(volunteer, 'PUT', '', this.scenario)) return true
+    return opensLinks(volunteer) && this.volunteers.some((other) => other !== volunteer && opensLinks(other))
   }
 
   /** What a digest takes of virtual time. */

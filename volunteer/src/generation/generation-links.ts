@@ -46,6 +46,8 @@ export class GenerationLinks {
   /** neighbours → when their link is open */
   readonly #opening = new Map<MemberId, Promise<void>>()
   #members: readonly MemberId[] = []
+  /** reached through the coordinator (R18), although they are no neighbours */
+  #relayedSources: readonly MemberId[] = []
   /** newcomers that are served, the latest ones */
   #newcomers: readonly MemberId[] = []
 
@@ -56,6 +58,7 @@ export class GenerationLinks {
   /** Members of earlier generations get no new link. */
   open(order: Order): void {
     this.#members = order.members
+    this.#relayedSources = order.relayedSources
     this.#expect()
     this.#connect(order)
   }
@@ -66,8 +69,13 @@ export class GenerationLinks {
     void this.#settle(order)
   }
 
-  /** Newcomers fetch from this member while the ring runs without them (R7). */
-  meet(newcomers: readonly MemberId[]): void {
+  /**
+   * These fetch from this member, which is in no ring with them (R7). Both ends open a link that the coordinator relays
+   * (R18); where it does not open, the one that fetches says so.
+   */
+  meet(newcomers: readonly MemberId[], relayed: readonly MemberId[]): void {
+    const { links, signal } = this.#parts
+    for (const peer of relayed) links.ensure(peer, 'relay', signal).catch(() => undefined)
     const others = this.#newcomers.filter((id) => !newcomers.includes(id))
     this.#newcomers = [...others, ...newcomers].slice(-MAX_NEWCOMERS)
     this.#expect()
@@ -78,10 +86,14 @@ export class GenerationLinks {
     this.#parts.links.expect(all.filter((id) => id !== this.#parts.self))
   }
 
-  /** To a neighbour on the way that the coordinator named, to others directly. @throws GridError 'link-timeout' */
+  /**
+   * To neighbours and sources on the way that the coordinator named, to others directly. @throws GridError
+   * 'link-timeout'
+   */
   reach(member: MemberId, signal: AbortSignal): Promise<void> {
     const opening = this.#opening.get(member)
-    return opening === undefined ? this.#parts.links.ensure(member, 'dial', signal) : unlessAborted(opening, signal)
+    if (opening !== undefined) return unlessAborted(opening, signal)
+    return this.#parts.links.ensure(member, this.#relayedSources.includes(member) ? 'relay' : 'dial', signal)
   }
 
   /** Of each pair the member with the lower id dials. */

@@ -6,6 +6,7 @@ import {
   type GridError,
   isGridError,
   type LinkTrouble,
+  MAX_DIRECT_MEMBERS,
   type MemberId,
   type MessageTo,
   saltedDigest,
@@ -36,6 +37,7 @@ import { StateServer } from '../recovery/state-server.ts'
 import { gradientBuckets } from '../reduce/gradient-buckets.ts'
 import { RankFailure } from '../reduce/rank-failure.ts'
 import { EncodeRequests } from './encode-requests.ts'
+import type { Blame } from './generation-links.ts'
 import { Generation, type GenerationParts, type JobParts } from './generation.ts'
 import { Residual } from './residual.ts'
 import { trainStep } from './step.ts'
@@ -96,7 +98,10 @@ export class GenerationRunner {
       send,
       clock: parts.clock,
       reach: (member, signal) => this.#generation.links.reach(member, signal),
-      onUnreached: (member) => this.links.countRefusal('link-timeout', member),
+      onUnreached: (member) => {
+        this.links.countRefusal('link-timeout', member)
+        this.#generation.unreached.add(member)
+      },
     })
     this.#server = new StateServer({
       send,
@@ -140,7 +145,7 @@ export class GenerationRunner {
       case 'open-links':
         return this.#generation.open(effect)
       case 'meet':
-        return this.#generation.links.meet(effect.members)
+        return this.#generation.links.meet(effect.members, effect.relayed)
       case 'fetch-state':
       case 'fetch-reduced':
         return void this.#catchUp(effect)
@@ -207,7 +212,7 @@ export class GenerationRunner {
     } catch (error) {
       if (signal.aborted) return
       if (effect.type === 'fetch-reduced') this.tell({ type: 'reduced-missing', generation: effect.generation })
-      else generation.trouble(effect.generation, { blamed: [], why: 'own' }, error)
+      else generation.trouble(effect.generation, causeOf(generation.unreached), error)
     }
   }
 
@@ -355,6 +360,12 @@ export class GenerationRunner {
       return this.#generation.trouble(generation, { blamed: [this.#parts.core.id], why: 'own' }, error)
     this.#parts.onFatal(error)
   }
+}
+
+/** R18: the coordinator relays the links to sources that did not open. Where all did, this member is at fault. */
+function causeOf(unreached: ReadonlySet<MemberId>): Blame {
+  if (unreached.size === 0) return { blamed: [], why: 'own' }
+  return { blamed: [...unreached].slice(0, MAX_DIRECT_MEMBERS - 1), why: 'unopened' }
 }
 
 /** How gradients enter exchanges, whatever the generation. */

@@ -68,6 +68,8 @@ const MOST_TEXT = 300
 
 export class Generation {
   readonly links: GenerationLinks
+  /** sources of its target that no link was had to */
+  readonly unreached = new Set<MemberId>()
   readonly #parts: GenerationParts
   readonly #ending = new AbortController()
   readonly #round: RoundWork | undefined

@@ -40,6 +40,7 @@ export function onForm(core: MemberCore, order: MessageTo<'form'>): MemberEffect
     generation: order.generation,
     neighbours: neighbours(ring),
     relayed: relayedNeighbours(ring),
+    relayedSources: order.relayedSources ?? [],
   }
   return [links, ...reach(core, ring)]
 }

@@ -78,6 +78,8 @@ interface WayToTarget {
   readonly target: VersionRef
   /** who can serve the target */
   readonly sources: readonly MemberId[]
+  /** those of them that are no neighbours and are reached through the coordinator (R18) */
+  readonly relayedSources?: MessageTo<'form'>['relayedSources']
   readonly coordinatorHolds: boolean
 }
 
@@ -188,15 +190,21 @@ export type MemberEffect =
   | { readonly type: 'send'; readonly message: ToCoordinator }
   /** stop the ring and drop its frames, also those already buffered (R3) */
   | { readonly type: 'halt' }
-  /** `relayed`: the neighbours that are reached through the coordinator (R18) */
+  /** `relayed`: the neighbours that are reached through the coordinator, `relayedSources`: others (R18) */
   | {
       readonly type: 'open-links'
       readonly generation: number
       readonly neighbours: readonly MemberId[]
       readonly relayed: readonly MemberId[]
+      readonly relayedSources: readonly MemberId[]
     }
-  /** these newcomers open links to this member, which serves them */
-  | { readonly type: 'meet'; readonly generation: number; readonly members: readonly MemberId[] }
+  /** these members open links to this one, which serves them; it links to `relayed` through the coordinator (R18) */
+  | {
+      readonly type: 'meet'
+      readonly generation: number
+      readonly members: readonly MemberId[]
+      readonly relayed: readonly MemberId[]
+    }
   | {
       readonly type: 'fetch-state'
       readonly generation: number

@@ -176,7 +176,7 @@ function onControlMessage(core: MemberCore, order: ControlMessage): MemberEffect
       })
     case 'meet': // a source outside the ring has no generation of its own
       if (order.generation !== core.promised) return []
-      return [{ type: 'meet', generation: order.generation, members: order.members }]
+      return [{ type: 'meet', generation: order.generation, members: order.members, relayed: order.relayed ?? [] }]
     case 'prove':
       return prove(core, order)
     case 'prefetch':

@@ -12,7 +12,8 @@ import {
 } from '@starling-grid/protocol'
 import { validationDue } from '../history/validation.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
-import { arrangeRing } from '../links/generation-links.ts'
+import { arrangeRing, relayedSources } from '../links/generation-links.ts'
+import { meetings } from '../links/source-links.ts'
 import { nextMode } from '../policy/mode-policy.ts'
 import { partsOf } from '../queue/suspects.ts'
 import { isNear } from '../ring/form-deadlines.ts'
@@ -30,6 +31,7 @@ import { type Agreement, agreementWith } from './majority.ts'
 import { isProven } from './proofs.ts'
 import { AHEAD, keepModesApart, mayGoAbove, nextNumbers, vouchedFor } from './restored.ts'
 import { rewind } from './rewind.ts'
+import { giveUpStranded, isStranded, withoutStranded } from './stranded.ts'
 import { goAlone, isOutOfReach, withinReach } from './unreached.ts'
 
 declare module '../state.ts' {
@@ -153,7 +155,12 @@ function onState(transition: Transition, member: MemberId, { claim, consumed }: 
 /** Each lie would open a ballot that decides nothing, and its FREEZE would be answered with the same lie. */
 function isHolder({ state, now }: Transition, member: MemberId, claim: Claim): boolean {
   const valid = validClaim(state, member, claim)
-  return valid !== undefined && implausible(state, valid) === undefined && !isOutOfReach(state, member, now)
+  return (
+    valid !== undefined &&
+    implausible(state, valid) === undefined &&
+    !isOutOfReach(state, member, now) &&
+    !isStranded(state, member, now)
+  )
 }
 
 /** R6: all members were gone and one came back in time. */
@@ -192,7 +199,8 @@ export function decide(transition: Transition): void {
   if ((missing.length > 0 && now < phase.deadline) || now < phase.notBefore) return
   if (mayGoAbove(state, now)) return transition.enqueue({ type: 'ballot', reason: AHEAD, trouble: false })
   for (const member of state.members.values()) member.silent = !phase.claims.has(member.id)
-  const credible = withinReach(transition, vouchedFor(transition, validClaims(state, phase.claims)))
+  const possible = withoutStranded(transition, validClaims(state, phase.claims), phase.claims.keys())
+  const credible = withinReach(transition, vouchedFor(transition, possible))
   const valid = credible.filter(({ member }) => state.members.get(member)?.drifted !== true)
   const best = highest(transition, valid)
   if (best === undefined) return decideWithoutClaims(transition, phase)
@@ -214,6 +222,7 @@ function decideWithoutClaims(
     return rewind(transition, 'the parameter server stopped after its last checkpoint')
   if ([...claims.keys()].some((id) => isOutOfReach(state, id, transition.now)))
     return rewind(transition, 'no member could fetch a newer version from those that claim it')
+  if (giveUpStranded(transition, claims.keys())) return
   state.phase = { type: 'lost', since: lostSince, goal }
   const seconds = state.config.timing.lostMs / 1000
   transition.reason(
@@ -257,7 +266,7 @@ function form(
   } = arrangeRing(transition, ringCandidates(transition, mayTakePart, choice.target.v > 0 ? choice.sources : []))
   const members = ring.map((member) => member.id)
   const weights = partsOf(state, ring)
-  state.phase = {
+  const phase: FormPhase = {
     type: 'form',
     since: now,
     members,
@@ -267,31 +276,43 @@ function form(
     records: choice.records,
     target: choice.target,
     sources: choice.sources,
+    relayedSources: relayedSources(transition, { members, exchange, sources: choice.sources }),
     consumed,
     confirmed: new Map(),
     lastConfirmAt: undefined,
     near: new Set(members.filter((id) => isNear(state, choice.target, { id, claim: choice.claims.get(id) }))),
   }
+  state.phase = phase
   transition.reason(`forming a ${exchange.type} of ${members.length} at version ${choice.target.v}`)
-  // R7: a source outside the ring answers only members that it was told of
-  const outside = choice.sources.filter((id) => state.members.has(id) && !members.includes(id))
-  transition.broadcast(outside, { type: 'meet', ...transition.ballot, members })
-  for (const id of members)
+  announce(transition, phase, choice.claims)
+}
+
+/** Sources learn which members fetch from them before these learn of the sources. */
+function announce(transition: Transition, phase: FormPhase, claims: ReadonlyMap<MemberId, Claim | null>): void {
+  const { state } = transition
+  const { members, weights, relayed, exchange, target, relayedSources: viaUs } = phase
+  const sources = phase.sources.filter((id) => state.members.has(id))
+  for (const { source, ...meeting } of meetings({ members, sources }, viaUs))
+    transition.send(source, { type: 'meet', ...transition.ballot, ...meeting })
+  for (const id of members) {
+    const own = viaUs.flatMap(({ member, source }) => (member === id ? source : []))
     transition.send(id, {
       type: 'form',
       ...transition.ballot,
-      members,
-      weights,
+      members: [...members],
+      weights: [...weights],
       relayed: relayed.map(([a, b]): [number, number] => [a, b]),
       exchange: { type: exchange.type, reason: exchange.reason },
-      ...wayFrom(state, choice.claims.get(id), choice.records),
-      target: choice.target,
-      sources: choice.sources.filter((id) => state.members.has(id)),
+      ...wayFrom(state, claims.get(id), phase.records),
+      target,
+      sources,
+      ...(own.length > 0 ? { relayedSources: own } : {}),
       modeEpoch: state.modeEpoch,
       kind: kindOf(state),
-      coordinatorHolds: newestCheckpoint(state).version.id === choice.target.id,
+      coordinatorHolds: newestCheckpoint(state).version.id === target.id,
       ...(state.members.get(id)?.drifted === true ? { anew: true as const } : {}),
     })
+  }
 }
 
 /**

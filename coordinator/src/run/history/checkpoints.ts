@@ -3,6 +3,7 @@ import type { MemberId, MessageFrom, Sha256, VersionRef } from '@starling-grid/p
 import { differed, latecomer, namesOf } from '../ballot/agreement.ts'
 import { derivedState, isDerived, judge } from '../ballot/derived-state.ts'
 import { agreementOf } from '../ballot/majority.ts'
+import { noteFailedUpload } from '../ballot/stranded.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { trainingIsOver } from '../queue/scheduler.ts'
 import { exclude } from '../ring/membership.ts'
@@ -94,7 +95,7 @@ export function askCheckpoint(transition: Transition, phase: RingPhase, v: numbe
   const { state } = transition
   const { asked } = state.checkpointing
   if (asked !== undefined && isUnderWay(transition, asked)) return
-  if (asked !== undefined) measureLate(transition, asked)
+  if (asked !== undefined) onOutOfTime(transition, asked)
   const rank = asked === undefined ? v : phase.members.indexOf(asked.uploader) + 1
   const uploader = phase.members[rank % phase.members.length]
   if (uploader === undefined) return
@@ -188,6 +189,16 @@ function measureUpload(
   if (member === undefined || asked?.begunAt === undefined || asked.uploader !== id || asked.v !== upload.version.v)
     return
   member.uploadRate = upload.bytes / Math.max(1, now - asked.begunAt)
+}
+
+/** One that did not begin, broke off, or took the longest time, is a failed try (R17-stranded). */
+function onOutOfTime(transition: Transition, asked: CheckpointAsked): void {
+  const { state, now } = transition
+  measureLate(transition, asked)
+  const { v, uploader, committedAt, begunAt, failed } = asked
+  if (committedAt === undefined || v <= newestCheckpoint(state).version.v) return
+  const isFailed = failed || begunAt === undefined || now - begunAt >= UPLOAD_MOST_MS
+  if (isFailed) noteFailedUpload(transition, uploader, state.chain.at(v))
 }
 
 /** Out of time: its line is slower than was thought, so that its next try gets longer. */

@@ -11,15 +11,19 @@ import {
 } from '@starling-grid/protocol'
 import { exchangeOf, linkBetween } from '../policy/exchange-now.ts'
 import { exclude } from '../ring/membership.ts'
-import type { GenerationMembers, Member, RankPair, RunState } from '../state.ts'
+import type { FormPhase, GenerationMembers, Member, RankPair, RunState } from '../state.ts'
 import type { Transition } from '../transition.ts'
 import { badMember, cure, type Hindsight, type LinkVerdict, noteFailure } from './link-health.ts'
 import { linkAll, orderRing } from './ring-order.ts'
+import { isRelayedSource, linksToRelay, type SourceLink } from './source-links.ts'
 
-/** Only what this member can know: of links to its own neighbours, and of who sent to it. */
+/** A generation, and while it forms who serves its target. */
+type Accused = GenerationMembers & Partial<Pick<FormPhase, 'sources' | 'relayedSources'>>
+
+/** Only what this member can know: of links to its own neighbours and to sources, and of who sent to it. */
 export function accuse(
   transition: Transition,
-  ring: GenerationMembers,
+  ring: Accused,
   by: MemberId,
   { blamed, why, links }: Pick<MessageFrom<'abort'>, 'blamed' | 'why' | 'links'>,
 ): void {
@@ -28,17 +32,21 @@ export function accuse(
   const isRefusal = why === 'refused' && blamed !== null && members.includes(blamed)
   if (!isRefusal && !isLinkTrouble(why)) return
   for (const peer of new Set(isRefusal ? [blamed] : links)) {
-    const mayKnow = areLinked(ring, by, peer) || (isRefusal && peer !== by)
-    if (!mayKnow || !state.members.has(peer)) continue
+    if (!mayKnow(ring, by, peer, isRefusal) || !state.members.has(peer)) continue
     const failure = {
       pair: [by, peer] as const,
       why: isRefusal ? ('refused' as const) : (why as LinkTrouble),
-      relayed: isRelayed(ring, by, peer),
+      relayed: isRelayed(ring, by, peer) || isRelayedSource(ring.relayedSources, by, peer),
       generation,
       at: now,
     }
     state.health.linkFailures = noteFailure(state.health.linkFailures, failure, hindsightOf(transition))
   }
+}
+
+function mayKnow(ring: Accused, by: MemberId, peer: MemberId, isRefusal: boolean): boolean {
+  if (by === peer) return false
+  return isRefusal || areLinked(ring, by, peer) || ring.sources?.includes(peer) === true
 }
 
 interface Arrangement extends Pick<GenerationMembers, 'relayed' | 'exchange'> {
@@ -58,6 +66,19 @@ export function arrangeRing(transition: Transition, candidates: readonly Member[
   const members = order.members.flatMap((id) => candidates.find((member) => member.id === id) ?? [])
   tell(transition, { members, relayed: order.relayed, exchange })
   return { members, relayed: order.relayed, exchange }
+}
+
+/** Links to the sources of a ballot's target that the coordinator relays, beside those of the generation (R18). */
+export function relayedSources(
+  transition: Transition,
+  { members, exchange, sources }: Pick<FormPhase, 'members' | 'exchange' | 'sources'>,
+): SourceLink[] {
+  return linksToRelay({
+    members,
+    sources: sources.filter((id) => transition.state.members.has(id)),
+    areNeighbours: (a, b) => areLinked({ members, exchange }, a, b),
+    judge: (a, b) => linkBetween(transition, a, b),
+  })
 }
 
 /** The order of the members, and the pairs to relay, of each exchange. */
@@ -143,7 +164,8 @@ export function areLinked(
  * on.
  */
 export function mayRelay({ phase }: RunState, a: MemberId, b: MemberId): boolean {
-  if (phase.type === 'form' || phase.type === 'ring') return isRelayed(phase, a, b)
+  if (phase.type === 'form') return isRelayed(phase, a, b) || isRelayedSource(phase.relayedSources, a, b)
+  if (phase.type === 'ring') return isRelayed(phase, a, b)
   return phase.type === 'freeze' && phase.before !== undefined && isRelayed(phase.before, a, b)
 }
 
