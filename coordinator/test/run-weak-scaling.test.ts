@@ -100,6 +100,21 @@ test('a record with another batch or rate than its plan is refused', () => {
   assert.equal(desk.state.chain.head.v, 1)
 })
 
+test('a claim of a step with another batch or rate than its generation had is no version', () => {
+  const ballot = (change: Partial<StepScaling> | null): string => {
+    const desk = ringOf(['a', 'b', 'c'])
+    const { scaling, ...rest } = desk.record(1)
+    const claimed = change === null || scaling === undefined ? rest : { ...rest, scaling: { ...scaling, ...change } }
+    desk.lose('c')
+    for (const name of ['a', 'b']) desk.answer(name, [claimed])
+    const { phase } = desk.state
+    return phase.type === 'form' ? `version ${phase.target.v}` : phase.type
+  }
+  assert.equal(ballot({}), 'version 1')
+  for (const change of [null, { lr: 99 }, { scale: 2, lr: 2 * LR }, { batch: 4 }, { batch: 1 }])
+    assert.equal(ballot(change), 'version 0', JSON.stringify(change))
+})
+
 test('the schedule goes by what was trained, in batches of one member', () => {
   const optimizer = { type: 'sgd', lr: 1, schedule: { type: 'linear', to: 0, steps: 24 } } as const
   const desk = ringOf(['a', 'b', 'c'], { weak: { warmup: 0, optimizer } })

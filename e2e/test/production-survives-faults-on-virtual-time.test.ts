@@ -55,6 +55,8 @@ describe(`${SEEDS} simulated grids under faults`, () => {
     'come back with a state that was kept': 'warmStarts',
     'carry their plan out while the coordinator is away': 'plansExhausted',
     'go on to another job and back': 'jobs',
+    'append data to the dataset of a job that trains': 'appends',
+    'let the batch follow the ring': 'scaledSteps',
   }
   const rarer: Record<string, Counted> = {
     'take a rewind back when a holder returns after it': 'undoneRewinds',

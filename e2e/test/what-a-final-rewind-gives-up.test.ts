@@ -24,8 +24,14 @@ test('a version made by a step that a final rewind gave up saves no committed st
   const violations = new Violations(new Set())
   const history = new History(first, { blocks: 6, epochs: 1 }, violations)
   const counts = Object.fromEntries(CHRONICLED.map((name) => [name, 0])) as ChronicleCounts
-  const config = { blocks: 6, epochs: 1, mode: 'ring', genesis: first } as const
-  const chronicle = new Chronicle(config, { history, violations, counts, replicaOf: () => undefined })
+  const config = { blocks: 6, shards: 1, epochs: 1, mode: 'ring', genesis: first } as const
+  const chronicle = new Chronicle(config, {
+    history,
+    isDamped: () => false,
+    violations,
+    counts,
+    replicaOf: () => undefined,
+  })
   for (const generation of [1, 2]) chronicle.observe({ type: 'ballot', generation })
   chronicle.observe({ type: 'start', generation: 2, members: [], records: [record(1, 2)] })
   const givenUp = chronicle.head

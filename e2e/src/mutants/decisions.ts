@@ -401,7 +401,6 @@ export const DECISIONS: readonly Mutant[] = [
     'coordinator/src/run/queue/appended.ts',
     ['coordinator/test/run-appended'],
     [
-      ['R13: appended data joins the epoch under way', 'currentEpoch(state) + 1', 'currentEpoch(state)'],
       [
         'members that come later know nothing of appended data',
         'for (const one of transition.state.appended)',

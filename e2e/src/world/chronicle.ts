@@ -13,6 +13,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import type { History, Replica } from './history.ts'
+import { type ScalingTerms, wrongScaling } from './scaling.ts'
 import type { Violations } from './violations.ts'
 
 /** A row of a journal. */
@@ -39,6 +40,8 @@ export const CHRONICLED = [
   'validations',
   'damagedCheckpoints',
   'restoredSteps',
+  'appends',
+  'scaledSteps',
 ] as const
 export type ChronicleCounts = Record<(typeof CHRONICLED)[number], number>
 
@@ -47,13 +50,19 @@ const noneChronicled = (): ChronicleCounts => Object.fromEntries(CHRONICLED.map(
 /** What a blob holds; undefined: it is gone, or damaged. */
 export type ReplicaOf = (blob: Sha256) => Replica | undefined
 
-export type ChronicleConfig = Pick<RunConfig, 'blocks' | 'epochs' | 'mode' | 'genesis'>
+export interface ChronicleConfig extends Pick<RunConfig, 'blocks' | 'epochs' | 'mode' | 'genesis'> {
+  /** training shards that the job began with, one block for each sample */
+  readonly shards: number
+  /** of a job whose batch follows the ring */
+  readonly weak?: ScalingTerms
+}
 
 export class Chronicle {
   readonly records: StepRecord[] = []
   readonly #versions: VersionRef[]
   readonly #config: ChronicleConfig
   readonly #history: History
+  readonly #isDamped: () => boolean
   readonly #violations: Violations
   #counts: ChronicleCounts
   readonly #replicaOf: ReplicaOf
@@ -67,6 +76,9 @@ export class Chronicle {
   readonly #leaseEpochs = new Map<BlockId, number>()
   #leasesReserved = 0
   readonly #quarantined = new Set<BlockId>()
+  /** generation → its members */
+  readonly #sizes = new Map<number, number>()
+  readonly #appended: Extract<JournalEntry, { type: 'appended' }>[] = []
   readonly #checkpoints: VersionRef[]
   readonly #saved = new Set<string>()
   #abandoned: VersionRef | undefined
@@ -85,6 +97,8 @@ export class Chronicle {
     config: ChronicleConfig,
     world: {
       readonly history: History
+      /** off-ring members took part: their blocks come beside those of a batch */
+      readonly isDamped: () => boolean
       readonly violations: Violations
       readonly counts: ChronicleCounts
       readonly replicaOf: ReplicaOf
@@ -93,6 +107,7 @@ export class Chronicle {
     this.#config = config
     this.#mode = config.mode === 'auto' ? 'ring' : config.mode
     this.#history = world.history
+    this.#isDamped = world.isDamped
     this.#violations = world.violations
     this.#counts = world.counts
     this.#replicaOf = world.replicaOf
@@ -102,7 +117,12 @@ export class Chronicle {
 
   /** The world goes on from these rows: what was shown after them was never so, and its numbers may come again. */
   restoredTo(entries: readonly Row[]): Chronicle {
-    const world = { history: this.#history, replicaOf: this.#replicaOf, violations: this.#violations }
+    const world = {
+      history: this.#history,
+      isDamped: this.#isDamped,
+      replicaOf: this.#replicaOf,
+      violations: this.#violations,
+    }
     const restored = new Chronicle(this.#config, { ...world, counts: noneChronicled() })
     restored.#isRead = true
     for (const { entry } of entries) restored.observe(entry)
@@ -156,9 +176,11 @@ export class Chronicle {
         this.#generation = entry.generation
         return
       case 'start':
-        return this.#start(entry.generation, entry.records)
+        this.#start(entry.generation, entry.records)
+        this.#sizes.set(entry.generation, entry.members.length)
+        return
       case 'commit':
-        return this.#append(entry.records)
+        return this.#commit(entry.records)
       case 'checkpoint':
         return this.#checkpoint(entry)
       case 'rewind':
@@ -184,10 +206,11 @@ export class Chronicle {
       case 'evaluated': // its blocks were counted
       case 'trained': // simulated runs end by epochs
       case 'derived': // for people: it changes nothing
-      case 'appended': // no owner appends data to, ends or pauses a simulated run
-      case 'epochs':
+      case 'epochs': // no owner ends or pauses a simulated run
       case 'paused':
         return
+      case 'appended':
+        return this.#append(entry)
       case 'checkpoint-damaged':
         this.#counts.damagedCheckpoints++
         this.#checkpoints.splice(
@@ -229,10 +252,10 @@ export class Chronicle {
     this.#started.set(generation, this.#fence)
     this.#counts.generations++
     this.justRestored = false
-    this.#append(records)
+    this.#commit(records)
   }
 
-  #append(records: readonly StepRecord[]): void {
+  #commit(records: readonly StepRecord[]): void {
     for (const record of records) {
       const parent = this.head
       if (record.v !== parent.v + 1)
@@ -243,6 +266,7 @@ export class Chronicle {
       if (this.#lost.has(version.id)) this.#counts.restoredSteps++
       this.#checkEpoch(record)
       this.#checkWriter(record)
+      this.#checkScaling(record)
       this.#history.record(parent, record, version)
       this.#versions.push(version)
       this.records.push(record)
@@ -270,7 +294,40 @@ export class Chronicle {
   #missing(end: number): number {
     const done = new Set(this.records.flatMap(({ blocks }) => blocks).filter((block) => epochOf(block) < end))
     const aside = [...this.#quarantined].filter((block) => epochOf(block) < end && !done.has(block))
-    return end * this.#config.blocks - done.size - aside.length
+    const all = Array.from({ length: end }, (_, epoch) => this.#blocksIn(epoch)).reduce((sum, one) => sum + one, 0)
+    return all - done.size - aside.length
+  }
+
+  #blocksIn(epoch: number): number {
+    return this.#appended.findLast((one) => one.epoch <= epoch)?.blocks ?? this.#config.blocks
+  }
+
+  /** Behind all that was there, and in no epoch that has begun (R13). */
+  #append(entry: Extract<JournalEntry, { type: 'appended' }>): void {
+    this.#counts.appends++
+    const { epoch, blocks, before, shards } = entry
+    const begun = Math.max(0, ...this.records.flatMap((record) => record.blocks.map(epochOf)))
+    const known = this.#config.shards + this.#appended.reduce((sum, one) => sum + one.shards.length, 0)
+    const expected = this.#blocksIn(this.#config.epochs) + shards.reduce((sum, { samples }) => sum + samples, 0)
+    this.#appended.push(entry)
+    if (epoch <= begun)
+      this.#violations.report('appended', `data joins epoch ${epoch}, and epoch ${begun} is under way`)
+    if (before !== known || blocks !== expected)
+      this.#violations.report(
+        'appended',
+        `data is behind ${before} shards of ${known}, and an epoch has ${blocks} blocks of ${expected}`,
+      )
+  }
+
+  #checkScaling(record: StepRecord): void {
+    if (record.scaling !== undefined) this.#counts.scaledSteps++
+    const problem = wrongScaling(record, {
+      terms: this.#config.weak,
+      size: this.#sizes.get(record.generation),
+      before: this.records.at(-1)?.scaling?.scale ?? 1,
+      isDamped: this.#isDamped(),
+    })
+    if (problem !== undefined) this.#violations.report('scaling', `version ${record.v} ${problem}`)
   }
 
   /** I8 */

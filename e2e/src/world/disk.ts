@@ -10,6 +10,7 @@ import {
 } from '@starling-grid/coordinator/shell'
 import { GridError, type JobId, type Sha256 } from '@starling-grid/protocol'
 import type { Counts } from './counts.ts'
+import { DatasetShelf } from './dataset-shelf.ts'
 import type { Dice } from './dice.ts'
 import type { VirtualProcess } from './virtual-time.ts'
 
@@ -27,6 +28,8 @@ export class Disk {
   /** of blobs, by name: faults damage and remove them */
   readonly kept = new Map<Sha256, Uint8Array>()
   readonly #blobs = memoryBlobs(this.kept)
+  /** what owners imported under names */
+  readonly shelf = new DatasetShelf()
   /** every blob that ever was: a backup has those of its time */
   readonly #everKept = new Map<Sha256, Uint8Array>()
   /** ms that an append takes at most, and the reading of a journal */

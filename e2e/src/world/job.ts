@@ -3,6 +3,7 @@
 import type { StoredJob } from '@starling-grid/coordinator/shell'
 import { modelHash, outerOptimizer, parseModelSpec, parameterLayout, type VersionForm } from '@starling-grid/model'
 import {
+  type DatasetManifest,
   genesis,
   jobId,
   type JobSpec,
@@ -39,15 +40,20 @@ function modelFor(blocks: number): { readonly classes: number; readonly model: o
 }
 
 export interface WorldJob {
-  /** of an epoch */
+  /** of an epoch, before data is appended */
   readonly blocks: number
+  /** of an epoch, with all that is appended */
+  readonly mostBlocks: number
   readonly epochs: number
   readonly stored: StoredJob
   readonly spec: JobSpec
   readonly form: VersionForm
   readonly lr: number
   /** its dataset, by name */
+  readonly manifest: DatasetManifest
   readonly shards: ReadonlyMap<Sha256, Uint8Array>
+  /** the dataset once an owner has appended to it; undefined: no owner does */
+  readonly grown: { readonly manifest: DatasetManifest; readonly shards: ReadonlyMap<Sha256, Uint8Array> } | undefined
 }
 
 export type JobShape = Pick<
@@ -63,19 +69,23 @@ export type JobShape = Pick<
   | 'encoding'
   | 'local'
   | 'keep'
+  | 'weakScaling'
 > & {
   readonly epochs: number
   readonly blocks: number
+  /** blocks of each epoch after the one in which an owner appends them to the dataset */
+  readonly appended?: number
 }
 
-export function gridJob({ blocks, epochs, ...shape }: JobShape, id = 'simulated'): WorldJob {
-  const { classes, model: described } = modelFor(blocks)
+export function gridJob({ blocks, epochs, appended = 0, ...shape }: JobShape, id = 'simulated'): WorldJob {
+  const mostBlocks = blocks + appended
+  const { classes, model: described } = modelFor(mostBlocks)
   const spec: JobSpec = {
     name: 'counts',
     owner: 'simulation',
     purpose: '',
     model: described,
-    dataset: { source: 'digits' },
+    dataset: appended > 0 ? { name: id } : { source: 'digits' },
     optimizer: { type: 'sgd', lr: LEARNING_RATE },
     blockSamples: 1,
     stop: { epochs },
@@ -83,14 +93,14 @@ export function gridJob({ blocks, epochs, ...shape }: JobShape, id = 'simulated'
     ...shape,
   }
   const shards = new Map<Sha256, Uint8Array>()
-  const shard = (first: number, samples: number) => {
+  const shard = (first: number, samples: number, among = shards) => {
     const bytes = shardOf(first, samples)
     const sha256 = sha256Name(digest(bytes))
-    shards.set(sha256, bytes)
+    among.set(sha256, bytes)
     return { sha256, bytes: bytes.byteLength, samples }
   }
   const half = Math.ceil(blocks / 2)
-  const manifest = {
+  const manifest: DatasetManifest = {
     name: 'counts',
     source: 'made up',
     inputShape: [1, 1, SAMPLE_BYTES],
@@ -101,14 +111,19 @@ export function gridJob({ blocks, epochs, ...shape }: JobShape, id = 'simulated'
   }
   const model = parseModelSpec(described)
   const outer = shape.local === undefined ? undefined : outerOptimizer(shape.local as LocalSettings)
+  const later = new Map<Sha256, Uint8Array>()
+  const longer = () => ({ ...manifest, train: [...manifest.train, shard(blocks, appended, later)] })
   return {
     blocks,
+    mostBlocks,
     epochs,
     stored: { id: jobId(id), description: JSON.stringify({ spec, manifest, submittedAt: 0 }) },
     spec,
     form: { spec: model, layout: parameterLayout(model), optimizer: spec.optimizer, ...(outer ? { outer } : {}) },
     lr: LEARNING_RATE,
+    manifest,
     shards,
+    grown: appended > 0 ? { manifest: longer(), shards: later } : undefined,
   }
 }
 

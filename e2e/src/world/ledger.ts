@@ -35,7 +35,7 @@ export class Ledger extends History {
 
   constructor(job: WorldJob, { violations, scenario }: Watching) {
     const first = genesisOf(job)
-    super(first, { blocks: job.blocks, epochs: job.epochs }, violations)
+    super(first, { blocks: job.mostBlocks, epochs: job.epochs }, violations)
     this.isDamped = isOffRing(scenario)
     this.job = job
     this.#violations = violations
@@ -52,8 +52,9 @@ export class Ledger extends History {
     if (before === undefined || !this.#isExact(record) || this.#parameters.has(version.id)) return
     const parameters = before.slice()
     const sum = countsOf(record, parameters.length)
+    const lr = record.scaling?.lr ?? this.job.lr
     for (const [i, count] of sum.entries())
-      parameters[i] = (parameters[i] ?? 0) - (this.job.lr * count) / Math.max(1, record.targets)
+      parameters[i] = (parameters[i] ?? 0) - (lr * count) / Math.max(1, record.targets)
     this.#parameters.set(version.id, parameters)
   }
 

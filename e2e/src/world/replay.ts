@@ -58,6 +58,7 @@ function durable(state: RunState): string {
     rings,
     lostGenerations,
     forgottenGeneration,
+    appended,
     config,
   } = state
   const results = [...validated].map(([id, blocks]) => [id, [...blocks]])
@@ -80,5 +81,6 @@ function durable(state: RunState): string {
     [...rings],
     lostGenerations,
     forgottenGeneration,
+    appended,
   ])
 }

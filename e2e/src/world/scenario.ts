@@ -2,7 +2,7 @@
 import { DEFAULT_TIMING, type Timing } from '@starling-grid/coordinator/run'
 import type { JobSpec } from '@starling-grid/protocol'
 import { type Defect, DEFECTS } from './defects.ts'
-import type { Dice } from './dice.ts'
+import { Dice } from './dice.ts'
 import type { JobShape } from './job.ts'
 import { type MemberOptions, type MemberScenario, memberScenario, memberTerms } from './members.ts'
 import type { World } from './world.ts'
@@ -66,6 +66,37 @@ const OFF_RING_TIMING: Partial<Timing> = { excludeMs: 120_000, stalenessBound: 8
 const LONG_RUNS = 0.02
 const LONG_RUN = { shape: [1, 120, 1], computeMs: 20 } as const
 
+/** Of the seeds, one in sixteen each: data is appended, and the batch follows the ring. Drawn apart. */
+const APART = 16
+const APPENDED_AT = 7
+const WEAK_AT = 3
+/** blocks that are appended, at most, and ms after which, at most */
+const MOST_APPENDED = 6
+const APPEND_MS = 12_000
+/** steps in which the rate rises */
+const WARMUPS = [0, 2, 5] as const
+
+interface Apart extends Pick<GridScenario, 'appendAtMs'> {
+  readonly shape: Pick<JobShape, 'weakScaling' | 'appended'>
+}
+
+/** What is drawn apart changes nothing else of a seed. Long runs have no room for it. */
+function drawnApart(seed: number, mode: JobSpec['mode'], { appended, weak }: GridOptions): Apart {
+  const dice = new Dice(Math.imul(seed, 0x165667b1) ^ 0x0a11)
+  const [blocks, atMs, warmup] = [dice.between(1, MOST_APPENDED), dice.between(0, APPEND_MS), dice.pick(WARMUPS) ?? 0]
+  const isAppended = appended ?? seed % APART === APPENDED_AT
+  const isWeak = mode === 'ring' && (weak ?? seed % APART === WEAK_AT)
+  return {
+    appendAtMs: isAppended ? atMs : undefined,
+    shape: {
+      ...(isAppended ? { appended: blocks } : {}),
+      ...(isWeak ? { weakScaling: { warmup } } : {}),
+    },
+  }
+}
+
+const NOTHING_APART: Apart = { appendAtMs: undefined, shape: {} }
+
 /** A play instead of chance: another scenario for the seed, and what happens in it. */
 export interface Play {
   scenario(drawn: GridScenario): GridScenario
@@ -80,6 +111,10 @@ export interface GridOptions {
   /** more steps than a plan may be long */
   readonly long?: boolean
   readonly defect?: Defect
+  /** data is appended to the dataset while the job trains */
+  readonly appended?: boolean
+  /** the batch and the rate follow the ring */
+  readonly weak?: boolean
   /** of three members, how many say the same false states */
   readonly accomplices?: number
 }
@@ -106,6 +141,8 @@ export interface GridScenario {
   readonly warm: boolean
   /** of the member at the first seat */
   readonly defect: Defect | undefined
+  /** ms: when an owner appends to the dataset of the job; undefined: never */
+  readonly appendAtMs: number | undefined
   readonly faults: number
   /** ms between faults, about */
   readonly faultEveryMs: number
@@ -143,6 +180,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
   const mode = isOffRing ? 'ring' : drawn
   const special = specialRun(dice, isOffRing, options)
   const [epochs, blocks, batchBlocks] = special?.shape ?? shape
+  const apart = special === undefined ? drawnApart(seed, mode, options) : NOTHING_APART
   const scenario = {
     seed,
     members,
@@ -157,6 +195,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       ...(seed % 8 === 5 ? { keep: KEPT } : {}),
       exchange: dice.pick(['ring', 'ring', 'direct', 'auto']),
       ...memberTerms(members, mode, dice.pick(POLICIES)),
+      ...apart.shape,
     },
     timing: {
       ...TIMING,
@@ -174,6 +213,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
     faults: options.faults ?? faultsOf(dice),
     faultEveryMs: dice.pick([1000, 3000]),
     accomplices: 0,
+    appendAtMs: apart.appendAtMs,
   }
   return options.accomplices === undefined ? scenario : ofThree(scenario, options.accomplices)
 }

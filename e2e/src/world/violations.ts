@@ -8,6 +8,8 @@
  *   member, neither by its upload nor over a link (R3, R6, A6, R17-stranded), except a version that one member vouches for when A5 needs two;
  * - one-voice: a step that one member made up is no target while another holds the committed version (R5);
  * - newcomer: a ballot of members that worked takes in no newcomer that proved nothing (R2);
+ * - appended: data that an owner appends is in each epoch from one that has not begun on, behind what was there (R13);
+ * - scaling: batch and rate of a record are those of the number of members that made it (R12);
  * - refusal: an honest member is never told that it sent a message that honest members do not send.
  */
 export type Invariant =
@@ -26,6 +28,8 @@ export type Invariant =
   | 'one-voice'
   | 'refusal'
   | 'newcomer'
+  | 'appended'
+  | 'scaling'
 
 export interface Violation {
   readonly invariant: Invariant

@@ -35,11 +35,21 @@ export class WatchedRun {
     this.job = job
     this.genesis = genesisOf(job)
     this.ledger = new Ledger(job, world)
-    const { mode } = job.spec
+    const { mode, weakScaling, batchBlocks } = job.spec
+    // jobs of the world name their warm-up
+    const weak = weakScaling && { warmup: weakScaling.warmup ?? 0, batchBlocks, lr: job.lr }
     this.chronicle = new Chronicle(
-      { blocks: job.blocks, epochs: job.epochs, mode, genesis: this.genesis },
+      {
+        blocks: job.blocks,
+        shards: job.manifest.train.length,
+        epochs: job.epochs,
+        mode,
+        genesis: this.genesis,
+        ...(weak ? { weak } : {}),
+      },
       {
         history: this.ledger,
+        isDamped: () => this.ledger.isDamped,
         violations: world.violations,
         counts: world.counts,
         replicaOf: (blob) => this.#replicaOf(blob),

@@ -98,6 +98,7 @@ export class World {
     for (let seat = 0; seat < this.scenario.seats; seat++)
       this.#outside.timer(this.dice.between(0, 4000), () => this.arrive(seat, this.#temperOf(seat)))
     this.faults.begin()
+    if (this.scenario.appendAtMs !== undefined) this.later(this.scenario.appendAtMs, () => this.#append())
     this.time.afterEach = () => this.observer.look()
     const { shape, computeMs, members } = this.scenario
     // as if the slowest member did all by itself
@@ -114,6 +115,7 @@ export class World {
     const run = new WatchedRun(gridJob(shape, id), this)
     this.runs.set(run.job.stored.id, run)
     for (const bytes of run.job.shards.values()) await this.disk.blobs.put(bytes)
+    if (run.job.grown) this.disk.shelf.write(id, run.job.manifest, run.job.shards)
     if (this.runs.size === 1) await this.disk.createJob(run.job.stored)
     return run
   }
@@ -128,6 +130,15 @@ export class World {
       this.tell(() => `the job waits in the folder: ${String(error)}`)
     })
     return true
+  }
+
+  /** The owner of the first job appends to its dataset. */
+  #append(): void {
+    const [run] = this.runs.values()
+    if (run?.job.grown === undefined || run.finished) return
+    const { manifest, shards } = run.job.grown
+    this.tell(() => `data is appended to the dataset of ${run.job.stored.id}`)
+    this.disk.shelf.write(run.job.stored.id, manifest, shards)
   }
 
   get isOver(): boolean {

@@ -11,6 +11,7 @@ import {
 } from '@starling-grid/protocol'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { blocksIn } from '../queue/scheduler.ts'
+import { isImplausible, scaleOf } from '../ring/weak-scaling.ts'
 import type { RunState } from '../state.ts'
 import type { Transition } from '../transition.ts'
 import { sameRecord } from './dispute.ts'
@@ -78,14 +79,20 @@ function cutOffBefore(state: RunState, base: VersionRef): readonly StepRecord[] 
 
 /**
  * What no honest member says of steps beyond the committed chain. Their generation never started (R1, R8), they are
- * none of a ring, or their blocks are counted already, twice, or unknown. Such a claim is a lie, however well its chain
+ * none of a ring, or their blocks are counted already, twice, or unknown. Or their batch and rate are not those of their
+ * generation (R12). Such a claim is a lie, however well its chain
  * is made.
  */
 export function implausible(state: RunState, { revived, records }: ValidClaim): string | undefined {
   const seen = new Set(revived.flatMap(({ blocks }) => blocks))
-  for (const { v, generation, kind, blocks } of records) {
+  let before = scaleOf(revived.at(-1) ?? state.chain.records.at(-1)) ?? (state.chain.head.v === 0 ? 1 : undefined)
+  for (const record of records) {
+    const { v, generation, kind, blocks } = record
     if (!mayHaveRun(state, generation) || kind === 'async')
       return `step ${v} of generation ${generation}, which never ran`
+    if (isImplausible(state, record, before))
+      return `step ${v} with another batch or learning rate than its generation had`
+    before = scaleOf(record)
     for (const block of blocks) {
       if (seen.has(block) || state.chain.isDone(block)) return `step ${v} with block ${block}, which is counted already`
       if (

@@ -1,7 +1,13 @@
 // Weak scaling: each member has `batchBlocks` of a step, so that the batch grows with the ring, and the learning rate
 // with the batch (linear rule and gradual warm-up: Goyal et al., "Accurate, Large Minibatch SGD", 2017). Both follow
 // from the generation and the record before; members are told them with the plan, and the record keeps them. Pure.
-import { type BlockId, MOST_BATCH_BLOCKS, type PlanStep, type StepScaling } from '@starling-grid/protocol'
+import {
+  type BlockId,
+  MOST_BATCH_BLOCKS,
+  type PlanStep,
+  type StepRecord,
+  type StepScaling,
+} from '@starling-grid/protocol'
 import { learningRate } from '@starling-grid/shaders'
 import { blocksIn, currentEpoch } from '../queue/scheduler.ts'
 import type { RunConfig, RunState } from '../state.ts'
@@ -52,6 +58,32 @@ export function scaled(
     blocks += step.blocks.length
     return { ...step, scaling: { batch, scale, lr } }
   })
+}
+
+/** The factor of its rate; undefined: the record is not kept any more. */
+export function scaleOf(record: StepRecord | undefined): number | undefined {
+  return record && (record.scaling?.scale ?? 1)
+}
+
+/**
+ * What no plan of its generation says of a step. `before`: the factor of the step before, where it is known. A block that is tried alone is
+ * a batch of one. A schedule is not gone through again: its rate is only bounded.
+ */
+export function isImplausible(
+  { config, rings }: RunState,
+  { generation, blocks, scaling }: StepRecord,
+  before: number | undefined,
+): boolean {
+  const { weak, batchBlocks } = config
+  if (weak === undefined || scaling === undefined) return (weak === undefined) !== (scaling === undefined)
+  const { batch, scale, lr } = scaling
+  const members = rings.get(generation)?.length
+  const isPlanned = members === undefined || batch === batchOfMembers(config, members) || batch === 1
+  const most = scale * weak.optimizer.lr
+  const isRate = weak.optimizer.schedule === undefined ? lr === most : lr <= most
+  const times = Math.max(1, batch / batchBlocks)
+  const isScale = before === undefined ? scale <= times : scale === nextScale(before, times, weak.warmup)
+  return !isPlanned || !isScale || !isRate || (batch === 1 && blocks.length > 1)
 }
 
 /** Over all epochs, as far as they are on the chain: the schedule goes by it, in batches of one member. */

@@ -27,7 +27,7 @@ export async function keepInventedStep(world: World, { seat, cache }: VolunteerP
   const generation = [...host.state.rings.keys()].at(-1)
   const blocks = undone(host.state).slice(0, host.state.config.batchBlocks)
   if (generation === undefined || blocks.length === 0 || head.id !== host.state.chain.head.id) return false
-  const record = madeUp(head, host.state, { generation, blocks })
+  const record = { ...madeUp(head, host.state, { generation, blocks }), ...scalingOf(world, host.state, generation) }
   const version = extend(head, record)
   run.ledger.record(head, record, version)
   const parameters = run.ledger.parametersOf(version)
@@ -35,6 +35,21 @@ export async function keepInventedStep(world: World, { seat, cache }: VolunteerP
   world.observer.invented.set(version.id, seat)
   await keep(run, cache, { version, parameters, claim: { base: head, records: [record] } })
   return true
+}
+
+/** In a job whose batch follows the ring: as its plan has it, or with a rate of its own. */
+function scalingOf(
+  { dice }: World,
+  { config, rings, chain }: RunState,
+  generation: number,
+): Pick<StepRecord, 'scaling'> {
+  const { weak, batchBlocks } = config
+  if (weak === undefined) return {}
+  const times = rings.get(generation)?.length ?? 1
+  const before = chain.record(chain.head.v)?.scaling?.scale ?? 1
+  const honest = Math.min(times, weak.warmup === 0 ? times : before + times / weak.warmup)
+  const scale = dice.chance(0.5) ? honest : 2 * honest
+  return { scaling: { batch: times * batchBlocks, scale, lr: scale * weak.optimizer.lr } }
 }
 
 /** Of a run with the same model, seed and blocks under another id. */
