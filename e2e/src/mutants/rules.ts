@@ -54,7 +54,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'if (known(state, id).proven || stepsHeld > 0) return true',
     to: 'return true',
     tests: ['coordinator/test/run-admissions'],
-    world: { seed: 4, options: { mode: 'ring' } },
+    world: { seed: 8, options: { mode: 'ring' } },
   },
   {
     area: AREA,
@@ -107,7 +107,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'for (const record of gone) for (const block of record.blocks) this.#done.delete(block)',
     to: '',
     tests: ['coordinator/test/chain-index'],
-    world: { seed: 15 },
+    world: { seed: 71 },
   },
   {
     area: AREA,
@@ -176,7 +176,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'if (entry.by.size < phase.members.length && !isFollowed) break',
     to: '// the first HELD commits',
     tests: ['coordinator/test/run-ring.test'],
-    world: { seed: 1 },
+    world: { seed: 2 },
   },
   {
     area: AREA,
@@ -314,7 +314,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
   if (state.phase.type === 'ring') return accept(transition, { agreeing: 1, members: state.phase.members.length })
   considerUpload(transition)`,
     tests: ['coordinator/test/run-checkpoints'],
-    world: { seed: 1 },
+    world: { seed: 2 },
   },
   {
     area: AREA,
@@ -324,7 +324,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: "transition.tell(({ rewound }) => rewound?.(transition, 'rewind'))",
     to: "transition.journal({ type: 'ballot', generation: 1 })",
     tests: ['coordinator/test/run-ballot'],
-    world: { seed: 15 },
+    world: { seed: 71 },
   },
   {
     area: AREA,
@@ -384,7 +384,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'return isTaken(state, block) || (given?.blocks.includes(block) ?? false)',
     to: 'return isTaken(state, block)',
     tests: ['coordinator/test/run-off-ring'],
-    world: { seed: 6, options: { members: { linkless: true } } },
+    world: { seed: 7, options: { members: { linkless: true } } },
   },
   {
     area: AREA,
@@ -406,7 +406,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'for (const { block } of push.leases) open.blocks.add(block)',
     to: 'for (const { block } of push.leases.slice(0, Math.max(1, push.leases.length - 1))) open.blocks.add(block)',
     tests: ['coordinator/test/run-groups'],
-    world: { seed: 1, options: { mode: 'async', members: { grouped: true } } },
+    world: { seed: 2, options: { mode: 'async', members: { grouped: true } } },
   },
   {
     area: AREA,
@@ -444,7 +444,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     to: `return transition.enqueue({ type: 'enter-async' })
   if (newestCheckpoint(state).version.v < state.chain.head.v)`,
     tests: ['coordinator/test/run-async.test'],
-    world: { seed: 11 },
+    world: { seed: 81 },
   },
   {
     area: AREA,
@@ -494,7 +494,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     to: `core.version = undefined
   const claim = claimOf(core, committed)`,
     tests: ['volunteer/test/member.test'],
-    world: { seed: 1 },
+    world: { seed: 3 },
   },
   {
     area: AREA,
@@ -504,7 +504,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     from: 'state.leaseEpoch = state.leasesReserved',
     to: '',
     tests: ['coordinator/test/run-async.test'],
-    world: { seed: 22 },
+    world: { seed: 30 },
   },
   {
     area: AREA,
