@@ -94,6 +94,9 @@ export const LATER = {
     'base-fetch.test.ts has which members a newcomer asks and believes, introductions.test.ts which may link',
   'a-page-writes-while-a-job-trains':
     'token-decoder.test.ts has what a version writes, dashboard.test.ts the page, browser-meets-node.test.ts a tab',
+  'coordinator-rows':
+    'another-coordinator-takes-over.test.ts takes over, coordinator-restarts.test.ts restarts, async-server.test.ts ' +
+    'takes pushes; how fast is no promise of a test',
   'golden-in-browser': 'browser-meets-node.test.ts computes in a browser what a process computes',
 }
 
@@ -148,6 +151,7 @@ export const LONGEST_FIRST = [
   'https',
   'take-over',
   'chooses-the-direct-exchange-over-long-lines',
+  'coordinator-rows',
   'dashboard',
   'contribute',
   'command-line',

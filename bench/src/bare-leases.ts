@@ -11,7 +11,7 @@ const terms = { id: 'bare', modelHash: '0'.repeat(64) }
 
 const server = createServer((request, response) => {
   request.resume()
-  request.once('end', () => response.end(JSON.stringify({ verdict: 'received', message: '' })))
+  request.once('end', () => response.end(JSON.stringify({ verdict: 'received', message: 'for version 1' })))
 })
 const sockets = new WebSocketServer({ server, path: ROUTES.volunteer, perMessageDeflate: false })
 sockets.on('connection', (socket) => {

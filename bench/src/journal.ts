@@ -5,23 +5,20 @@ import { join } from 'node:path'
 import { openStorage } from '@starling-grid/coordinator'
 import type { JournalRow, StateStore } from '@starling-grid/coordinator/shell'
 import { type BlockId, jobId, sha256Name, type StepRecord } from '@starling-grid/protocol'
-import { type BenchRow, type Contender, race } from './row.ts'
-import type { SuiteOptions } from './suite.ts'
+import { type BenchRow, type Contender, race, toAim } from './row.ts'
+import type { StoreSuiteOptions } from './suite.ts'
 
 /** rows that arrive while the disk writes those before them */
 const GROUP = 64
 const GROUPED = 64 * GROUP
 /** fewer, since each waits for the disk */
 const SINGLE = 256
-const WANTED = 5000
+/** durable events a second */
+const AIM = 5000
 
-export async function journalRows({ rounds, log }: SuiteOptions): Promise<BenchRow[]> {
-  const { STARLING_STATE: url } = process.env
-  if (url === undefined) log('without PostgreSQL: name a database in STARLING_STATE to measure it')
-  const places = [undefined, ...(url === undefined ? [] : [url])]
-  const rows: BenchRow[] = []
-  for (const state of places) rows.push(await journalRow(state, rounds))
-  return rows
+export async function journalRows({ rounds, postgres }: StoreSuiteOptions): Promise<BenchRow[]> {
+  const sqlite = await journalRow(undefined, rounds)
+  return postgres === undefined ? [sqlite] : [sqlite, await journalRow(postgres, rounds)]
 }
 
 async function journalRow(state: string | undefined, rounds: number): Promise<BenchRow> {
@@ -29,16 +26,19 @@ async function journalRow(state: string | undefined, rounds: number): Promise<Be
   const { store } = await openStorage({ dataDir, ...(state === undefined ? {} : { state }) })
   try {
     const journal = await BenchJournal.open(store)
-    return await race(
+    const row = await race(
       {
-        name: `journal in ${state === undefined ? 'SQLite' : 'PostgreSQL'}, durable events (${WANTED} wanted)`,
+        name: `journal in ${state === undefined ? 'SQLite' : 'PostgreSQL'}, durable events`,
         adapter: 'this disk',
         unit: 'events/s',
+        reach: toAim,
       },
       journal.appending(GROUPED, GROUP),
-      { 'a commit each': journal.appending(SINGLE, 1) },
+      { aim: async () => AIM, 'a commit each': journal.appending(SINGLE, 1) },
       rounds,
     )
+    await journal.forget()
+    return row
   } finally {
     await store.close()
     await rm(dataDir, { recursive: true, force: true })
@@ -60,6 +60,12 @@ class BenchJournal {
 
   private constructor(store: StateStore) {
     this.#store = store
+  }
+
+  /** Coordinators of other rows would find it. */
+  async forget(): Promise<void> {
+    await this.#store.beginDelete(this.#job)
+    await this.#store.endDelete(this.#job)
   }
 
   /** Events a second. */

@@ -3,6 +3,7 @@
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { type Agent, request } from 'node:http'
 import {
+  type BlockId,
   encode,
   HEARTBEAT_MS,
   helloText,
@@ -14,8 +15,8 @@ import {
   type OnWire,
   pathTo,
   PROTOCOL_VERSION,
-  type Push,
   PUSH_HEADER,
+  type PushHeader,
   ROUTES,
   type ToCoordinator,
   type ToVolunteer,
@@ -28,6 +29,9 @@ const CYCLE_MS = 2000
 const PARAMETERS = 16 * 10 + 10
 /** of every element of a gradient: small, and no member's like another's */
 const SLOPE = 0.001
+const OK = 200
+/** in the answer to a push that was taken */
+const VERSION = /^for version (\d+)$/
 
 export interface LeaseHolderParts {
   readonly url: string
@@ -37,8 +41,15 @@ export interface LeaseHolderParts {
   readonly agent: Agent
   /** ms from the request to the grant */
   readonly onLease: (ms: number) => void
-  /** ms from the push to its answer */
-  readonly onCommit: (ms: number, verdict: number) => void
+  readonly onPushed: (pushed: Pushed) => void
+}
+
+export interface Pushed {
+  readonly blocks: readonly BlockId[]
+  /** version that has them, when it is made; undefined: the push was refused */
+  readonly version: number | undefined
+  /** why it was refused */
+  readonly code: string
 }
 
 export class LeaseHolder {
@@ -46,7 +57,8 @@ export class LeaseHolder {
   readonly #key: KeyObject
   readonly #self: Incarnation
   readonly #socket: WebSocket
-  readonly closed: Promise<number>
+  /** resolves with the code and the reason */
+  readonly closed: Promise<string>
   readonly ready: Promise<void>
   #terms: JobTerms | undefined
   #session = ''
@@ -54,6 +66,8 @@ export class LeaseHolder {
   #modeEpoch = 0
   #timers: NodeJS.Timeout[] = []
   #becameReady: () => void = () => undefined
+  #isResting = false
+  #pushing: Promise<void> = Promise.resolve()
 
   constructor(parts: LeaseHolderParts) {
     this.#parts = parts
@@ -66,10 +80,21 @@ export class LeaseHolder {
     this.ready = new Promise((resolve) => {
       this.#becameReady = resolve
     })
-    this.closed = new Promise((resolve) => this.#socket.once('close', resolve))
+    let trouble = ''
+    this.#socket.on('error', ({ message }) => {
+      trouble = message // close follows
+    })
+    this.closed = new Promise((resolve) =>
+      this.#socket.once('close', (code, reason) => resolve(`${code} ${String(reason) || trouble}`)),
+    )
     void this.closed.then(() => this.#end())
-    this.#socket.on('error', () => undefined) // close follows
     this.#socket.on('message', (data) => this.#obey(JSON.parse(String(data)) as OnWire<ToVolunteer>))
+  }
+
+  /** It asks for nothing more. Resolves when its last push was answered. */
+  rest(): Promise<void> {
+    this.#isResting = true
+    return this.#pushing
   }
 
   close(): void {
@@ -95,7 +120,8 @@ export class LeaseHolder {
         return this.#askIn(Math.random() * CYCLE_MS)
       case 'grant':
         this.#parts.onLease(performance.now() - this.#asked)
-        return void this.#push(message)
+        this.#pushing = this.#push(message)
+        return void this.#pushing.then(() => this.#askIn(CYCLE_MS - (performance.now() - this.#asked)))
       default:
     }
   }
@@ -137,43 +163,57 @@ export class LeaseHolder {
 
   #askIn(ms: number): void {
     this.#timers.push(
-      setTimeout(() => {
-        this.#timers = this.#timers.slice(0, 2)
-        this.#asked = performance.now()
-        this.#say({ type: 'lease-request', modeEpoch: this.#modeEpoch })
-      }, ms),
+      setTimeout(
+        () => {
+          this.#timers = this.#timers.slice(0, 2)
+          if (this.#isResting) return
+          this.#asked = performance.now()
+          this.#say({ type: 'lease-request', modeEpoch: this.#modeEpoch })
+        },
+        Math.max(0, ms),
+      ),
     )
   }
 
-  #push({ modeEpoch, base, leases }: MessageTo<'grant'>): void {
-    const { agent, url, localAddress, onCommit } = this.#parts
-    const began = performance.now()
+  async #push({ modeEpoch, base, leases }: MessageTo<'grant'>): Promise<void> {
     const samples = leases.length
-    const counts = { samples, targets: samples, lossSum: samples / 2, correct: 0 }
-    const push: Push = { incarnation: this.#self.incarnation, modeEpoch, base, leases, ...counts }
+    const push: PushHeader = {
+      incarnation: this.#self.incarnation,
+      modeEpoch,
+      base,
+      leaseEpoch: leases[0]?.leaseEpoch ?? 0,
+      blocks: samples,
+      samples,
+      targets: samples,
+      lossSum: samples / 2,
+      correct: 0,
+    }
+    const { status, text } = await this.#post(push).catch((error: unknown) => ({ status: 0, text: String(error) }))
+    const { message = '', code = text } = status === 0 ? {} : (JSON.parse(text) as { message?: string; code?: string })
+    const blocks = leases.map(({ block }) => block)
+    const version = status === OK ? Number(VERSION.exec(message)?.[1]) : undefined
+    this.#parts.onPushed({ blocks, version, code })
+  }
+
+  #post(push: PushHeader): Promise<{ readonly status: number; readonly text: string }> {
+    const { agent, url, localAddress } = this.#parts
     const bytes = new Uint8Array(new Float32Array(PARAMETERS).fill(SLOPE * (1 + Math.random())).buffer)
-    const asked = request(
-      url + pathTo(ROUTES.pushes, { id: this.#terms?.id ?? '' }),
-      {
-        method: 'POST',
-        agent,
-        localAddress,
-        headers: {
-          'content-type': 'application/octet-stream',
-          'content-length': bytes.byteLength,
-          [PUSH_HEADER]: JSON.stringify(push),
-          authorization: `Bearer ${this.#session}`,
-        },
-      },
-      (answer) => {
-        answer.resume()
-        answer.once('end', () => {
-          onCommit(performance.now() - began, answer.statusCode ?? 0)
-          this.#askIn(Math.max(0, CYCLE_MS - (performance.now() - this.#asked)))
-        })
-      },
-    )
-    asked.on('error', () => onCommit(performance.now() - began, 0))
-    asked.end(bytes)
+    const headers = {
+      'content-type': 'application/octet-stream',
+      'content-length': bytes.byteLength,
+      [PUSH_HEADER]: JSON.stringify(push),
+      authorization: `Bearer ${this.#session}`,
+    }
+    const path = pathTo(ROUTES.pushes, { id: this.#terms?.id ?? '' })
+    return new Promise((resolve, reject) => {
+      const asked = request(url + path, { method: 'POST', agent, localAddress, headers }, (answer) => {
+        const parts: Buffer[] = []
+        answer.on('data', (part: Buffer) => parts.push(part))
+        answer.once('end', () => resolve({ status: answer.statusCode ?? 0, text: Buffer.concat(parts).toString() }))
+        answer.once('error', reject)
+      })
+      asked.once('error', reject)
+      asked.end(bytes)
+    })
   }
 }

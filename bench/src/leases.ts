@@ -1,33 +1,39 @@
 // Leases under load: volunteers on sockets of their own, each of which leases a block and pushes its gradient every two
-// seconds. The coordinator is a process of its own, as users start it.
-import { fork } from 'node:child_process'
+// seconds. The coordinator is a process of its own, as users start it, and so are the volunteers (lease-crowd.ts). At
+// the end all that was taken has to be on the chain.
+import { type ChildProcess, fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { Agent } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
-import type { JobSpec } from '@starling-grid/protocol'
-import { LeaseHolder } from './lease-holder.ts'
-import { type BenchRow, compared, rounded } from './row.ts'
+import type { BlockId, JobSpec, StepRecord } from '@starling-grid/protocol'
+import { type Ask, conversation } from './conversation.ts'
+import type { CrowdHistory, CrowdLoad, CrowdOrder } from './lease-crowd.ts'
+import { type BenchRow, compared, rounded, toAim } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
 
 const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 const BARE = fileURLToPath(new URL('bare-leases.ts', import.meta.url))
-const SIZES = [500, 2000] as const
-/** of one address: below what a coordinator lets in (net/sessions.ts) */
-const PER_ADDRESS = 200
-/** ms between groups of PER_JOIN volunteers that join */
-const JOIN_MS = 100
-const PER_JOIN = 50
-/** ms that everything settles before it is measured, and of one round */
-const WARM_MS = 6000
-const ROUND_MS = 10_000
-const OK = 200
+const CROWD = fileURLToPath(new URL('lease-crowd.ts', import.meta.url))
+/** volunteers of one process */
+const PER_PROCESS = 500
 /** ms: 99 of 100 leases are granted within */
-const WANTED_MS = 50
+const AIM_MS = 50
 
-/** One version of 256 pushes: as many as a version may have. */
-const JOB: JobSpec = {
+interface Sizes {
+  readonly volunteers: readonly number[]
+  readonly perProcess: number
+  /** that make a version; 256: as many as it may have */
+  readonly pushes: number
+  /** ms that everything settles before it is measured, and of one round */
+  readonly warmMs: number
+  readonly roundMs: number
+}
+const WHOLE: Sizes = { volunteers: [500, 2000], perProcess: PER_PROCESS, pushes: 256, warmMs: 6000, roundMs: 10_000 }
+const SHORT: Sizes = { volunteers: [40], perProcess: 20, pushes: 16, warmMs: 2000, roundMs: 4000 }
+
+/** `pushes` make a version. */
+const jobOf = (pushes: number): JobSpec => ({
   name: 'Leases under load',
   owner: 'the Starling benchmarks',
   purpose: 'Measures how many volunteers one coordinator carries.',
@@ -41,131 +47,175 @@ const JOB: JobSpec = {
   dataset: { source: 'digits' },
   optimizer: { type: 'sgd', lr: 0.01 },
   blockSamples: 1,
-  batchBlocks: 256,
+  batchBlocks: pushes,
   stop: { epochs: 10_000 },
   evaluate: { everyEpochs: 10_000 },
   audit: 0,
   seed: 1,
   mode: 'async',
-  async: { update: 'proportion', proportion: 256 },
-}
+  async: { update: 'proportion', proportion: pushes },
+})
 
 interface Load {
   /** ms of every lease of a round, ascending */
   readonly leases: readonly number[]
-  readonly commits: number
+  readonly pushed: number
+  readonly refused: number
 }
 
-export async function leaseRows({ rounds, log }: SuiteOptions): Promise<BenchRow[]> {
+interface Question extends Pick<SuiteOptions, 'rounds' | 'log'> {
+  readonly sizes: Sizes
+  readonly volunteers: number
+}
+
+export async function leaseRows({ rounds, log, short }: SuiteOptions): Promise<BenchRow[]> {
+  const sizes = short ? SHORT : WHOLE
   const rows: BenchRow[] = []
-  for (const size of SIZES) rows.push(await leaseRow(size, { rounds, log }))
+  for (const volunteers of sizes.volunteers) rows.push(await leaseRow({ volunteers, sizes, rounds, log }))
   return rows
 }
 
-async function leaseRow(size: number, { rounds, log }: Pick<SuiteOptions, 'rounds' | 'log'>): Promise<BenchRow> {
-  const ours = await ofCoordinator(size, { rounds, log })
-  const bare = await ofBareServer(size, { rounds, log })
-  return compared(
-    {
-      name: `p99 of a lease, ${size} volunteers that lease and push every 2 s (${WANTED_MS} ms wanted)`,
-      adapter: 'one process',
-      unit: 'ms',
-      better: 'less',
-    },
-    ours.map(({ leases }) => quantile(leases, 0.99)),
-    { 'bare sockets': bare.map(({ leases }) => quantile(leases, 0.99)) },
-  )
+async function leaseRow(question: Question): Promise<BenchRow> {
+  const { loads, counts } = await ofCoordinator(question)
+  const bare = await ofBareServer(question)
+  const p99 = ({ leases }: Load): number => quantile(leases, 0.99)
+  return {
+    ...compared(
+      {
+        name: `p99 of a lease, ${question.volunteers} volunteers that lease and push every 2 s`,
+        adapter: 'one process',
+        unit: 'ms',
+        better: 'less',
+        reach: toAim,
+      },
+      loads.map(p99),
+      { aim: [AIM_MS], 'bare sockets': bare.map(p99) },
+    ),
+    counts,
+  }
 }
 
-async function ofCoordinator(size: number, { rounds, log }: Pick<SuiteOptions, 'rounds' | 'log'>): Promise<Load[]> {
+async function ofCoordinator(
+  question: Question,
+): Promise<{ readonly loads: readonly Load[]; readonly counts: Readonly<Record<string, number>> }> {
+  const { volunteers, log, sizes } = question
   const grid = await Grid.start({})
+  const crowd = new LeaseCrowd(question)
   try {
-    const job = await grid.submit(JOB)
-    const crowd = await LeaseCrowd.join(grid.url, size)
-    const loads = await crowd.rounds(rounds, (load) => log(`coordinator, ${size}: ${asText(load)}`))
-    const records = await grid.records(job)
-    const blocks = records.flatMap((record) => record.blocks)
-    if (new Set(blocks).size < blocks.length) throw new Error('blocks were counted twice')
-    log(`coordinator, ${size}: ${blocks.length} blocks on the chain, none twice; ${crowd.refused} pushes refused`)
-    crowd.leave()
-    return loads
+    const job = await grid.submit(jobOf(sizes.pushes))
+    await crowd.join(grid.url)
+    const loads = await crowd.rounds(`coordinator, ${volunteers}`)
+    const taken = await crowd.finish()
+    const counts = countedOnce(taken, await grid.records(job))
+    log(
+      `coordinator, ${volunteers}: ${Object.entries(counts)
+        .map(([what, count]) => `${count} ${what}`)
+        .join(', ')}`,
+    )
+    return { loads, counts: { ...counts, 'pushes refused': loads.reduce((sum, { refused }) => sum + refused, 0) } }
   } finally {
+    crowd.stop()
     await grid.stop()
   }
 }
 
-async function ofBareServer(size: number, { rounds, log }: Pick<SuiteOptions, 'rounds' | 'log'>): Promise<Load[]> {
+/** Blocks of the version that is not made yet are in the coordinator's sum (A3). */
+function countedOnce(
+  taken: readonly (readonly [BlockId, number])[],
+  records: readonly StepRecord[],
+): Readonly<Record<string, number>> {
+  const versions = records.map(({ blocks }) => new Set(blocks))
+  const due = taken.filter(([, v]) => v <= records.length)
+  const blocks = records.flatMap((record) => record.blocks)
+  return {
+    'blocks taken': taken.length,
+    'in versions': due.length,
+    lost: due.filter(([block, v]) => versions[v - 1]?.has(block) !== true).length,
+    'on the chain twice': blocks.length - new Set(blocks).size,
+  }
+}
+
+async function ofBareServer(question: Question): Promise<readonly Load[]> {
   const server = fork(TYPESCRIPT, [BARE])
+  const crowd = new LeaseCrowd(question)
   try {
     const [{ url }] = (await once(server, 'message')) as [{ readonly url: string }]
-    const crowd = await LeaseCrowd.join(url, size)
-    const loads = await crowd.rounds(rounds, (load) => log(`bare sockets, ${size}: ${asText(load)}`))
-    crowd.leave()
-    return loads
+    await crowd.join(url)
+    return await crowd.rounds(`bare sockets, ${question.volunteers}`)
   } finally {
+    crowd.stop()
     server.kill()
   }
 }
 
-/** Volunteers of one process, on several addresses of it. */
+/** Volunteers in processes of their own. */
 class LeaseCrowd {
-  #holders: LeaseHolder[] = []
-  #leases: number[] = []
-  #commits = 0
-  refused = 0
-  #left = false
+  readonly #question: Question
+  readonly #processes: ChildProcess[] = []
+  readonly #asks: Ask[] = []
 
-  static async join(url: string, size: number): Promise<LeaseCrowd> {
-    const crowd = new LeaseCrowd()
-    const agents = Array.from({ length: Math.ceil(size / PER_ADDRESS) }, () => new Agent({ keepAlive: true }))
-    for (let i = 0; i < size; i++) {
-      if (i % PER_JOIN === 0) await delay(JOIN_MS)
-      const at = Math.floor(i / PER_ADDRESS)
-      crowd.#add(url, { name: `load-${i}`, localAddress: `127.0.0.${2 + at}`, agent: agents[at] ?? new Agent() })
+  constructor(question: Question) {
+    this.#question = question
+  }
+
+  async join(url: string): Promise<void> {
+    const { volunteers, sizes } = this.#question
+    for (let from = 0; from < volunteers; from += sizes.perProcess) {
+      const child = spawn(process.execPath, [TYPESCRIPT, CROWD], { stdio: ['pipe', 'pipe', 'inherit'] })
+      this.#processes.push(child)
+      const ask = conversation(child)
+      this.#asks.push(ask)
+      await ask({ type: 'join', url, from, count: Math.min(sizes.perProcess, volunteers - from) } satisfies CrowdOrder)
     }
-    await Promise.all(crowd.#holders.map(({ ready }) => ready))
-    await delay(WARM_MS)
-    return crowd
+    await delay(sizes.warmMs)
+    await this.#all<CrowdLoad>({ type: 'collect' })
   }
 
-  #add(url: string, own: { readonly name: string; readonly localAddress: string; readonly agent: Agent }): void {
-    const holder = new LeaseHolder({
-      url,
-      ...own,
-      onLease: (ms) => this.#leases.push(ms),
-      onCommit: (_, status) => {
-        if (status === OK) this.#commits++
-        else this.refused++
-      },
-    })
-    void holder.closed.then((code) => {
-      if (!this.#left) throw new Error(`${own.name} was closed with ${code}`)
-    })
-    this.#holders.push(holder)
-  }
-
-  async rounds(count: number, onRound: (load: Load) => void): Promise<Load[]> {
+  async rounds(whose: string): Promise<Load[]> {
+    const { rounds, sizes, log } = this.#question
     const loads: Load[] = []
-    for (let round = 0; round < count; round++) {
-      this.#leases = []
-      this.#commits = 0
-      await delay(ROUND_MS)
-      loads.push({ leases: this.#leases.sort((a, b) => a - b), commits: this.#commits })
-      onRound(loads.at(-1) ?? { leases: [], commits: 0 })
+    for (let round = 0; round < rounds; round++) {
+      await delay(sizes.roundMs)
+      const parts = await this.#all<CrowdLoad>({ type: 'collect' })
+      const load = together(parts)
+      log(`${whose}: ${asText(load, sizes.roundMs)}${reasons(parts)}`)
+      loads.push(load)
     }
     return loads
   }
 
-  leave(): void {
-    this.#left = true
-    for (const holder of this.#holders) holder.close()
+  async finish(): Promise<readonly (readonly [BlockId, number])[]> {
+    return (await this.#all<CrowdHistory>({ type: 'finish' })).flatMap(({ taken }) => taken)
+  }
+
+  stop(): void {
+    for (const child of this.#processes) child.kill()
+  }
+
+  async #all<T>(order: CrowdOrder): Promise<T[]> {
+    return (await Promise.all(this.#asks.map((ask) => ask(order)))) as T[]
   }
 }
 
-function asText({ leases, commits }: Load): string {
-  const each = (count: number): string => `${((1000 * count) / ROUND_MS).toFixed(0)}/s`
+function together(parts: readonly CrowdLoad[]): Load {
+  return {
+    leases: parts.flatMap(({ leases }) => leases).sort((a, b) => a - b),
+    pushed: parts.reduce((sum, { pushed }) => sum + pushed, 0),
+    refused: parts.flatMap(({ refused }) => Object.values(refused)).reduce((sum, count) => sum + count, 0),
+  }
+}
+
+function asText({ leases, pushed, refused }: Load, roundMs: number): string {
+  const each = (count: number): string => `${((1000 * count) / roundMs).toFixed(0)}/s`
   const at = (part: number): string => `${rounded(quantile(leases, part))} ms`
-  return `${each(leases.length)} leases, p50 ${at(0.5)}, p99 ${at(0.99)}; ${each(commits)} pushes taken`
+  return `${each(leases.length)} leases, p50 ${at(0.5)}, p99 ${at(0.99)}; ${each(pushed - refused)} pushes taken`
+}
+
+function reasons(parts: readonly CrowdLoad[]): string {
+  const codes = new Map<string, number>()
+  for (const { refused } of parts)
+    for (const [code, count] of Object.entries(refused)) codes.set(code, (codes.get(code) ?? 0) + count)
+  return [...codes].map(([code, count]) => `, ${count} refused: ${code}`).join('')
 }
 
 function quantile(ascending: readonly number[], part: number): number {

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { describeError, GridError } from '@starling-grid/protocol'
 import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { loadWarning, machineText, thisMachine } from './machine.ts'
-import { writeReport } from './report.ts'
+import { reachText, writeReport } from './report.ts'
 import { keep } from './results.ts'
 import type { BenchRow } from './row.ts'
 import type { Suite } from './suite.ts'
@@ -43,6 +43,8 @@ const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = {
 }
 
 const FEWEST_ROUNDS_TO_KEEP = 5
+const MOST_ROUNDS = 1000
+const MOST_EVENTS = 100_000_000
 const PROGRAM = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 
 interface BenchCommandOptions {
@@ -51,6 +53,9 @@ interface BenchCommandOptions {
   readonly in: 'node' | 'browser'
   readonly rounds: number
   readonly only?: string
+  readonly short?: true
+  readonly events?: number
+  readonly kills?: number
   readonly json?: true
   readonly write?: true
 }
@@ -69,8 +74,11 @@ async function main(argv: string[]): Promise<number> {
         .default('webgpu'),
     )
     .addOption(new Option('--in <place>', 'where the libraries run').choices(['node', 'browser']).default('node'))
-    .option('--rounds <n>', 'interleaved rounds', wholeRounds, FEWEST_ROUNDS_TO_KEEP)
+    .option('--rounds <n>', 'interleaved rounds', wholeUpTo(MOST_ROUNDS), FEWEST_ROUNDS_TO_KEEP)
     .option('--only <text>', 'rows whose names contain this (kernels, step, coordinator)')
+    .option('--short', 'sizes that show that rows work, and measure nothing (coordinator)')
+    .option('--events <n>', 'of the journal that a coordinator opens: 1,000,000 by default', wholeUpTo(MOST_EVENTS))
+    .option('--kills <n>', 'coordinators that are killed: 10 by default', wholeUpTo(MOST_ROUNDS))
     .option('--json', 'print one JSON value on the last line of stdout')
     .option('--write', 'keep the rows in bench/results')
     .exitOverride()
@@ -82,8 +90,9 @@ async function main(argv: string[]): Promise<number> {
       'usage',
       `expected at least ${FEWEST_ROUNDS_TO_KEEP} rounds with --write, got fewer; use more, or leave --write out`,
     )
-  if (options.write && options.only !== undefined)
-    throw new GridError('usage', 'expected a whole suite with --write, got --only; leave one of them out')
+  const part = (['only', 'short'] as const).find((name) => options[name] !== undefined)
+  if (options.write && part !== undefined)
+    throw new GridError('usage', `expected a whole suite with --write, got --${part}; leave one of them out`)
   if (name === 'report') return say(writeReport())
   return name === 'all' ? runAll(argv.filter((argument) => argument !== 'all')) : runSuite(name, options)
 }
@@ -104,6 +113,9 @@ async function runSuite(name: string, options: BenchCommandOptions): Promise<num
     in: options.in,
     rounds: options.rounds,
     only: options.only,
+    short: options.short,
+    events: options.events,
+    kills: options.kills,
     log,
   })
   for (const row of rows) (options.json ? console.error : console.log)(asText(row))
@@ -127,15 +139,18 @@ function runAll(flags: readonly string[]): number {
   return failed.length === 0 ? 0 : 1
 }
 
-function wholeRounds(text: string): number {
-  const rounds = Number(text)
-  if (!Number.isInteger(rounds) || rounds < 1 || rounds > 1000)
-    throw new InvalidArgumentError('expected a whole number from 1 to 1000')
-  return rounds
+function wholeUpTo(most: number): (text: string) => number {
+  return (text) => {
+    const count = Number(text)
+    if (!Number.isInteger(count) || count < 1 || count > most)
+      throw new InvalidArgumentError(`expected a whole number from 1 to ${most}`)
+    return count
+  }
 }
 
 function asText(row: BenchRow): string {
   const { name, adapter, ours, min, max, unit, peers, ratio, spread = {}, missing = {}, firstRunMs = {} } = row
+  const counts = Object.entries(row.counts ?? {}).map(([what, count]) => `${count} ${what}`)
   const others = Object.entries(peers).map(
     ([peer, value]) =>
       `  ${peer.padEnd(16)} ${String(value).padStart(8)} ${unit} [${spread[peer]?.join(' … ') ?? ''}], ` +
@@ -146,6 +161,8 @@ function asText(row: BenchRow): string {
     `${name}: ${ours} ${unit} [${min} … ${max}] on ${adapter}${first(firstRunMs['starling'])}`,
     ...others,
     ...absent,
+    ...(row.reach === undefined ? [] : [`  wanted: ${reachText(row)}`]),
+    ...(counts.length === 0 ? [] : [`  ${counts.join(', ')}`]),
   ].join('\n')
 }
 

@@ -56,7 +56,7 @@ const rounded = (value: number): string =>
   String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(DIGITS)))
 
 /** Whether the row reaches its target. */
-function reachText({ reach, ratio }: BenchRow): string {
+export function reachText({ reach, ratio }: BenchRow): string {
   if (reach === undefined) return ''
   const [wanted, got] = [reach.ratio, ratio[reach.peer] ?? 0]
   return (

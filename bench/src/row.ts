@@ -18,6 +18,8 @@ export interface RowComparison {
   /** what is not in the comparison, and why */
   readonly missing?: Readonly<Record<string, string>>
   readonly versions?: Readonly<Record<string, string>>
+  /** what was counted while it was measured, such as steps that were lost */
+  readonly counts?: Readonly<Record<string, number>>
 }
 
 export interface BenchRow extends RowComparison {
@@ -38,6 +40,9 @@ export interface Reach {
   /** as in `ratio`: 0.99 for a loss that is at most 1 % higher than the peer's */
   readonly ratio: number
 }
+
+/** Of a row whose aim is a figure: it stands beside the peers under this name. */
+export const toAim: Reach = { peer: 'aim', ratio: 1 }
 
 /** A contender: does its work once and answers with its result in the row's unit. */
 export type Contender = () => Promise<number>

@@ -1,41 +1,60 @@
 // How fast a coordinator serves shards to volunteers of this machine, beside a bare HTTP server that streams the same
-// files.
-import { fork } from 'node:child_process'
+// files; and whether its memory grows.
+import { fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdir, stat } from 'node:fs/promises'
-import { Agent, get } from 'node:http'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { demoJob, Grid } from '@starling-grid/cli'
 import { pathTo, ROUTES } from '@starling-grid/protocol'
-import { type BenchRow, type Contender, race } from './row.ts'
+import { type Ask, conversation } from './conversation.ts'
+import { memoryOf } from './process-memory.ts'
+import { type BenchRow, compared, type Contender, race, toAim } from './row.ts'
+import type { ReadOrder } from './shard-readers.ts'
 import type { SuiteOptions } from './suite.ts'
 
 const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
+const READING = fileURLToPath(new URL('shard-readers.ts', import.meta.url))
 const BARE = fileURLToPath(new URL('bare-files.ts', import.meta.url))
 /** shards have about 1.5 MiB; what is smaller is no shard */
 const LEAST_BYTES = 1_000_000
+const MB = 1e6
+/** ms between looks at the coordinator's memory */
+const LOOK_MS = 50
 /** volunteers that read at once, and how often each reads all shards */
 const READERS = 4
-const TIMES = 16
-const WANTED = 500
+const [TIMES, SHORT_TIMES] = [16, 2]
+/** MB/s */
+const AIM = 500
+/** Of the memory before the measured rounds, what the most during them may be. */
+const FLAT = 1.25
 
-export async function shardRow({ rounds }: SuiteOptions): Promise<BenchRow> {
+export async function shardRows({ rounds, short }: SuiteOptions): Promise<BenchRow[]> {
   const grid = await Grid.start({})
   const server = fork(TYPESCRIPT, [BARE])
+  const readers = spawn(process.execPath, [TYPESCRIPT, READING], { stdio: ['pipe', 'pipe', 'inherit'] })
+  const ask = conversation(readers)
   try {
     await grid.submit(demoJob({ stop: { epochs: 1 }, seed: 1 }))
     const files = await shardsIn(join(grid.dataDir, 'blobs'))
     const bare = ((await once(server, 'message')) as [{ url: string }])[0].url
     const ofCoordinator = files.map((file) => grid.url + pathTo(ROUTES.shard, { sha256: basename(file) }))
     const ofBare = files.map((file) => `${bare}/?${encodeURIComponent(file)}`)
-    return await race(
-      { name: `shards served to ${READERS} readers (${WANTED} wanted)`, adapter: 'loopback', unit: 'MB/s' },
-      reading(ofCoordinator),
-      { 'bare HTTP': reading(ofBare) },
+    const times = short ? SHORT_TIMES : TIMES
+    const memory = new MemoryWatch(grid.coordinator.process.pid)
+    const ours = reading(ask, ofCoordinator, times)
+    await ours() // what is needed to serve is in memory from here
+    memory.start()
+    const row = await race(
+      { name: `shards served to ${READERS} readers`, adapter: 'loopback', unit: 'MB/s', reach: toAim },
+      ours,
+      { aim: async () => AIM, 'bare HTTP': reading(ask, ofBare, times) },
       rounds,
     )
+    const served = (rounds + 1) * READERS * times * (await bytesOf(files))
+    return [row, ...memory.rows(served)]
   } finally {
+    readers.kill()
     server.kill()
     await grid.stop()
   }
@@ -50,32 +69,52 @@ async function shardsIn(folder: string): Promise<string[]> {
   return shards
 }
 
-/** MB a second. */
-function reading(urls: readonly string[]): Contender {
-  return async () => {
-    const agent = new Agent({ keepAlive: true, maxSockets: READERS })
-    const began = performance.now()
-    let bytes = 0
-    const reader = async (): Promise<void> => {
-      for (let i = 0; i < TIMES; i++) for (const url of urls) bytes += await lengthOf(url, agent)
-    }
-    await Promise.all(Array.from({ length: READERS }, reader))
-    agent.destroy()
-    return bytes / 1000 / (performance.now() - began)
+async function bytesOf(files: readonly string[]): Promise<number> {
+  return (await Promise.all(files.map((file) => stat(file)))).reduce((sum, { size }) => sum + size, 0)
+}
+
+/** Memory of the coordinator while it serves. */
+class MemoryWatch {
+  readonly #pid: number | undefined
+  #before = 0
+  #timer: NodeJS.Timeout | undefined
+  #seen: number[] = []
+
+  constructor(pid: number | undefined) {
+    this.#pid = pid
+  }
+
+  start(): void {
+    this.#before = memoryOf(this.#pid)?.resident ?? 0
+    this.#timer = setInterval(() => this.#look(), LOOK_MS)
+  }
+
+  #look(): void {
+    const memory = memoryOf(this.#pid)
+    if (memory !== undefined) this.#seen.push(memory.resident)
+  }
+
+  /** None where the memory of another process is not known. */
+  rows(served: number): BenchRow[] {
+    clearInterval(this.#timer)
+    this.#look()
+    if (this.#seen.length === 0) return []
+    const most = Math.max(...this.#seen) / MB
+    const head = { name: 'coordinator that serves shards, memory', adapter: 'loopback', unit: 'MB' } as const
+    const before = this.#before / MB
+    return [
+      {
+        ...compared({ ...head, better: 'less', reach: toAim }, [most], { aim: [FLAT * before], before: [before] }),
+        counts: { 'MB served': Math.round(served / MB) },
+      },
+    ]
   }
 }
 
-/** Reads and counts it. */
-function lengthOf(url: string, agent: Agent): Promise<number> {
-  return new Promise((resolve, reject) => {
-    get(url, { agent }, (answer) => {
-      if (answer.statusCode !== 200) return reject(new Error(`expected a shard, got ${answer.statusCode}: ${url}`))
-      let bytes = 0
-      answer.on('data', (chunk: Buffer) => {
-        bytes += chunk.byteLength
-      })
-      answer.once('end', () => resolve(bytes))
-      answer.once('error', reject)
-    }).once('error', reject)
-  })
+/** MB a second. */
+function reading(ask: Ask, urls: readonly string[], times: number): Contender {
+  return async () => {
+    const { bytes, ms } = await ask({ urls, readers: READERS, times } satisfies ReadOrder)
+    return Number(bytes) / 1000 / Number(ms)
+  }
 }

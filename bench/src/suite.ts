@@ -14,10 +14,21 @@ export interface SuiteOptions {
   readonly in: 'node' | 'browser'
   /** part of the names of the rows that are wanted; absent: all */
   readonly only?: string | undefined
+  /** sizes that show that a row works, and are too small to measure */
+  readonly short?: boolean | undefined
+  /** of the coordinator suite: events of a journal that is opened again, and coordinators that are killed */
+  readonly events?: number | undefined
+  readonly kills?: number | undefined
   /** interleaved rounds of each row */
   readonly rounds: number
   /** progress, for people */
   readonly log: (line: string) => void
+}
+
+/** Of rows that are measured in each store. */
+export interface StoreSuiteOptions extends SuiteOptions {
+  /** an empty PostgreSQL database; undefined: the rows of SQLite alone are measured */
+  readonly postgres: string | undefined
 }
 
 /** For suites of rows that take long. */

@@ -22,17 +22,17 @@ const MOST = 16
 /** Part of what was shown that is kept from step to step: a member that became slower is not fast for ever. */
 const KEPT = 0.98
 
-/** By rank; 0 where nothing at all is known. */
+/** By rank; 0 where nothing at all is known. Thousands are sorted once, not once for each of them. */
 export function countedSpeeds(members: readonly Speed[]): number[] {
-  const measured = members.filter(({ samplesPerSecond }) => samplesPerSecond > 0)
+  const measured = members
+    .flatMap(({ samplesPerSecond }) => (samplesPerSecond > 0 ? [samplesPerSecond] : []))
+    .sort((a, b) => a - b)
   if (members.length === 1 || measured.length < 2)
     // nothing to compare a claim with
     return members.map(({ samplesPerSecond }) => (members.length === 1 ? samplesPerSecond : 0))
-  return members.map((member, rank) => {
-    const usual = lowerMedian(
-      members.flatMap(({ samplesPerSecond }, i) => (i === rank || samplesPerSecond <= 0 ? [] : [samplesPerSecond])),
-    )
-    if (usual === undefined || member.samplesPerSecond <= 0) return usual ?? 0
+  return members.map((member) => {
+    const usual = usualOfOthers(measured, member.samplesPerSecond)
+    if (member.samplesPerSecond <= 0) return usual
     const shown = member.stepsHeld < STEPS ? 0 : Math.min(MOST * usual, SHOWN * member.shownSpeed)
     return Math.min(member.samplesPerSecond, Math.max(CLAIMED * usual, shown))
   })
@@ -46,6 +46,10 @@ export function shownNow(
   return Math.max(KEPT * shownSpeed, (1000 * samples) / Math.max(ms, 1))
 }
 
-function lowerMedian(values: readonly number[]): number | undefined {
-  return [...values].sort((a, b) => a - b)[(values.length - 1) >> 1]
+/** The lower median of `ascending` without `own`, which is one of them where it is above 0. */
+function usualOfOthers(ascending: readonly number[], own: number): number {
+  if (own <= 0) return ascending[(ascending.length - 1) >> 1] ?? 0
+  const middle = (ascending.length - 2) >> 1
+  const usual = ascending[middle] ?? 0
+  return own <= usual ? (ascending[middle + 1] ?? usual) : usual
 }
