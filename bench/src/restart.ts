@@ -8,7 +8,7 @@ import { Grid } from '@starling-grid/cli'
 import type { RunView } from '@starling-grid/protocol'
 import { forgetJob } from './bench-database.ts'
 import { makeLongRun } from './long-run.ts'
-import { memoryOf } from './process-memory.ts'
+import { figuresOf } from './process-figures.ts'
 import { type BenchRow, compared, rounded, toAim } from './row.ts'
 import type { StoreSuiteOptions } from './suite.ts'
 
@@ -77,7 +77,7 @@ async function inTurns(
     for (let round = 0; round < rounds; round++) {
       seconds.empty.push(await restarted(bare, () => bare.jobs()))
       seconds.long.push(await restarted(long, async () => requireWhole(await long.run(job), events)))
-      const peak = memoryOf(long.coordinator.process.pid)?.peak
+      const peak = figuresOf(long.coordinator.process.pid)?.peak
       log(
         `${rounded(seconds.long.at(-1) ?? 0)} s, of which ${rounded(seconds.empty.at(-1) ?? 0)} s are the process; ` +
           (peak === undefined ? '' : `at most ${Math.round(peak / 1e6)} MB`),

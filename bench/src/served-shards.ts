@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { demoJob, Grid } from '@starling-grid/cli'
 import { pathTo, ROUTES } from '@starling-grid/protocol'
 import { type Ask, conversation } from './conversation.ts'
-import { memoryOf } from './process-memory.ts'
+import { figuresOf, type ProcessFigures } from './process-figures.ts'
 import { type BenchRow, compared, type Contender, race, toAim } from './row.ts'
 import type { ReadOrder } from './shard-readers.ts'
 import type { SuiteOptions } from './suite.ts'
@@ -19,6 +19,7 @@ const BARE = fileURLToPath(new URL('bare-files.ts', import.meta.url))
 /** shards have about 1.5 MiB; what is smaller is no shard */
 const LEAST_BYTES = 1_000_000
 const MB = 1e6
+const GB = 1e9
 /** ms between looks at the coordinator's memory */
 const LOOK_MS = 50
 /** volunteers that read at once, and how often each reads all shards */
@@ -41,18 +42,17 @@ export async function shardRows({ rounds, short }: SuiteOptions): Promise<BenchR
     const ofCoordinator = files.map((file) => grid.url + pathTo(ROUTES.shard, { sha256: basename(file) }))
     const ofBare = files.map((file) => `${bare}/?${encodeURIComponent(file)}`)
     const times = short ? SHORT_TIMES : TIMES
-    const memory = new MemoryWatch(grid.coordinator.process.pid)
+    const watch = new ServerWatch(grid.coordinator.process.pid)
     const ours = reading(ask, ofCoordinator, times)
     await ours() // what is needed to serve is in memory from here
-    memory.start()
+    watch.start()
     const row = await race(
       { name: `shards served to ${READERS} readers`, adapter: 'loopback', unit: 'MB/s', reach: toAim },
-      ours,
+      watch.counting(ours),
       { aim: async () => AIM, 'bare HTTP': reading(ask, ofBare, times) },
       rounds,
     )
-    const served = (rounds + 1) * READERS * times * (await bytesOf(files))
-    return [row, ...memory.rows(served)]
+    return watch.rows(row, (rounds + 1) * READERS * times * (await bytesOf(files)))
   } finally {
     readers.kill()
     server.kill()
@@ -73,40 +73,51 @@ async function bytesOf(files: readonly string[]): Promise<number> {
   return (await Promise.all(files.map((file) => stat(file)))).reduce((sum, { size }) => sum + size, 0)
 }
 
-/** Memory of the coordinator while it serves. */
-class MemoryWatch {
+/** Memory and CPU time of the coordinator while it serves. */
+class ServerWatch {
   readonly #pid: number | undefined
-  #before = 0
+  #before: ProcessFigures | undefined
+  #most = 0
+  #cpuMs = 0
   #timer: NodeJS.Timeout | undefined
-  #seen: number[] = []
 
   constructor(pid: number | undefined) {
     this.#pid = pid
   }
 
   start(): void {
-    this.#before = memoryOf(this.#pid)?.resident ?? 0
+    this.#before = figuresOf(this.#pid)
     this.#timer = setInterval(() => this.#look(), LOOK_MS)
   }
 
-  #look(): void {
-    const memory = memoryOf(this.#pid)
-    if (memory !== undefined) this.#seen.push(memory.resident)
+  /** What serving itself cost: the peers run between its rounds. */
+  counting(serve: Contender): Contender {
+    return async () => {
+      const before = figuresOf(this.#pid)?.cpuMs ?? 0
+      const rate = await serve()
+      this.#cpuMs += (figuresOf(this.#pid)?.cpuMs ?? 0) - before
+      return rate
+    }
   }
 
-  /** None where the memory of another process is not known. */
-  rows(served: number): BenchRow[] {
+  #look(): void {
+    this.#most = Math.max(this.#most, figuresOf(this.#pid)?.resident ?? 0)
+  }
+
+  /** The rate alone where the figures of another process are not known. */
+  rows(rate: BenchRow, served: number): BenchRow[] {
     clearInterval(this.#timer)
     this.#look()
-    if (this.#seen.length === 0) return []
-    const most = Math.max(...this.#seen) / MB
+    if (this.#before === undefined) return [rate]
+    const before = this.#before.resident / MB
     const head = { name: 'coordinator that serves shards, memory', adapter: 'loopback', unit: 'MB' } as const
-    const before = this.#before / MB
+    const counts = { 'MB served': Math.round(served / MB), 'CPU ms for a GB': Math.round((this.#cpuMs * GB) / served) }
     return [
-      {
-        ...compared({ ...head, better: 'less', reach: toAim }, [most], { aim: [FLAT * before], before: [before] }),
-        counts: { 'MB served': Math.round(served / MB) },
-      },
+      { ...rate, counts },
+      compared({ ...head, better: 'less', reach: toAim }, [this.#most / MB], {
+        aim: [FLAT * before],
+        before: [before],
+      }),
     ]
   }
 }

@@ -57,7 +57,7 @@ test('shards are read over HTTP, and the memory of the coordinator is looked at 
   requireAim(rate, 500)
   if (process.platform !== 'linux') return
   assert.equal(memory?.name, 'coordinator that serves shards, memory')
-  assert.ok((memory.counts?.['MB served'] ?? 0) > 10)
+  assert.ok((rate.counts?.['MB served'] ?? 0) > 10)
   assert.ok(memory.ours >= (memory.peers['before'] ?? Number.POSITIVE_INFINITY))
 })
 
