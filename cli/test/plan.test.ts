@@ -23,11 +23,11 @@ after(() => rm(folder, { recursive: true }))
 /** "count kind [speed]", then the line: Mbit/s up and down, ms. */
 function said(text: string): string {
   const { groups, links } = readCrowd(text)
-  const machines = groups.map(({ count, kind, samplesPerSecond, gflops }) =>
-    [count, kind.name, ...((samplesPerSecond ?? gflops) === undefined ? [] : [`${samplesPerSecond ?? gflops}`])].join(
-      ' ',
-    ),
-  )
+  const machines = groups.map(({ count, kind, samplesPerSecond, gflops, f16 }) => {
+    const speed = samplesPerSecond ?? gflops
+    const halves = f16 === (kind.isSoftware !== true) ? [] : [f16 ? 'f16' : 'no f16']
+    return [count, kind.name, ...(speed === undefined ? [] : [`${speed}`]), ...halves].join(' ')
+  })
   const mbit = [links.up, links.down].map((rate) => Math.round(rate / 125_000)).join('/')
   return `${machines.join(', ')}; ${mbit} ${links.latencyMs} ms`
 }
@@ -41,6 +41,8 @@ const READ: readonly (readonly [text: string, means: string])[] = [
   ['2 phones,mobile lines', '2 phone; 10/30 40 ms'],
   ['4 desktops at 200 samples/s, 20/60 Mbit/s 15 ms', '4 desktop 200; 20/60 15 ms'],
   ['4 desktops at 1.5 TFLOP/s, 8/16 mbit/s', '4 desktop 1500; 8/16 20 ms'],
+  ['4 desktops without f16 at 200 samples/s, lab', '4 desktop 200 no f16; 419/419 0.5 ms'],
+  ['2 CPUs with shader-f16, 1 laptop with f16', '2 software adapter f16, 1 laptop; 20/57 20 ms'],
   ['2  laptops ,  3 laptops', '2 laptop, 3 laptop; 20/57 20 ms'],
 ]
 
@@ -106,6 +108,9 @@ function plan(...args: readonly string[]): Promise<Ended> {
 }
 
 interface PlannedJson {
+  readonly members: number
+  readonly batchSamples: number
+  readonly learningRate: number
   readonly seconds: number
   readonly encoding: string
   readonly steps: number
@@ -123,6 +128,7 @@ interface PlanJson {
   readonly own: PlannedJson
   readonly best: PlannedJson
   readonly tried: readonly unknown[]
+  readonly unfit: readonly object[]
 }
 
 test("the demo's job has a plan, for people and as JSON", { timeout: 120_000 }, async () => {
@@ -159,6 +165,69 @@ test('the example of a GPT has a plan, with the text that it names and fewer ste
   const json = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as PlanJson
   assert.equal(json.own.steps, 50)
   assert.match(stdout, /assumed for a small GPU of its own/)
+})
+
+/** A linear model on the digits: 2 blocks of 16 samples a step, or of each member. */
+async function jobFile(name: string, ...lines: readonly string[]): Promise<string> {
+  const file = join(folder, `${name}.yaml`)
+  const layers = '[{ type: flatten }, { type: linear, name: fc, out: 10 }]'
+  const job = [
+    'name: Linear digits',
+    'owner: tests',
+    'purpose: To be planned.',
+    `model: { name: linear, input: [1, 28, 28], layers: ${layers}, loss: cross_entropy }`,
+    'dataset: { source: digits }',
+    'optimizer: { type: sgd, lr: 0.05 }',
+    'blockSamples: 16',
+    'batchBlocks: 2',
+    'mode: ring',
+    'seed: 1',
+    ...lines,
+  ]
+  await writeFile(file, `${job.join('\n')}\n`)
+  return file
+}
+
+async function planOf(file: string, crowd: string): Promise<{ readonly json: PlanJson; readonly stdout: string }> {
+  const { status, stdout, stderr } = await plan(file, '--with', crowd, '--json')
+  assert.equal(status, 0, stderr)
+  return { json: JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as PlanJson, stdout }
+}
+
+test('with weak scaling a plan has the batch and the rate of the ring', { timeout: 120_000 }, async () => {
+  const crowd = '4 laptops at 200 samples/s, lab'
+  const weak = await planOf(await jobFile('weak', 'weakScaling: { warmup: 20 }', 'stop: { steps: 300 }'), crowd)
+  const { own, samples } = weak.json
+  assert.ok(own.members >= 3, `${own.members} members`)
+  assert.equal(own.batchSamples, own.members * 32)
+  assert.ok(Math.abs(own.learningRate - own.members * 0.05) < 1e-9, `${own.learningRate}`)
+  assert.equal(own.steps, 300)
+  assert.match(weak.stdout, new RegExp(`batch +${own.batchSamples} \\(${own.members} members × 2 × 16\\)`))
+  assert.match(weak.stdout, /learning rate is 0\.\d+, \d times the file's, 20 steps after the ring has so many/)
+  const plain = await planOf(await jobFile('plain', 'stop: { steps: 300 }'), crowd)
+  assert.deepEqual([plain.json.own.batchSamples, plain.json.own.learningRate], [32, 0.05])
+  assert.ok(samples > 2.5 * plain.json.samples, 'steps of a larger ring have more samples')
+  assert.ok(own.seconds > samples / 800, 'not faster than all machines together')
+})
+
+test('a plan says whose machines lack f16, and plans without them', { timeout: 120_000 }, async () => {
+  for (const [name, line] of [
+    ['requires', 'requires: { f16: true }'],
+    ['precision', 'precision: f16'],
+  ] as const) {
+    const file = await jobFile(name, line, 'stop: { steps: 100 }')
+    const crowd = '2 laptops at 200 samples/s, 3 software adapters, 1 desktop without f16, lab'
+    const { json, stdout } = await planOf(file, crowd)
+    assert.equal(json.own.volunteers, 2)
+    assert.deepEqual(json.unfit, [
+      { group: 1, count: 3, kind: 'software adapters', lacks: 'shader-f16' },
+      { group: 2, count: 1, kind: 'desktop', lacks: 'shader-f16' },
+    ])
+    assert.match(stdout, /3 software adapters cannot serve: the job requires shader-f16/)
+  }
+  const { status, stderr } = await plan(join(folder, 'requires.yaml'), '--with', '3 software adapters')
+  assert.equal(status, 2)
+  assert.match(stderr, /expected at least 1 machines with shader-f16.*got 0 \(3 software adapters without shader-f16/)
 })
 
 test('a plan of what is not there ends with what to do', async () => {

@@ -8,6 +8,8 @@ export interface CrowdGroup {
   readonly kind: MachineKind
   readonly samplesPerSecond?: number
   readonly gflops?: number
+  /** adapters with the feature shader-f16: as their kind, unless the text says otherwise */
+  readonly f16: boolean
 }
 
 export interface Crowd {
@@ -33,6 +35,7 @@ const EXAMPLE = '30 laptops, 5 gaming PCs, home lines'
 const MBIT = 125_000
 const MEASURED_LINE = /^([\d.]+)\s*\/\s*([\d.]+)\s*mbit\/s(?:\s+([\d.]+)\s*ms)?$/i
 const MACHINES = /^(\d+)\s+(.+?)(?:\s+(?:at|with|of)\s+([\d.]+)\s*(samples|gflop|tflop)\/s)?$/i
+const HALVES = /\s+(with|without)\s+(?:shader-)?f16\b/i
 const FASTEST_LINE_MBIT = 100_000
 const LONGEST_MS = 10_000
 
@@ -81,12 +84,14 @@ function measuredLine(part: string, up: number, down: number, ms: string | undef
 }
 
 function groupOf(part: string): CrowdGroup {
-  const [, count = '', words = '', speed, unit] = MACHINES.exec(part) ?? []
+  const [, f16] = HALVES.exec(part) ?? []
+  const [, count = '', words = '', speed, unit] = MACHINES.exec(part.replace(HALVES, '')) ?? []
   if (words === '') throw uncounted(part)
   const kind = kindOf(words)
   if (kind === undefined) throw unknown(words, part)
   if (Number(count) < 1) throw refused(`one ${kind.name} at least`, `"${part}"`, 'leave it out')
-  return { count: Number(count), kind, ...speedOf(part, speed, unit) }
+  const hasHalves = f16 === undefined ? kind.isSoftware !== true : f16.toLowerCase() === 'with'
+  return { count: Number(count), kind, ...speedOf(part, speed, unit), f16: hasHalves }
 }
 
 function speedOf(part: string, speed: string | undefined, unit = ''): Pick<CrowdGroup, 'samplesPerSecond' | 'gflops'> {

@@ -1,12 +1,15 @@
 // Asks the model of scale how long a job would take with a crowd: as its file says, and with other batches, encodings
 // and exchanges. Which of them is best, and what bounds it. Pure but for the time that the model takes.
 import type { Job } from '@starling-grid/coordinator'
+import { batchOfMembers } from '@starling-grid/coordinator/run'
 import {
   type GradientEncoding,
   GridError,
   type JobSpec,
   MAX_RING_MEMBERS,
   MOST_BATCH_BLOCKS,
+  requirementsOf,
+  requiresText,
 } from '@starling-grid/protocol'
 import { trainingFlops } from '@starling-grid/volunteer'
 import type { Crowd, CrowdGroup } from './crowd.ts'
@@ -32,6 +35,19 @@ export interface JobPlan {
   /** machines that the model ran with; it leaves out more than can take part in one ring and its reserve */
   readonly modelled: number
   readonly innerSteps: number
+  /** steps in which the learning rate follows a larger ring; absent: it does not */
+  readonly warmupSteps?: number
+  /** groups of the crowd that the job leaves to others, and what they lack */
+  readonly unfit: readonly UnfitMachines[]
+}
+
+export interface UnfitMachines {
+  /** place in the crowd */
+  readonly group: number
+  readonly count: number
+  readonly kind: string
+  /** of what the job requires */
+  readonly lacks: string
 }
 
 export interface PlanQuestion extends Pick<RunQuestion, 'job' | 'churnPerMinute' | 'steps' | 'seed'> {
@@ -62,15 +78,37 @@ export function planJob({ crowd, ...asked }: PlanQuestion): JobPlan {
   const sampleFlops = trainingFlops(own.form.spec, 1)
   const speeds = crowd.groups.map((group) => speedOf(group, sampleFlops))
   const machines = machinesOf(crowd, speeds, own.spec)
-  const samples = samplesOf(own, asked.steps)
-  const tries = new PlanSearch({ ...asked, links: crowd.links, machines, samples }, own)
+  const question = { ...asked, links: crowd.links, machines }
+  const tries = new PlanSearch({ ...question, samples: samplesToEnd(question, own) }, own)
   tries.exchanges()
   tries.encodings()
   tries.sizes()
   tries.batches()
   const innerSteps = batchesOfStep(own)
-  const { first, best, tried } = tries
-  return { own: first, best, tried, samples, sampleFlops, speeds, modelled: machines.length, innerSteps }
+  const { first, best, tried, samples } = tries
+  const unfit = unfitOf(crowd, own.spec)
+  const figures = { samples, sampleFlops, speeds, modelled: machines.length, innerSteps, unfit }
+  const { weak } = own.config
+  return { own: first, best, tried, ...figures, ...(weak === undefined ? {} : { warmupSteps: weak.warmup }) }
+}
+
+/** As its file says it. */
+function ownChoice({ spec }: Job, volunteers: number): PlanChoice {
+  const { blockSamples, batchBlocks, encoding = 'f32', exchange = 'auto' } = spec
+  return { blockSamples, batchBlocks, encoding, exchange, volunteers }
+}
+
+/**
+ * Samples of the whole training. With weak scaling a job that ends after steps trains on more of them with more
+ * members: how many there are, a first look at the model says.
+ */
+function samplesToEnd(question: Omit<RunQuestion, 'samples'>, job: Job): number {
+  const endsBySteps = (question.steps ?? job.spec.stop.steps) !== undefined
+  if (job.config.weak === undefined || !endsBySteps) return samplesOf(job, question.steps)
+  const volunteers = question.machines.length
+  const most = samplesOf(job, question.steps, volunteers)
+  const { members } = plannedRun({ ...question, samples: most }, ownChoice(job, volunteers))
+  return samplesOf(job, question.steps, members)
 }
 
 /** One setting after the other is varied, from the best so far. */
@@ -84,11 +122,13 @@ class PlanSearch {
   constructor(question: RunQuestion, job: Job) {
     this.#question = question
     this.#job = job
-    const { blockSamples, batchBlocks, encoding = 'f32', exchange = 'auto' } = job.spec
-    const volunteers = question.machines.length
-    this.first = plannedRun(question, { blockSamples, batchBlocks, encoding, exchange, volunteers })
+    this.first = plannedRun(question, ownChoice(job, question.machines.length))
     this.tried = [this.first]
     this.best = this.first
+  }
+
+  get samples(): number {
+    return this.#question.samples
   }
 
   exchanges(): void {
@@ -151,31 +191,46 @@ function faster(run: PlannedRun, than: PlannedRun, pays: number): PlannedRun {
 type BatchShape = Pick<PlanChoice, 'blockSamples' | 'batchBlocks'>
 
 function largerBatch(
-  { blockSamples, batchBlocks }: BatchShape,
+  { blockSamples, batchBlocks, members }: PlannedRun,
   times: number,
-  { training }: Job,
+  { training, config }: Job,
 ): BatchShape | undefined {
-  if (training.length < LEAST_STEPS_OF_EPOCH * times * batchBlocks) return undefined
-  if (batchBlocks * times <= MOST_BATCH_BLOCKS) return { blockSamples, batchBlocks: batchBlocks * times }
+  const ofStep = batchOfMembers({ ...config, batchBlocks: times * batchBlocks }, members)
+  if (training.length < LEAST_STEPS_OF_EPOCH * ofStep) return undefined
+  if (ofStep <= MOST_BATCH_BLOCKS && batchBlocks * times <= MOST_BATCH_BLOCKS)
+    return { blockSamples, batchBlocks: batchBlocks * times }
   return blockSamples * times <= MOST_BLOCK_SAMPLES ? { blockSamples: blockSamples * times, batchBlocks } : undefined
 }
 
+/** What these machines lack of what the job requires; memory is their owners' to say. */
+function lacksOf({ kind, f16 }: CrowdGroup, spec: JobSpec): string | undefined {
+  const { realGpu, f16: needsHalves } = requirementsOf(spec)
+  return requiresText({ realGpu: realGpu === true && kind.isSoftware === true, f16: needsHalves === true && !f16 })
+}
+
+function unfitOf({ groups }: Crowd, spec: JobSpec): UnfitMachines[] {
+  return groups.flatMap((group, i) => {
+    const lacks = lacksOf(group, spec)
+    const { count, kind } = group
+    return lacks === undefined ? [] : [{ group: i, count, kind: count === 1 ? kind.name : kind.plural, lacks }]
+  })
+}
+
 /** Fastest first, those that the job takes. A ring takes the fastest; the parameter server takes all. */
-function machinesOf(
-  { groups }: Crowd,
-  speeds: readonly number[],
-  { mode, requires, volunteers: { min = 1, max = Number.POSITIVE_INFINITY } = {} }: JobSpec,
-): readonly number[] {
-  const all = groups
-    .flatMap(({ count, kind }, i) =>
-      requires?.realGpu === true && kind.isSoftware ? [] : Array.from({ length: count }, () => speeds[i] ?? 1),
+function machinesOf(crowd: Crowd, speeds: readonly number[], spec: JobSpec): readonly number[] {
+  const { mode, volunteers: { min = 1, max = Number.POSITIVE_INFINITY } = {} } = spec
+  const all = crowd.groups
+    .flatMap((group, i) =>
+      lacksOf(group, spec) === undefined ? Array.from({ length: group.count }, () => speeds[i] ?? 1) : [],
     )
     .sort((a, b) => b - a)
   if (all.length < min || all.length === 0) {
-    const gpu = requires?.realGpu === true ? ' with a GPU' : ''
+    const unfit = unfitOf(crowd, spec).map(({ count, kind, lacks }) => ` (${count} ${kind} without ${lacks} left out)`)
+    const required = requiresText(requirementsOf(spec))
     throw new GridError(
       'usage',
-      `expected at least ${min} machines${gpu}, as the job asks, got ${all.length}; plan with more, or change the job`,
+      `expected at least ${min} machines${required === undefined ? '' : ` with ${required}`}, as the job asks, ` +
+        `got ${all.length}${unfit.join('')}; plan with more, or change the job`,
     )
   }
   return all.slice(0, mode === 'async' ? max : Math.min(max, Math.max(MOST_MODELLED, min)))

@@ -1,6 +1,6 @@
 // One forecast of a plan: a job with some settings, by the model of scale, and what a step of it is made of.
 import type { Job } from '@starling-grid/coordinator'
-import { exchangeMs } from '@starling-grid/coordinator/run'
+import { batchOfMembers, exchangeMs } from '@starling-grid/coordinator/run'
 import { parameterCount } from '@starling-grid/model'
 import { type Exchange, EXCHANGES, type GradientEncoding, type JobSpec } from '@starling-grid/protocol'
 import { forecast, type Setting } from '../scaling/predict.ts'
@@ -19,6 +19,10 @@ export interface PlanChoice {
 export type Bound = 'compute' | 'line' | 'latency'
 
 export interface PlannedRun extends PlanChoice {
+  /** of a step, by all members: with weak scaling more than `batchBlocks` of them */
+  readonly batchSamples: number
+  /** of a schedule's height; with weak scaling it grows with the batch, and is reached after the warm-up */
+  readonly learningRate: number
   /** from the first computation to the end, validations included */
   readonly seconds: number
   /** from the first commit to the last, without validations */
@@ -50,17 +54,20 @@ const SEEN = { warmUpSeconds: 60, seconds: 60 } as const
 /** Two members measure each validation block; forward alone is a third of training. */
 const VALIDATION_WORK = 2 / 3
 
-/** Samples of the whole training. */
-export function samplesOf(job: Job, steps = job.spec.stop.steps ?? Number.POSITIVE_INFINITY): number {
-  const epoch = epochOf(job)
+/** Samples of the whole training. `members`: of its ring, which the batch follows with weak scaling. */
+export function samplesOf(job: Job, steps = job.spec.stop.steps ?? Number.POSITIVE_INFINITY, members = 1): number {
+  const epoch = epochOf(job, members)
   return Math.ceil(Math.min(steps / epoch.steps, job.config.epochs) * epoch.samples)
 }
 
 /** The last step of an epoch may be smaller than others. */
-function epochOf({ spec, config, training }: Job): { readonly samples: number; readonly steps: number } {
+function epochOf(
+  { spec, config, training }: Job,
+  members: number,
+): { readonly samples: number; readonly steps: number } {
   return {
     samples: [...training].reduce((sum, { samples }) => sum + samples, 0),
-    steps: Math.ceil(config.blocks / (config.batchBlocks * batchesOfStep({ spec, config }))),
+    steps: Math.ceil(config.blocks / (batchOfMembers(config, members) * batchesOfStep({ spec, config }))),
   }
 }
 
@@ -90,10 +97,11 @@ export function plannedRun(question: RunQuestion, { volunteers, ...choice }: Pla
   const job = jobWith(choice)
   const setting = settingOf({ ...question, machines }, job)
   const seen = forecast(setting, samples)
-  const epoch = epochOf(job)
-  const steps = (samples / epoch.samples) * epoch.steps
   const members = Math.max(1, Math.round(seen.ringSize))
-  const validating = validationSeconds(job, steps, machines.slice(0, members))
+  const epoch = epochOf(job, members)
+  const steps = (samples / epoch.samples) * epoch.steps
+  const validating = validationSeconds(job, { steps, epochSteps: epoch.steps }, machines.slice(0, members))
+  const batchBlocks = batchOfMembers(job.config, members)
   // minutes end a training, unless the caller names its steps
   const minutes = wanted === undefined ? (job.spec.stop.minutes ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY
   const seconds = Math.min(seen.seconds, 60 * minutes)
@@ -102,6 +110,8 @@ export function plannedRun(question: RunQuestion, { volunteers, ...choice }: Pla
   const stepMs = stepTimes(setting, machines.slice(0, members), seen.mode === 'async' ? undefined : exchangeTaken)
   return {
     ...choice,
+    batchSamples: batchBlocks * choice.blockSamples,
+    learningRate: (job.spec.optimizer.lr * batchBlocks) / job.config.batchBlocks,
     volunteers,
     seconds: seconds + part * validating,
     secondsAfterFirst: part * seen.secondsAfterFirst,
@@ -133,6 +143,7 @@ function settingOf({ links, churnPerMinute, machines, seed }: RunQuestion, { con
     exchangeBytes: config.exchange.bytes,
     stateBytes: config.versionBytes,
     batchBlocks: config.batchBlocks,
+    ...(config.weak === undefined ? {} : { weak: config.weak }),
     blockSamples: config.blockSamples,
     stepMs: STEP_MS + (STEP_MS_PER_MIB * gradientBytes) / MIB,
     ...SEEN,
@@ -140,29 +151,30 @@ function settingOf({ links, churnPerMinute, machines, seed }: RunQuestion, { con
   }
 }
 
-/** The number of the fastest machines that makes the fastest step, by the formulas alone; of `min` at least. */
+/** The number of the fastest machines that trains fastest, by the formulas alone; of `min` at least. */
 export function fastestSize(question: RunQuestion, { volunteers, ...choice }: PlanChoice, min: number): number {
   const machines = question.machines.slice(0, volunteers)
   const setting = settingOf(question, question.job(choice))
-  const stepMs = (size: number): number => {
+  // a batch that follows the ring is larger with more members: what counts is the time of a block
+  const blockMs = (size: number): number => {
     const ways = (['ring', 'direct'] as const).filter(
       (way) => (choice.exchange === 'auto' || choice.exchange === way) && size <= EXCHANGES[way].mostMembers,
     )
-    return Math.min(
-      ...ways.map((way) => {
-        const { compute, line, latency } = stepTimes(setting, machines.slice(0, size), way)
-        return compute + line + latency
-      }),
-    )
+    const stepMs = ways.map((way) => {
+      const { compute, line, latency } = stepTimes(setting, machines.slice(0, size), way)
+      return compute + line + latency
+    })
+    return Math.min(...stepMs) / batchOfMembers(setting, size)
   }
   // as many as there are blocks share a step
-  const sizes = machines.map((_, i) => i + 1).filter((size) => size >= min && size <= choice.batchBlocks)
-  return sizes.reduce((best, size) => (stepMs(size) < stepMs(best) ? size : best), sizes[0] ?? machines.length)
+  const sizes = machines.map((_, i) => i + 1).filter((size) => size >= min && size <= batchOfMembers(setting, size))
+  return sizes.reduce((best, size) => (blockMs(size) < blockMs(best) ? size : best), sizes[0] ?? machines.length)
 }
 
 /** What a step is made of, by the formulas of the model. `exchange`: undefined in async mode, of one push. */
 function stepTimes(setting: Setting, machines: readonly number[], exchange?: Exchange): Record<Bound, number> {
-  const { links, exchangeBytes, gradientBytes, blockSamples, batchBlocks, stepMs } = setting
+  const { links, exchangeBytes, gradientBytes, blockSamples, stepMs } = setting
+  const batchBlocks = batchOfMembers(setting, machines.length)
   const roundSteps = setting.mode === 'local' ? setting.roundSteps : 1
   const sum = machines.reduce((total, speed) => total + speed, 0)
   const compute = stepMs + (1000 * blockSamples * batchBlocks * roundSteps) / sum
@@ -180,9 +192,13 @@ function stepTimes(setting: Setting, machines: readonly number[], exchange?: Exc
 }
 
 /** Training rests while a version is validated. */
-function validationSeconds(job: Job, steps: number, machines: readonly number[]): number {
+function validationSeconds(
+  job: Job,
+  { steps, epochSteps }: { readonly steps: number; readonly epochSteps: number },
+  machines: readonly number[],
+): number {
   const { everySteps, everyEpochs = 1 } = job.spec.evaluate ?? {}
-  const times = Math.max(1, steps / (everySteps ?? everyEpochs * epochOf(job).steps))
+  const times = Math.max(1, steps / (everySteps ?? everyEpochs * epochSteps))
   const samples = [...job.validation].reduce((sum, block) => sum + block.samples, 0)
   return (times * samples * VALIDATION_WORK) / machines.reduce((sum, speed) => sum + speed, 0)
 }

@@ -1,6 +1,6 @@
 // A plan as people read it: the job as its file says beside the best that was tried, then what was assumed.
 import type { JobSpec } from '@starling-grid/protocol'
-import { EXCHANGES } from '@starling-grid/protocol'
+import { EXCHANGES, requirementsOf, requiresText } from '@starling-grid/protocol'
 import { duration } from '../terminal/progress-line.ts'
 import type { Crowd } from './crowd.ts'
 import type { JobPlan } from './plan.ts'
@@ -63,8 +63,12 @@ const ROWS: readonly (readonly [string, (run: PlannedRun) => string])[] = [
   ['samples/s', ({ samplesPerSecond }) => whole(samplesPerSecond)],
   [
     'batch',
-    ({ batchBlocks, blockSamples }) => `${whole(batchBlocks * blockSamples)} (${batchBlocks} × ${blockSamples})`,
+    ({ batchSamples, batchBlocks, blockSamples }) => {
+      const times = batchSamples / (batchBlocks * blockSamples)
+      return `${whole(batchSamples)} (${times === 1 ? '' : `${rate(times)} members × `}${batchBlocks} × ${blockSamples})`
+    },
   ],
+  ['learning rate', ({ learningRate }) => rate(learningRate)],
   ['volunteers', ({ volunteers }) => `${volunteers} at most`],
   ['encoding', ({ encoding }) => encoding],
   ['exchange', exchangeText],
@@ -92,10 +96,12 @@ function waitingText({ members, volunteers }: PlannedRun): string {
 }
 
 /** Each that changes the answer. */
-function assumptions({ speeds, sampleFlops, modelled, own, best }: JobPlan, context: PlanContext): string[] {
+function assumptions(plan: JobPlan, context: PlanContext): string[] {
+  const { speeds, sampleFlops, modelled, own, best, unfit } = plan
   const { crowd, churnPerMinute, spec, steps } = context
   const { links, groups, isLineGiven } = crowd
   const count = groups.reduce((sum, group) => sum + group.count, 0)
+  const unfitCount = unfit.reduce((sum, group) => sum + group.count, 0)
   return [
     ...groups.map((group, i) => `${machineText(group, speeds[i] ?? 0, sampleFlops)}`),
     `${isLineGiven ? '' : 'no line is named: '}${links.name}: ${mbit(links.up)} Mbit/s up, ${mbit(links.down)} down, ` +
@@ -103,7 +109,13 @@ function assumptions({ speeds, sampleFlops, modelled, own, best }: JobPlan, cont
     churnPerMinute === 0
       ? 'all stay to the end; --churn 20%/min plans with departures'
       : `${Math.round(100 * churnPerMinute)} % of the volunteers leave in a minute, each followed by another`,
-    ...(count > modelled ? [`the model runs with ${modelled} of them: ${leftOut(spec)}`] : []),
+    ...unfit.map(
+      ({ count: machines, kind, lacks }) =>
+        `${machines} ${kind} cannot serve: the job requires ${requiresText(requirementsOf(spec))}; without ${lacks}, ` +
+        'as the text says or as such machines are assumed',
+    ),
+    ...scalingText(plan, spec),
+    ...(count - unfitCount > modelled ? [`the model runs with ${modelled} of them: ${leftOut(spec)}`] : []),
     `all come within 10 s; the training begins with ${spec.volunteers?.min ?? 1} of them and takes the others in`,
     ...(best.batchBlocks * best.blockSamples > own.batchBlocks * own.blockSamples
       ? ['a larger batch may need more samples to learn as much: try its learning rate on a short run first']
@@ -127,9 +139,18 @@ function machineText(
   return `${who}: ${rate(speed)} samples/s each, from ${from}; a sample takes ${rate(flops / 1e6)} MFLOP`
 }
 
-function leftOut({ volunteers, requires }: JobSpec): string {
-  if (volunteers?.max !== undefined) return `the job takes ${volunteers.max} at most`
-  return requires?.realGpu === true ? 'those with a GPU, the fastest first' : 'of the others none enters a ring'
+function leftOut({ volunteers }: JobSpec): string {
+  return volunteers?.max === undefined ? 'of the others none enters a ring' : `the job takes ${volunteers.max} at most`
+}
+
+/** Of a batch that follows the ring. */
+function scalingText({ own, warmupSteps }: JobPlan, { optimizer, stop }: JobSpec): string[] {
+  if (warmupSteps === undefined) return []
+  return [
+    `weak scaling: with ${own.members} members the learning rate is ${rate(own.learningRate)}, ` +
+      `${rate(own.learningRate / optimizer.lr)} times the file's, ${warmupSteps} steps after the ring has so many` +
+      (stop.steps === undefined ? '' : '; a step of a larger ring has more samples'),
+  ]
 }
 
 function targetText({ stop }: JobSpec, steps: number | undefined): string[] {

@@ -68,6 +68,7 @@ export class ModelCoordinator {
       blocks: BLOCKS,
       validationBlocks: 0,
       batchBlocks: setting.batchBlocks,
+      ...(setting.weak === undefined ? {} : { weak: setting.weak }),
       blockSamples: setting.blockSamples,
       epochs: 1,
       stop: {},

@@ -1,5 +1,5 @@
 // One question to the model of scale: how many volunteers, of what kind, how restless, training what.
-import type { AsyncPolicy } from '@starling-grid/coordinator/run'
+import type { AsyncPolicy, WeakScaling } from '@starling-grid/coordinator/run'
 import type { Exchange, Mode } from '@starling-grid/protocol'
 import type { LinkProfile, MachineProfile } from './profiles.ts'
 
@@ -13,6 +13,8 @@ interface StepSetting {
   readonly pushBytes?: number
   readonly pullBytes?: number
   readonly batchBlocks: number
+  /** `batchBlocks` are of each member; absent: of all */
+  readonly weak?: WeakScaling
   readonly blockSamples: number
   /** ms of a member's step beside its samples: dispatches, the gradient's read-back, the exact update */
   readonly stepMs: number

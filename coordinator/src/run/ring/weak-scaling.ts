@@ -22,7 +22,10 @@ function batchOf({ config, phase }: RunState): number | undefined {
 }
 
 /** Blocks of a step of so many members. */
-export function batchOfMembers({ weak, batchBlocks }: RunConfig, members: number): number {
+export function batchOfMembers(
+  { weak, batchBlocks }: Pick<RunConfig, 'weak' | 'batchBlocks'>,
+  members: number,
+): number {
   return weak === undefined ? batchBlocks : Math.min(MOST_BATCH_BLOCKS, batchBlocks * members)
 }
 
