@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
-import { jobId, ROUTES } from '@starling-grid/protocol'
+import { jobId, type Metric, ROUTES, type RunView } from '@starling-grid/protocol'
 import type { Browser, Page } from 'playwright-core'
 import { builtPages, launchBrowser, openPage, overflow, type WatchedPage } from './browser.ts'
 import { runAt, snapshotAt, stepPoint, updateTo } from './fixture-run.ts'
@@ -222,6 +222,71 @@ test('a step without a finite loss is marked, and the curve goes on around it', 
   await plot.focus()
   await page.keyboard.press('Home')
   assert.equal(await newestStep(page), 'step 1')
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+/** A job of values, whose steps measure nothing beside their loss. */
+function regression(metrics: readonly Metric[], change: Partial<RunView['job']> = {}) {
+  const first = snapshotAt(330)
+  const { job } = first.run
+  const validations = first.validations.map((point, i) => ({
+    ...point,
+    accuracy: 0,
+    metrics: [
+      { name: 'MAE' as const, value: 3 / (i + 1) },
+      { name: 'R²' as const, value: 1 - 1 / (i + 2) },
+    ],
+  }))
+  return { ...first, run: { ...first.run, job: { ...job, metrics: [...metrics], ...change } }, validations }
+}
+
+test('a job of values shows R² and MAE of its validations, and accuracy nowhere', async () => {
+  server.first = regression(['loss', 'MAE', 'R2'])
+  const { page, complaints } = await open()
+  const last = server.first.type === 'snapshot' ? server.first.validations.length : 0
+  const chart = page.locator('section[aria-label="R²"]')
+  await chart.getByText(`validated ${(1 - 1 / (last + 1)).toPrecision(4)}`, { exact: true }).waitFor()
+  assert.equal(await chart.locator('.key').count(), 1, 'steps do not measure it')
+  await chart.getByText('As a table').click()
+  assert.deepEqual(await chart.locator('thead th').allInnerTexts(), ['Step', 'Validated', 'Samples', 'Mode'])
+  await chart.getByRole('button', { name: 'MAE' }).click()
+  await page
+    .locator('section[aria-label=MAE]')
+    .getByText(`validated ${(3 / last).toPrecision(4)}`)
+    .waitFor()
+  assert.equal(new URL(page.url()).search, '?show=MAE')
+  assert.doesNotMatch(await page.innerText('body'), /accuracy/i)
+  assert.deepEqual(await page.locator('.figures dt').allInnerTexts(), [
+    'Progress',
+    'Speed',
+    'Loss',
+    'Validation R²',
+    'Validation MAE',
+    'Members',
+  ])
+  assert.deepEqual(complaints, [])
+  await page.close()
+})
+
+test('the chart begins with the metric that ends the job, and is not there where loss alone is measured', async () => {
+  server.first = regression(['loss', 'MAE', 'R2'], { stop: { metric: 'MAE', target: 0.1 } })
+  const judged = await open()
+  await judged.page.locator('section[aria-label=MAE]').waitFor()
+  await judged.page.close()
+  server.first = regression(['loss'])
+  const { page } = await open()
+  await page.locator('section[aria-label="Training loss"]').waitFor()
+  assert.equal(await page.locator('section.curve').count(), 1)
+  await page.close()
+})
+
+test('before the first validation the chart says so, by the name of its metric', async () => {
+  server.first = { ...regression(['loss', 'accuracy', 'F1']), validations: [] }
+  const { page, complaints } = await open()
+  assert.match(await page.innerText('section[aria-label=F1] .readout'), /No version is validated yet/)
+  await page.getByRole('button', { name: 'Accuracy' }).click()
+  await page.locator('section[aria-label=Accuracy]').getByText('validated not yet').waitFor()
   assert.deepEqual(complaints, [])
   await page.close()
 })

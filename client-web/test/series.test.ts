@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { StepPoint } from '@starling-grid/protocol'
+import type { Metric, StepPoint } from '@starling-grid/protocol'
+import { csvOf } from '../src/dashboard/csv.ts'
+import { metricsShown } from '../src/dashboard/metric.ts'
 import { type Series, seriesOf, smoothed, xValues } from '../src/dashboard/series.ts'
 import { DEFAULT_VIEW, formatView, parseView, withScale } from '../src/dashboard/view-state.ts'
-import { STARTED_AT, stepPoint } from './fixture-run.ts'
+import { runAt, STARTED_AT, stepPoint } from './fixture-run.ts'
 
 const steps = Array.from({ length: 200 }, (_, i) => stepPoint(i + 1))
 const LINEAR = { logX: false, logY: false }
@@ -48,11 +50,36 @@ test('samples and time are counted from the start of the run', () => {
 test('each validation stands at the step whose version it judged', () => {
   const validations = [{ v: 16, epoch: 0, accuracy: 0.5, loss: 1, samples: 10, confirmed: true, at: 0 }]
   const series = seriesOf(
-    { steps, value: (point) => point.accuracy, validations, startedAt: STARTED_AT },
+    { steps, value: (point) => point.accuracy, validations, mark: (point) => point.accuracy, startedAt: STARTED_AT },
     { x: 'step', smoothing: 0, scale: LINEAR },
   )
   assert.equal(series.marks[15], 0.5)
   assert.equal(series.marks.filter((mark) => mark !== null).length, 1)
+})
+
+test('the file of a job of values has its metrics and no accuracy', () => {
+  const metrics = metricsShown({ ...runAt(330).job, metrics: ['loss', 'MAE', 'R2'] })
+  const validation = { v: 2, epoch: 0, accuracy: 0, loss: 1, samples: 10, confirmed: true, at: 0 }
+  const validations = [{ ...validation, metrics: [{ name: 'R²' as const, value: 0.75 }] }]
+  const [head = '', first = '', second = ''] = csvOf({ steps: steps.slice(0, 2), validations, metrics }).split('\n')
+  assert.equal(head, 'step,loss,samples,mode,at_ms,validation_loss,validation_R2,validation_MAE')
+  assert.match(first, /^1,.*,ring,\d+,,,$/)
+  assert.match(second, /,1,0\.75,$/)
+})
+
+test('perplexity is drawn of steps, too, and top-5 of validations alone', () => {
+  const of = (metrics: Metric[]) => metricsShown({ ...runAt(330).job, metrics, stop: {} })
+  const [perplexity] = of(['loss', 'accuracy', 'perplexity'])
+  assert.equal(perplexity?.metric, 'perplexity')
+  assert.equal(perplexity.ofStep?.(stepPoint(5)), Math.exp(stepPoint(5).loss))
+  const ofClasses = of(['loss', 'accuracy', 'top-5'])
+  assert.deepEqual(
+    ofClasses.map(({ title, ofStep }) => [title, ofStep !== undefined]),
+    [
+      ['Accuracy', true],
+      ['Top-5', false],
+    ],
+  )
 })
 
 test('the address says how the charts are looked at, and the default view leaves it clean', () => {

@@ -23,7 +23,7 @@ export { adapterConfig, mergedTensors, publishedConfig, tunedParts } from './ada
 export { modelHash } from './hash.ts'
 export { initialParameters } from './init.ts'
 export { parseJob } from './job.ts'
-export { tallyKind } from './metrics.ts'
+export { metricsOfModel, tallyKind } from './metrics.ts'
 export { parseOptimizerSpec } from './optimizer.ts'
 export {
   activationBytesPerSample,

@@ -279,6 +279,8 @@ const JobViewSchema = Type.Object({
   writes: Type.Optional(Type.Union([Type.Literal('text'), Type.Literal('chat')])),
   /** null: something else ends the run */
   epochs: orNull(Count),
+  /** what validations measure of it; absent in runs of older coordinators */
+  metrics: Type.Optional(Type.Array(MetricSchema)),
   /** what ends the run, and when it is validated, as its file says */
   stop: Type.Object(StopSchema.properties),
   evaluate: Type.Object(EvaluateSchema.properties),

@@ -2,6 +2,8 @@
 import type { StepPoint, ValidationPoint } from '@starling-grid/protocol'
 import { useState } from 'preact/hooks'
 import { count } from '../format.ts'
+import { csvOf } from './csv.ts'
+import type { ChartMetric } from './metric.ts'
 
 /** Rows on the page; the file has all of them. */
 const MOST_ROWS = 60
@@ -10,7 +12,11 @@ export interface CurveTableProps {
   readonly title: string
   readonly steps: readonly StepPoint[]
   readonly validations: readonly ValidationPoint[]
-  readonly value: (point: StepPoint) => number
+  /** absent: only validations measure it */
+  readonly value?: ((point: StepPoint) => number) | undefined
+  readonly mark?: ((point: ValidationPoint) => number) | undefined
+  /** of the job, for the file */
+  readonly metrics: readonly ChartMetric[]
   readonly format: (y: number) => string
 }
 
@@ -25,19 +31,21 @@ export function CurveTable(props: CurveTableProps) {
 }
 
 function Rows(props: CurveTableProps) {
-  const { steps, validations, value, format, title } = props
+  const { validations, value, mark = () => Number.NaN, format, title } = props
+  const validated = new Set(validations.map(({ v }) => v))
+  const steps = value === undefined ? props.steps.filter(({ v }) => validated.has(v)) : props.steps
   const stride = Math.max(1, Math.ceil(steps.length / MOST_ROWS))
   const rows = steps.filter((_, i) => (steps.length - 1 - i) % stride === 0).reverse()
   const show = (number: number): string => (Number.isFinite(number) ? format(number) : 'not a number')
-  const validated = (point: StepPoint): string => {
+  const newest = (point: StepPoint): string => {
     const found = validations.findLast((validation) => validation.v <= point.v)
-    return found === undefined ? 'not yet' : show(found.accuracy)
+    return found === undefined ? 'not yet' : show(mark(found))
   }
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={`${title}, table`}>
       <p>
         {stride > 1 ? `Every ${stride}th step, newest first. ` : 'Newest first. '}
-        <button type="button" class="quiet" onClick={() => saveCsv(steps, validations)}>
+        <button type="button" class="quiet" onClick={() => saveCsv(props)}>
           Save all as CSV
         </button>
       </p>
@@ -45,7 +53,7 @@ function Rows(props: CurveTableProps) {
         <thead>
           <tr>
             <th scope="col">Step</th>
-            <th scope="col">{title}</th>
+            {value !== undefined && <th scope="col">{title}</th>}
             {validations.length > 0 && <th scope="col">Validated</th>}
             <th scope="col">Samples</th>
             <th scope="col">Mode</th>
@@ -55,8 +63,8 @@ function Rows(props: CurveTableProps) {
           {rows.map((point) => (
             <tr key={point.v}>
               <th scope="row">{count(point.v)}</th>
-              <td>{show(value(point))}</td>
-              {validations.length > 0 && <td>{validated(point)}</td>}
+              {value !== undefined && <td>{show(value(point))}</td>}
+              {validations.length > 0 && <td>{newest(point)}</td>}
               <td>{count(point.samples)}</td>
               <td>{point.mode}</td>
             </tr>
@@ -67,23 +75,8 @@ function Rows(props: CurveTableProps) {
   )
 }
 
-function saveCsv(steps: readonly StepPoint[], validations: readonly ValidationPoint[]): void {
-  const validated = new Map(validations.map((point) => [point.v, point]))
-  const lines = steps.map((point) => {
-    const validation = validated.get(point.v)
-    return [
-      point.v,
-      point.loss,
-      point.accuracy,
-      point.samples,
-      point.mode,
-      point.at,
-      validation?.loss ?? '',
-      validation?.accuracy ?? '',
-    ].join(',')
-  })
-  const text = ['step,loss,accuracy,samples,mode,at_ms,validation_loss,validation_accuracy', ...lines, ''].join('\n')
-  const url = URL.createObjectURL(new Blob([text], { type: 'text/csv' }))
+function saveCsv(props: CurveTableProps): void {
+  const url = URL.createObjectURL(new Blob([csvOf(props)], { type: 'text/csv' }))
   const link = document.createElement('a')
   link.href = url
   link.download = 'starling-run.csv'

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { count, duration, plural } from '../format.ts'
 import type { PageHistory } from '../live/run-history.ts'
 import { CurveTable } from './curve-table.tsx'
+import { metricsShown } from './metric.ts'
 import { Plot } from './plot.ts'
 import { type Series, type SeriesInput, seriesOf } from './series.ts'
 import { type ChartName, type ChartScale, type ViewState, withScale, type XAxis } from './view-state.ts'
@@ -12,12 +13,15 @@ export interface CurveProps {
   readonly chart: ChartName
   readonly title: string
   readonly history: PageHistory
-  readonly value: SeriesInput['value']
-  /** draw the validation points too */
-  readonly validated: boolean
+  /** of a step; absent: only validations measure it */
+  readonly value?: SeriesInput['value']
+  /** of a validation; absent: the chart has none */
+  readonly mark?: SeriesInput['mark'] | undefined
   readonly format: (y: number) => string
   readonly view: ViewState
   readonly onView: (view: ViewState) => void
+  /** switches of its own */
+  readonly children?: ComponentChildren
 }
 
 const DARK = '(prefers-color-scheme: dark)'
@@ -32,6 +36,7 @@ export function Curve(props: CurveProps) {
     <section class="curve" aria-label={title}>
       <header>
         <h2>{title}</h2>
+        {props.children}
         <div class="switches" role="group" aria-label={`Scales of ${title}`}>
           <Switch on={scale.logY} toggle={() => set({ logY: !scale.logY })}>
             log y
@@ -41,14 +46,16 @@ export function Curve(props: CurveProps) {
           </Switch>
         </div>
       </header>
-      <Readout series={series} at={cursor} axis={view.x} format={props.format} validated={props.validated} />
+      <Readout {...props} series={series} at={cursor} axis={view.x} />
       <PlotArea series={series} scale={scale} axis={view.x} format={props.format} title={title} onCursor={setCursor} />
       <Caveats series={series} />
       <CurveTable
         title={title}
         steps={history.steps}
-        validations={props.validated ? history.validations : []}
+        validations={props.mark === undefined ? [] : history.validations}
         value={props.value}
+        mark={props.mark}
+        metrics={history.run === null ? [] : metricsShown(history.run.job)}
         format={props.format}
       />
     </section>
@@ -56,15 +63,16 @@ export function Curve(props: CurveProps) {
 }
 
 function useSeries(props: CurveProps, scale: ChartScale): Series {
-  const { history, view, value, validated } = props
+  const { history, view, value, mark = () => Number.NaN } = props
+  const isValidated = props.mark !== undefined
   return useMemo(() => {
-    const validations = validated ? history.validations : []
+    const validations = isValidated ? history.validations : []
     const startedAt = history.run?.startedAt ?? history.steps[0]?.at ?? 0
     return seriesOf(
-      { steps: history.steps, value, validations, startedAt },
+      { steps: history.steps, value, validations, mark, startedAt },
       { x: view.x, smoothing: view.smoothing, scale },
     )
-  }, [history.steps, history.validations, view.x, view.smoothing, scale.logX, scale.logY])
+  }, [history.steps, history.validations, view.x, view.smoothing, scale.logX, scale.logY, props.title])
 }
 
 function Switch(props: { readonly on: boolean; readonly toggle: () => void; readonly children: ComponentChildren }) {
@@ -139,12 +147,10 @@ function formatterOf(axis: XAxis): (x: number) => string {
   return axis === 'time' ? duration : count
 }
 
-interface ReadoutProps {
+interface ReadoutProps extends Pick<CurveProps, 'value' | 'mark' | 'format'> {
   readonly series: Series
   readonly at: number | null
   readonly axis: XAxis
-  readonly validated: boolean
-  readonly format: (y: number) => string
 }
 
 /** What the cursor points at, or the newest point. */
@@ -152,16 +158,23 @@ function Readout(props: ReadoutProps) {
   const { series, format } = props
   const index = props.at !== null && props.at < series.x.length ? props.at : series.x.length - 1
   const x = series.x[index]
-  if (x === undefined) return <p class="readout">No step is committed yet.</p>
+  if (x === undefined)
+    return (
+      <p class="readout">{props.value === undefined ? 'No version is validated yet.' : 'No step is committed yet.'}</p>
+    )
   const value = (found: number | null | undefined): string =>
     found === null || found === undefined ? 'not a number' : format(found)
   const mark = series.marks.slice(0, index + 1).findLast((found) => found !== null)
   return (
     <p class="readout">
       <span>{`${props.axis} ${formatterOf(props.axis)(x)}`}</span>
-      <span class="key smooth">smoothed {value(series.smooth[index])}</span>
-      <span class="key raw">raw {value(series.raw[index])}</span>
-      {props.validated && (
+      {props.value !== undefined && (
+        <>
+          <span class="key smooth">smoothed {value(series.smooth[index])}</span>
+          <span class="key raw">raw {value(series.raw[index])}</span>
+        </>
+      )}
+      {props.mark !== undefined && (
         <span class="key mark">validated {mark === undefined || mark === null ? 'not yet' : format(mark)}</span>
       )}
     </p>

@@ -3,7 +3,6 @@ import {
   membersText,
   METRICS,
   metricText,
-  metricValueText,
   type Phase,
   type RunView,
   type ValidationPoint,
@@ -11,6 +10,7 @@ import {
 import type { ComponentChildren } from 'preact'
 import { count, duration, loss, percent, plural, rate } from '../format.ts'
 import type { PageHistory } from '../live/run-history.ts'
+import { metricsShown } from './metric.ts'
 
 const PHASE_WORDS: Readonly<Record<Phase, string>> = {
   waiting: 'Waiting for volunteers',
@@ -55,9 +55,9 @@ export function Figures(props: { readonly history: PageHistory; readonly run: Ru
       <Figure term="Loss" note={last === undefined ? 'before the first step' : `at step ${count(last.v)}`}>
         {loss(last === undefined ? null : last.loss)}
       </Figure>
-      {metricsShown(validation).map(({ name, text }) => (
-        <Figure key={name} term={`Validation ${name}`} note={validationNote(validation, run.best)}>
-          {text}
+      {metricsShown(run.job).map(({ metric, format, ofValidation }) => (
+        <Figure key={metric} term={`Validation ${METRICS[metric].name}`} note={validationNote(validation, run.best)}>
+          {figureText(validation === undefined ? undefined : ofValidation(validation), format)}
         </Figure>
       ))}
       <Figure
@@ -70,16 +70,10 @@ export function Figures(props: { readonly history: PageHistory; readonly run: Ru
   )
 }
 
-interface ShownMetric {
-  readonly name: string
-  readonly text: string
-}
-
-/** Before the first validation it is not known which metrics the targets have. */
-export function metricsShown(point: ValidationPoint | undefined): readonly ShownMetric[] {
-  if (point === undefined) return [{ name: 'accuracy', text: 'not yet' }]
-  const metrics = point.metrics ?? [{ name: 'accuracy' as const, value: point.accuracy }]
-  return metrics.map(({ name, value }) => ({ name, text: metricValueText(name, value) }))
+/** Some validations do not define a metric: R² of values that are all alike. */
+function figureText(value: number | undefined, format: (value: number) => string): string {
+  if (value === undefined) return 'not yet'
+  return Number.isNaN(value) ? 'not defined' : format(value)
 }
 
 /** One member's word is shown as what it is. */

@@ -2,24 +2,24 @@
 import { forecastText, ROUTES, type RunView, scalingText, type StepPoint } from '@starling-grid/protocol'
 import { useState } from 'preact/hooks'
 import { RingPicture } from '../flock/ring-picture.tsx'
-import { bytes, loss, percent, plural } from '../format.ts'
+import { bytes, loss, plural } from '../format.ts'
 import type { LiveRun } from '../live/live-run.ts'
 import type { PageHistory } from '../live/run-history.ts'
 import { Masthead } from '../masthead.tsx'
 import { WritePanel } from '../write/write-panel.tsx'
 import { ChartControls, type ChartControlsProps } from './chart-controls.tsx'
-import { Curve } from './curve.tsx'
+import { Curve, type CurveProps } from './curve.tsx'
 import { Events } from './events.tsx'
 import { Figures, Headline } from './headline.tsx'
 import { JobSwitch } from './job-switch.tsx'
 import { LinkNotice } from './link-notice.tsx'
 import { Departed, Members } from './members.tsx'
+import { metricsShown } from './metric.ts'
 import { Refusals, Versions } from './versions.tsx'
 import { formatView, parseView, type ViewState } from './view-state.ts'
 import { WorkQueue } from './work-queue.tsx'
 
 const lossOf = (point: StepPoint): number => point.loss
-const accuracyOf = (point: StepPoint): number => point.accuracy
 
 export function DashboardPage(props: { readonly live: LiveRun }) {
   const [frozen, setFrozen] = useState<PageHistory | null>(null)
@@ -71,24 +71,8 @@ function Run(props: RunProps) {
               {props.frozen ? 'Resume updates' : 'Pause updates'}
             </button>
           </div>
-          <Curve
-            chart="loss"
-            title="Training loss"
-            history={history}
-            value={lossOf}
-            validated={false}
-            format={loss}
-            {...view}
-          />
-          <Curve
-            chart="accuracy"
-            title="Accuracy"
-            history={history}
-            value={accuracyOf}
-            validated
-            format={percent}
-            {...view}
-          />
+          <Curve chart="loss" title="Training loss" history={history} value={lossOf} format={loss} {...view} />
+          <MetricCurve history={history} job={run.job} {...view} />
         </div>
         <div>
           <Travel run={run} />
@@ -111,6 +95,43 @@ function Run(props: RunProps) {
         </div>
       </div>
     </>
+  )
+}
+
+/** What judges the job's versions; none where that is the loss alone. */
+function MetricCurve(props: Pick<CurveProps, 'history' | 'view' | 'onView'> & { readonly job: RunView['job'] }) {
+  const { history, view, onView, job } = props
+  const metrics = metricsShown(job)
+  const shown = metrics.find(({ metric }) => metric === view.metric) ?? metrics[0]
+  if (shown === undefined) return null
+  const { metric, title, format, ofStep, ofValidation } = shown
+  return (
+    <Curve
+      key={metric}
+      chart="metric"
+      title={title}
+      history={history}
+      value={ofStep}
+      mark={ofValidation}
+      format={format}
+      view={view}
+      onView={onView}
+    >
+      {metrics.length > 1 && (
+        <div class="switches" role="group" aria-label="Metric">
+          {metrics.map((one) => (
+            <button
+              type="button"
+              key={one.metric}
+              aria-pressed={one === shown}
+              onClick={() => onView({ ...view, metric: one.metric })}
+            >
+              {one.title}
+            </button>
+          ))}
+        </div>
+      )}
+    </Curve>
   )
 }
 

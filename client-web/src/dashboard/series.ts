@@ -18,8 +18,11 @@ export interface Series {
 
 export interface SeriesInput {
   readonly steps: readonly StepPoint[]
-  readonly value: (point: StepPoint) => number
+  /** absent: steps do not measure it, and the line joins the validations */
+  readonly value?: ((point: StepPoint) => number) | undefined
   readonly validations: readonly ValidationPoint[]
+  /** of a validation; absent where there are none */
+  readonly mark?: (point: ValidationPoint) => number
   /** ms since the epoch: zero of the time axis */
   readonly startedAt: number
 }
@@ -34,6 +37,7 @@ export function seriesOf(
   input: SeriesInput,
   view: { readonly x: XAxis; readonly smoothing: number; readonly scale: ChartScale },
 ): Series {
+  if (input.value === undefined) return validatedAlone(input, view)
   const { steps, validations } = input
   const allX = xValues(steps, view.x, input.startedAt)
   const from = view.scale.logX ? allX.findIndex((x) => x > 0) : 0
@@ -47,9 +51,30 @@ export function seriesOf(
     x,
     raw: values.map(drawable),
     smooth: smooth.map(drawable),
-    marks: validations.length === 0 ? [] : marksOf(shown, validations).map(drawable),
+    marks: validations.length === 0 ? [] : marksOf(shown, validations, input.mark).map(drawable),
     missing: x.filter((_, i) => !Number.isFinite(values[i])),
     hidden: Math.max(0, from) + (view.scale.logY ? values.filter((value) => value <= 0).length : 0),
+  }
+}
+
+/** Of steps whose versions were validated, and no others. */
+function validatedAlone(
+  { steps, validations, mark, startedAt }: SeriesInput,
+  view: { readonly x: XAxis; readonly scale: ChartScale },
+): Series {
+  const marks = marksOf(steps, validations, mark)
+  const allX = xValues(steps, view.x, startedAt)
+  const places = steps.flatMap((_, i) => (marks[i] === null || (view.scale.logX && (allX[i] ?? 0) <= 0) ? [] : [i]))
+  const values = places.map((place) => marks[place] ?? Number.NaN)
+  const x = places.map((place) => allX[place] ?? 0)
+  const shown = values.map((value) => (Number.isFinite(value) && (!view.scale.logY || value > 0) ? value : null))
+  return {
+    x,
+    raw: shown.map(() => null),
+    smooth: shown.map(() => null),
+    marks: shown,
+    missing: x.filter((_, i) => !Number.isFinite(values[i])),
+    hidden: view.scale.logY ? values.filter((value) => value <= 0).length : 0,
   }
 }
 
@@ -92,11 +117,15 @@ export function smoothed(x: readonly number[], values: readonly number[], smooth
 }
 
 /** Each validation at the step whose version it judged. */
-function marksOf(steps: readonly StepPoint[], validations: readonly ValidationPoint[]): (number | null)[] {
+function marksOf(
+  steps: readonly StepPoint[],
+  validations: readonly ValidationPoint[],
+  mark: NonNullable<SeriesInput['mark']> = () => Number.NaN,
+): (number | null)[] {
   const marks: (number | null)[] = steps.map(() => null)
   for (const point of validations) {
     const index = lastIndexUpTo(steps, point.v)
-    if (index >= 0) marks[index] = point.accuracy
+    if (index >= 0) marks[index] = mark(point)
   }
   return marks
 }

@@ -1,9 +1,11 @@
 // How the charts are looked at: kept in the address, so that a link shows what its sender saw. Pure, but for the
 // signal.
 
+import { type Metric, METRICS } from '@starling-grid/protocol'
+
 export type XAxis = 'step' | 'samples' | 'time'
 export const X_AXES: readonly XAxis[] = ['step', 'samples', 'time']
-export type ChartName = 'loss' | 'accuracy'
+export type ChartName = 'loss' | 'metric'
 
 export interface ChartScale {
   readonly logX: boolean
@@ -16,16 +18,20 @@ export interface ViewState {
   /** 0: none, up to MAX_SMOOTHING */
   readonly smoothing: number
   readonly charts: Readonly<Record<ChartName, ChartScale>>
+  /** that the second chart shows; null: the job's own */
+  readonly metric: Metric | null
 }
 
 export const MAX_SMOOTHING = 0.99
 const DEFAULT_SMOOTHING = 0.9
+const METRIC_NAMES = Object.keys(METRICS) as Metric[]
 const LINEAR: ChartScale = { logX: false, logY: false }
 export const DEFAULT_VIEW: ViewState = {
   job: null,
   x: 'step',
   smoothing: DEFAULT_SMOOTHING,
-  charts: { loss: LINEAR, accuracy: LINEAR },
+  charts: { loss: LINEAR, metric: LINEAR },
+  metric: null,
 }
 
 /** "?x=time&smoothing=0.5&loss=log-y" → view; absent fields have their defaults. */
@@ -36,7 +42,8 @@ export function parseView(search: string): ViewState {
     job: query.get('job'),
     x: X_AXES.find((axis) => axis === query.get('x')) ?? 'step',
     smoothing: smoothing >= 0 && smoothing <= MAX_SMOOTHING ? smoothing : DEFAULT_SMOOTHING,
-    charts: { loss: parseScale(query.get('loss')), accuracy: parseScale(query.get('accuracy')) },
+    charts: { loss: parseScale(query.get('loss')), metric: parseScale(query.get('metric')) },
+    metric: METRIC_NAMES.find((metric) => metric === query.get('show')) ?? null,
   }
 }
 
@@ -47,6 +54,7 @@ export function formatView(view: ViewState): string {
   if (view.smoothing !== DEFAULT_SMOOTHING) query.set('smoothing', String(view.smoothing))
   for (const [chart, scale] of Object.entries(view.charts))
     if (scale.logX || scale.logY) query.set(chart, formatScale(scale))
+  if (view.metric !== null) query.set('show', view.metric)
   const text = query.toString()
   return text === '' ? '' : `?${text}`
 }

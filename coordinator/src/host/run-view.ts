@@ -1,6 +1,6 @@
 // A run as the dashboard shows it. It is made from durable rows, the connected members, and the state of the decisions,
 // which may be ahead of the disk. Changes nothing.
-import { outputShape, takesTokens } from '@starling-grid/model'
+import { metricsOfModel, outputShape, takesTokens } from '@starling-grid/model'
 import {
   EXCHANGES,
   type JobId,
@@ -229,6 +229,7 @@ function describeJob({ id, spec, form, manifest, words, training, frozen }: Job)
     epochs: stop.epochs ?? null,
     stop,
     evaluate,
+    metrics: [...metricsOfModel(form.spec)],
     blockSamples,
     batchBlocks,
     ...(weakScaling === undefined ? {} : { weakScaling }),
