@@ -16,6 +16,7 @@ import {
   type JobList,
   type JobSpec,
   MAX_SHARD_BYTES,
+  MAX_STATE_BYTES,
   type MemberId,
   parse,
   pathTo,
@@ -39,7 +40,7 @@ const DOWNLOAD_MS = 24 * 60 * 60_000
 /** Bytes of a JSON answer: a list of a thousand jobs has a few megabytes. */
 const MOST_BYTES = 64 * 1024 * 1024
 /** Bytes of a model: as large as any within the limits is. */
-const MOST_FILE_BYTES = 1024 * 1024 * 1024
+const MOST_FILE_BYTES = MAX_STATE_BYTES
 /** What this user alone may read of a file. */
 const OWN_FILE = 0o600
 /** RFC 9110: the same request, at another address */

@@ -1,10 +1,12 @@
 // Bounds of a model from a stranger's job file: generous for what volunteers can train, far below what exhausts memory.
-// The bound on parameters is MAX_PARAMETERS in protocol/src/limits.ts.
+import { MAX_STATE_BYTES } from '@starling-grid/protocol'
 
 /** The deepest networks in use have about a thousand layers; a spec with more is a mistake. */
 export const MAX_LAYERS = 1024
 /** Operators of a model with its blocks unfolded: a hundred blocks with adapters on all linear layers. */
 export const MAX_OPERATORS = 8192
+/** Trained parameters: as f32 they are a state by themselves. What a machine can hold is its own affair. */
+export const MAX_TRAINED_PARAMETERS = Math.floor(MAX_STATE_BYTES / Float32Array.BYTES_PER_ELEMENT)
 /** Parameters that stay as they are: 16 GiB of f32. What a machine can hold is its own affair. */
 export const MAX_FROZEN_PARAMETERS = 2 ** 32
 /** Elements of one sample at any layer: 256 MiB of f32. */

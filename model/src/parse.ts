@@ -1,6 +1,6 @@
 // JSON → ModelSpec. The one place where a model from outside becomes typed; whatever it returns can be built and run.
 
-import { type HintFinder, MAX_PARAMETERS, type Path, shown } from '@starling-grid/protocol'
+import { type HintFinder, type Path, shown } from '@starling-grid/protocol'
 import { elementCount, type Shape } from '@starling-grid/shaders'
 import { layerShapes, placeOf } from './expand.ts'
 import { Fields, invalid, Misfit, Misreadings } from './fields.ts'
@@ -24,6 +24,7 @@ import {
   MAX_LAYERS,
   MAX_SAMPLE_ELEMENTS,
   MAX_SIZE,
+  MAX_TRAINED_PARAMETERS,
 } from './limits.ts'
 import { activationBytesPerSample, fixedEntries, parameterCount } from './param-layout.ts'
 import type { BlockLayer, LayerSpec, ModelSpec } from './spec.ts'
@@ -109,10 +110,10 @@ function requireBounded(spec: ModelSpec): void {
   if (fixed > MAX_FROZEN_PARAMETERS)
     throw invalid('the model', `at most ${MAX_FROZEN_PARAMETERS} frozen parameters`, String(fixed))
   const [parameters, activations] = [parameterCount(spec), activationBytesPerSample(spec)]
-  if (parameters <= MAX_PARAMETERS && activations <= MAX_ACTIVATION_BYTES) return
+  if (parameters <= MAX_TRAINED_PARAMETERS && activations <= MAX_ACTIVATION_BYTES) return
   throw invalid(
     'the model',
-    `at most ${MAX_PARAMETERS} parameters and ${MAX_ACTIVATION_BYTES} bytes of activations per sample`,
+    `at most ${MAX_TRAINED_PARAMETERS} parameters and ${MAX_ACTIVATION_BYTES} bytes of activations per sample`,
     `${parameters} and ${activations}; use a smaller model`,
   )
 }

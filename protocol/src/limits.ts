@@ -45,8 +45,8 @@ export const PLAN_WINDOW = 64
 export const SUMS_KEPT = 256
 /** Sparse matrices in one push: a model has one or two embedding tables. */
 export const MAX_SPARSE_PARTS = 16
-/** Parameters of a model: 256 MiB of f32. */
-export const MAX_PARAMETERS = 64 * 1024 * 1024
+/** Bytes of a whole state, parameters and what optimizers keep: what a frame's u32 counts. Memory bounds most earlier. */
+export const MAX_STATE_BYTES = 2 ** 32 - 1
 /** Bytes of one shard. */
 export const MAX_SHARD_BYTES = 8 * 1024 * 1024
 /** UTF-16 units of a text's vocabulary: every script in use fits. */

@@ -6,7 +6,7 @@ import {
   GridError,
   isGridError,
   MAX_MESSAGE_BYTES,
-  MAX_PARAMETERS,
+  MAX_STATE_BYTES,
   MAX_VOLUNTEERS,
   parse,
   parseJson,
@@ -43,8 +43,8 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
   app.post<PushRoute>(
     ROUTES.pushes,
     {
-      bodyLimit: MAX_PARAMETERS * Float32Array.BYTES_PER_ELEMENT,
-      // All of this before the first byte of the body.
+      bodyLimit: MAX_STATE_BYTES,
+      // All of this before the first byte of the body; the job's layout bounds its length.
       onRequest: async (request, reply) => {
         const { member, run } = access.requireMember(request, request.params.id)
         const {

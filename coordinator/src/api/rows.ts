@@ -4,7 +4,7 @@ import { gradientForm, readRowNumbers, writeRows } from '@starling-grid/model'
 import {
   GridError,
   MAX_MESSAGE_BYTES,
-  MAX_PARAMETERS,
+  MAX_STATE_BYTES,
   parse,
   parseJson,
   ROUTES,
@@ -28,7 +28,7 @@ export function registerRows(app: FastifyInstance, access: Access): void {
   app.post<RowsRoute>(
     ROUTES.rows,
     {
-      bodyLimit: MAX_PARAMETERS * WORD_BYTES,
+      bodyLimit: MAX_STATE_BYTES,
       onRequest: async (request) => {
         const { run } = access.requireMember(request, request.params.id)
         const parts = readParts(request)

@@ -1,5 +1,6 @@
 // Versions over HTTP: learners and async volunteers download, ring members upload checkpoints.
 import {
+  MAX_STATE_BYTES,
   MAX_VOLUNTEERS,
   type MemberId,
   parse,
@@ -19,8 +20,6 @@ import { sendStored } from './downloads.ts'
 import { HttpRefusal, notFound } from './errors.ts'
 import { Seats } from './seats.ts'
 
-/** Bytes of the largest version that any model within our limits has: three vectors of 256 MiB and a header. */
-const MAX_VERSION_BYTES = 1024 * 1024 * 1024
 /**
  * Whole states that are being downloaded at once, one of each member: together they share the coordinator's line. The
  * others of a herd wait.
@@ -130,8 +129,8 @@ function registerUpload(app: FastifyInstance, access: Access): void {
   app.put<Upload>(
     ROUTES.upload,
     {
-      bodyLimit: MAX_VERSION_BYTES,
-      // All of this before the first byte of the body.
+      bodyLimit: MAX_STATE_BYTES,
+      // All of this before the first byte of the body; the job's model bounds its length.
       onRequest: async (request, reply) => {
         const { params } = request
         const { member, run } = access.requireMember(request, params.id)

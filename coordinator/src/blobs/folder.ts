@@ -2,13 +2,14 @@
 // fsync → rename → fsync of the folder.
 import { randomBytes } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describeError, GridError, type Sha256, sha256Name } from '@starling-grid/protocol'
 import { processClock } from '../clock.ts'
 import { digestOf, isBlobName, requireDigest, requireIntactStream, requireName } from './blob-name.ts'
 import type { BlobStore } from './blob-store.ts'
 import { storedInFile } from './stored.ts'
+import { readWholeFile } from './whole-file.ts'
 
 const UNFINISHED = 'unfinished'
 /** What is kept for the group and others: nothing. */
@@ -47,7 +48,7 @@ function folderBlobs(root: string): BlobStore {
       return name
     },
     async get(name) {
-      const bytes = await ifPresent(readFile(pathOf(name)))
+      const bytes = await ifPresent(readWholeFile(pathOf(name)))
       if (bytes) requireDigest(name, await digestOf(bytes), `${root} (${bytes.byteLength} bytes)`)
       return bytes
     },
@@ -75,7 +76,7 @@ function folderBlobs(root: string): BlobStore {
 }
 
 async function holds(path: string, name: Sha256): Promise<boolean> {
-  const bytes = await ifPresent(readFile(path))
+  const bytes = await ifPresent(readWholeFile(path))
   return bytes !== undefined && (await digestOf(bytes)) === name
 }
 

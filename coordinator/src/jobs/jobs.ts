@@ -37,10 +37,11 @@ import { keptVersions } from '../parameter-server/memory.ts'
 import { asyncPolicy } from '../run/async/async-policy.ts'
 import type { RunConfig } from '../run/state.ts'
 import type { Timing } from '../run/timing.ts'
-import { filesOf, type HeldBase, type HeldBlob, withBase } from './base.ts'
+import { filesOf, type HeldBase, type HeldBlob, modelOf, withBase } from './base.ts'
 import { mistaken } from './mistaken.ts'
 import { localSettings } from './rounds.ts'
 import { startOf, type StartParts } from './start.ts'
+import { requireStateMemory } from './state-memory.ts'
 import { withFieldsOfToday } from './stored-spec.ts'
 
 interface JobBlocks {
@@ -106,6 +107,7 @@ export interface ImportParts extends StartParts {
  */
 export async function importJob(written: JobSpec, parts: ImportParts): Promise<StoredJob> {
   const { dataRoot, submittedAt, ownedBy, blobs } = parts
+  requireStateMemory(written, await modelOf(written, parts.catalog))
   const { spec, base } = await withBase(written, parts)
   const model = parseModelSpec(spec.model)
   parseOptimizerSpec(spec.optimizer)

@@ -26,6 +26,7 @@ import { blobsOfOthers, finishDeletion } from './deletion.ts'
 import { importJob, readJob } from './jobs.ts'
 import { type Elsewhere, type Destination, type VolunteerSeats, Sharing } from './sharing.ts'
 import type { KeptVersions } from './start.ts'
+import { requireStateMemory } from './state-memory.ts'
 
 /** What the owner of all runs tells of them. */
 export interface RunsEvents {
@@ -137,9 +138,11 @@ export class Runs {
     })
   }
 
-  /** The model that a job would train. @throws GridError 'model-invalid' */
-  modelOf(spec: JobSpec): Promise<ModelSpec> {
-    return modelOf(spec, this.#parts.catalog)
+  /** The model that a job would train. @throws GridError 'model-invalid', MistakesError 'job-invalid' */
+  async modelOf(spec: JobSpec): Promise<ModelSpec> {
+    const model = await modelOf(spec, this.#parts.catalog)
+    requireStateMemory(spec, model)
+    return model
   }
 
   /** An imported job. Durable when it resolves; volunteers hear of it. @throws GridError 'disk-failed' */

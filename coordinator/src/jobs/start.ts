@@ -5,6 +5,7 @@ import { type ModelSpec, startFrom } from '@starling-grid/model'
 import {
   describeError,
   isGridError,
+  MAX_STATE_BYTES,
   type JobSpec,
   type MistakesError,
   type Path,
@@ -15,11 +16,12 @@ import {
   type StartRule,
 } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
+import { readWhole } from '../blobs/whole-file.ts'
 import { insideRoot, OUTSIDE_HINT } from '../datasets/data-root.ts'
 import { mistaken } from './mistaken.ts'
 
 /** Bytes of a file of parameters, which is read whole: those of the largest version. */
-const MOST_BYTES = 1024 * 1024 * 1024
+const MOST_BYTES = MAX_STATE_BYTES
 
 export interface StartParts {
   readonly blobs: BlobStore
@@ -87,7 +89,7 @@ async function contentOf(path: string, named: string): Promise<Uint8Array> {
     const about = await handle.stat()
     if (!about.isFile()) throw refused(`${shown(named)}, which is no file`, 'name the file itself')
     if (about.size > MOST_BYTES) throw refused(`${about.size} bytes`, 'leave out of it what the model does not have')
-    return await handle.readFile()
+    return await readWhole(handle)
   } finally {
     await handle.close()
   }

@@ -1,7 +1,7 @@
 // Messages between the coordinator and a shard in a process of its own, over one WebSocket. Orders are JSON, vectors as
 // bytes after the order that announces them. A shard answers every order except `write` with one binary message, in
 // their order. Both ends are the owner's (owner token); orders are checked all the same, before anything is allocated.
-import { MAX_PARAMETERS, OptimizerSchema, parse, parseJson, strict } from '@starling-grid/protocol'
+import { MAX_STATE_BYTES, OptimizerSchema, parse, parseJson, strict } from '@starling-grid/protocol'
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import type { ShardCommand } from './shard.ts'
@@ -13,7 +13,8 @@ const MAX_ORDER_BYTES = 4 * 1024 * 1024
 /** Versions that a server keeps at most, generously. */
 const MAX_VERSIONS = 64
 
-const Index = Type.Integer({ minimum: 0, maximum: MAX_PARAMETERS })
+/** of a number in a vector, or how many there are */
+const Index = Type.Integer({ minimum: 0, maximum: MAX_STATE_BYTES / Float32Array.BYTES_PER_ELEMENT })
 const EntrySchema = strict({
   name: Type.String({ maxLength: 200 }),
   shape: Type.Array(Index, { maxItems: 8 }),

@@ -21,6 +21,16 @@ export const SERVER_SIDE: readonly Mutant[] = [
     ],
   ),
   ...mutantsOf(
+    GUARDS,
+    'coordinator/src/jobs/state-memory.ts',
+    ['coordinator/test/model-size'],
+    [
+      ['a state larger than the memory is taken', 'Math.floor(machineBytes / STATES_HELD)', 'Infinity'],
+      ['a state longer than frames can say is taken', 'Math.min(MAX_STATE_BYTES, ', 'Math.max(MAX_STATE_BYTES, '],
+      ['a state three times as large as it may be is taken', 'if (bytes <= most) return', 'if (bytes <= 3 * most) return'],
+    ],
+  ),
+  ...mutantsOf(
     JOURNAL,
     'coordinator/src/journal/fence.ts',
     ['coordinator/test/journal.test'],
