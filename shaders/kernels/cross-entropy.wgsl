@@ -3,7 +3,8 @@
 // for nothing. x (R, CLASSES), labels (R,) → loss (R,), correct (R,) 1 or 0, dx (R, CLASSES) = softmax(x) − what is
 // wanted. Few classes: one walk along a row, by an invocation or by a workgroup (own-rows.wgsl, shared-rows.wgsl).
 // Many classes: PARTS invocations look at PART classes each, and an invocation computes four classes of a gradient. So
-// adapters with thousands of lanes have work.
+// adapters with thousands of lanes have work. Classes in pieces: x holds CLASSES of ALL classes, from FIRST on, and
+// `state` eight numbers a row of what the pieces so far have shown.
 
 // What is known of some classes of a row. `at` is the first of the largest, `sum` is Σ exp(x − top).
 struct Seen { top: f32, sum: f32, total: f32, at: u32 }
@@ -35,16 +36,20 @@ fn counts(row: u32) -> bool { return IGNORING == 0u || u32(labels[row]) != IGNOR
 
 fn write_loss(row: u32, seen: Seen) {
   let label = min(u32(labels[row]), CLASSES - 1u);
+  put_loss(row, label, seen, x_quad(row * x_stride, label / 4u * 4u)[label % 4u]);
+}
+
+fn put_loss(row: u32, label: u32, seen: Seen, wanted: f32) {
   let log_sum = log(seen.sum) + seen.top;
-  let wanted = x_quad(row * x_stride, label / 4u * 4u)[label % 4u];
-  let value = log_sum - (1.0 - SMOOTHING) * wanted - SMOOTHING / f32(CLASSES) * seen.total;
+  let value = log_sum - (1.0 - SMOOTHING) * wanted - SMOOTHING / f32(ALL) * seen.total;
   loss[row] = select(0.0, value, counts(row));
   correct[row] = select(0.0, 1.0, counts(row) && seen.at == label);
 }
 
 fn write_gradient(row: u32, c: u32, log_sum: f32) {
   let columns = vec4u(c) + vec4u(0u, 1u, 2u, 3u);
-  let wanted = select(vec4f(), vec4f(1.0 - SMOOTHING), columns == vec4u(u32(labels[row]))) + SMOOTHING / f32(CLASSES);
+  let label = u32(labels[row]) - FIRST;
+  let wanted = select(vec4f(), vec4f(1.0 - SMOOTHING), columns == vec4u(label)) + SMOOTHING / f32(ALL);
   dx_put(row, c, select(vec4f(), exp(x_quad(row * x_stride, c) - log_sum) - wanted, counts(row)));
 }
 
@@ -67,6 +72,13 @@ fn seen_by_all(lane: u32, own: Seen) -> Seen {
   return Seen(top, sums.x, sums.y, u32(first));
 }
 
+// Of equal maxima that of `a` counts, which comes first.
+fn joined(a: Seen, b: Seen) -> Seen {
+  let top = max(a.top, b.top);
+  let sum = a.sum * exp(a.top - top) + b.sum * exp(b.top - top);
+  return Seen(top, sum, a.total + b.total, select(a.at, b.at, b.top > a.top));
+}
+
 // parts (R · PARTS,) of what one invocation saw
 @compute @workgroup_size(WORKGROUP)
 fn look_at_part(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
@@ -86,11 +98,7 @@ fn join_parts(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_ind
   var seen = Seen(LOWEST, 0.0, 0.0, 0u);
   for (var i = row * PARTS; i < (row + 1u) * PARTS; i++) {
     let part = parts[i];
-    let higher = max(seen.top, part.x);
-    if (part.x > seen.top) { seen.at = u32(part.w); }
-    seen.sum = seen.sum * exp(seen.top - higher) + part.y * exp(part.x - higher);
-    seen.total += part.z;
-    seen.top = higher;
+    seen = joined(seen, Seen(part.x, part.y, part.z, u32(part.w)));
   }
   write_loss(row, seen);
   log_sums[row] = log(seen.sum) + seen.top;
@@ -102,4 +110,37 @@ fn gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index
   let row = i / QUADS;
   if (row >= run.samples * ROWS) { return; }
   write_gradient(row, i % QUADS * 4u, log_sums[row]);
+}
+
+// state (R, 8) of the pieces up to this one
+@compute @workgroup_size(WORKGROUP)
+fn look_at_piece(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let row = row_of(group, lane);
+  if (row >= run.samples * ROWS) { return; }
+  var seen = seen_by_all(lane, look(row, 4u * sharer(lane), CLASSES, 4u * SHARERS));
+  if (sharer(lane) > 0u) { return; }
+  seen.at += FIRST;
+  let label = u32(labels[row]) - FIRST;
+  let inside = min(label, CLASSES - 1u);
+  var wanted = select(0.0, x_quad(row * x_stride, inside / 4u * 4u)[inside % 4u], label < CLASSES);
+  let i = row * 8u;
+  if (FIRST > 0u) {
+    seen = joined(Seen(before_at(i), before_at(i + 1u), before_at(i + 2u), u32(before_at(i + 3u))), seen);
+    wanted += before_at(i + 4u);
+  }
+  state[i] = seen.top;
+  state[i + 1u] = seen.sum;
+  state[i + 2u] = seen.total;
+  state[i + 3u] = f32(seen.at);
+  state[i + 4u] = wanted;
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn join_pieces(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let row = thread_of(group, lane);
+  if (row >= run.samples * ROWS) { return; }
+  let i = row * 8u;
+  let seen = Seen(state[i], state[i + 1u], state[i + 2u], u32(state[i + 3u]));
+  put_loss(row, u32(labels[row]), seen, state[i + 4u]);
+  log_sums[row] = log(seen.sum) + seen.top;
 }

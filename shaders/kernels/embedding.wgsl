@@ -1,5 +1,5 @@
-// Embedding: ids (R,), weight (VOCAB, CHANNELS), y (R, CHANNELS), with R = samples · TOKENS rows and QUADS groups of
-// four channels. Its gradient adds the rows of equal ids without float atomics. `chain` links the tokens with the same
+// Embedding: ids (R,), weight (VOCAB, CHANNELS) of the ids from FIRST on, y (R, CHANNELS), with R = samples · TOKENS
+// rows and QUADS groups of four channels. Ids outside belong to another piece of the table. Its gradient adds the rows of equal ids without float atomics. `chain` links the tokens with the same
 // id. One invocation for each four channels walks a chain in the order of its tokens.
 
 // y = weight[ids]
@@ -9,7 +9,9 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   let row = i / QUADS;
   let column = i % QUADS * 4u;
   if (row >= run.samples * TOKENS) { return; }
-  y_put(row, column, weight_quad(u32(ids[row]) * weight_stride, column));
+  let id = u32(ids[row]) - FIRST;
+  if (id >= VOCAB) { return; }
+  y_put(row, column, weight_quad(id * weight_stride, column));
 }
 
 // links[i] = 2 · (1 + next token with the same id, or 0 at the last one) + 1 where no token before i has the same id.
@@ -55,7 +57,8 @@ fn parameter_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invoca
   if (row >= run.samples * TOKENS) { return; }
   var link = u32(links[row]);
   if (link % 2u == 0u) { return; }
-  let id = u32(ids[row]);
+  let id = u32(ids[row]) - FIRST;
+  if (id >= VOCAB) { return; }
   var sum = dy_quad(row * dy_stride, column);
   while (link / 2u > 0u) {
     row = link / 2u - 1u;

@@ -55,7 +55,15 @@ import {
   LINEAR_PARAMETER_GRADIENT_SUBGROUP,
 } from './recipes/linear-subgroup.ts'
 import { LINEAR_FORWARD, LINEAR_INPUT_GRADIENT, LINEAR_PARAMETER_GRADIENT } from './recipes/linear.ts'
-import { bceWithLogitsLoss, crossEntropyLoss, crossEntropyLossShared, mseLoss } from './recipes/losses.ts'
+import {
+  bceWithLogitsLoss,
+  crossEntropyGradient,
+  crossEntropyJoin,
+  crossEntropyLook,
+  crossEntropyLoss,
+  crossEntropyLossShared,
+  mseLoss,
+} from './recipes/losses.ts'
 import { avgpool2dBackward, avgpool2dForward, maxpool2dBackward, maxpool2dForward } from './recipes/pool2d.ts'
 import { rotaryBackward, rotaryForward } from './recipes/rotary.ts'
 import { layernormForward, rmsnormForward, rowNormInputGradient, rowNormParameterGradient } from './recipes/row-norm.ts'
@@ -154,6 +162,9 @@ export const KERNEL_SPECS: KernelTable = {
     'batchnorm2d.evaluate': batchnorm2dEvaluate,
     'batchnorm2d.statistics': batchnorm2dStatistics,
     'cross_entropy.loss': crossEntropyLoss,
+    'cross_entropy.look': crossEntropyLook(ownRows),
+    'cross_entropy.join': crossEntropyJoin,
+    'cross_entropy.gradient': crossEntropyGradient,
     'mse.loss': mseLoss(ownRows),
     'bce_with_logits.loss': bceWithLogitsLoss(ownRows),
   },
@@ -192,6 +203,7 @@ export const KERNEL_SPECS: KernelTable = {
     'batchnorm2d.forward': rowVariants(channelNormForward('batch', sharedRows), planeQuads),
     'batchnorm2d.backward': rowVariants(channelNormBackward('batch', sharedRows), planeQuads),
     'cross_entropy.loss': rowVariants(crossEntropyLossShared, ({ classes }) => classes / 4),
+    'cross_entropy.look': rowVariants(crossEntropyLook(sharedRows), ({ classes }) => classes / 4),
     'mse.loss': rowVariants(mseLoss(sharedRows), ({ size }) => size),
     'bce_with_logits.loss': rowVariants(bceWithLogitsLoss(sharedRows), ({ size }) => size),
     'flash_attention.forward': FLASH_ATTENTION_FORWARD_SHARED,

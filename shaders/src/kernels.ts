@@ -65,8 +65,22 @@ export type CrossEntropyDims = {
   readonly ignored?: number
 }
 
-/** ids (samples·tokens,), each below `vocab` → y (samples·tokens, channels) */
-export type EmbeddingDims = { readonly tokens: number; readonly vocab: number; readonly channels: number }
+/** The same of a piece of the classes, which begins at `first`: logits (samples·rows, classes) of `all` */
+export type CrossEntropyPieceDims = CrossEntropyDims & { readonly first: number; readonly all: number }
+
+/** Numbers that a row's pieces leave: largest logit, Σ exp(logit − largest), Σ logits, its class, the target's logit. */
+export const PIECE_STATE = 8
+
+/**
+ * ids (samples·tokens,) → y (samples·tokens, channels). `first`: the table is a piece, of the rows from there on; ids
+ * outside it are another piece's
+ */
+export type EmbeddingDims = {
+  readonly tokens: number
+  readonly vocab: number
+  readonly channels: number
+  readonly first?: number
+}
 
 /** x (samples, size) with size = T · channels; weight may have more rows than the first T */
 export type PositionsDims = { readonly size: number }
@@ -256,6 +270,14 @@ export interface Kernels<F, I> {
   // target (samples·rows,) class indices; loss (samples·rows,); correct (samples·rows,) is 1 where the arg-max is the
   // target; dx is ∂Σloss/∂x
   'cross_entropy.loss': { dims: CrossEntropyDims; operands: { x: F; target: I; loss: F; correct: F; dx: F } }
+  // the same piece by piece of the classes: state (samples·rows, PIECE_STATE) of the pieces so far, `before` of those
+  // before; what a row's loss follows from; logSums (samples·rows,) = ln Σ exp(logits)
+  'cross_entropy.look': { dims: CrossEntropyPieceDims; operands: { logits: F; target: I; before?: F; state: F } }
+  'cross_entropy.join': {
+    dims: CrossEntropyDims
+    operands: { state: F; target: I; loss: F; correct: F; logSums: F }
+  }
+  'cross_entropy.gradient': { dims: CrossEntropyPieceDims; operands: { logits: F; target: I; logSums: F; dx: F } }
   // loss (samples,) sums the squared errors of a sample; dx is ∂Σloss/∂x
   'mse.loss': { dims: ElementwiseDims; operands: { x: F; target: F; loss: F; dx: F } }
   // loss (samples,); correct (samples,) counts the outputs on the right side of ½; dx is ∂Σloss/∂x

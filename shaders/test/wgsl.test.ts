@@ -24,6 +24,7 @@ const rows = { rows: 3, columns: 5 }
 const rowNorm = { ...rows, eps: 1e-5 }
 const channelNorm = { channels: 6, plane: 63, groupChannels: 2, eps: 1e-5 }
 const rotary = { length: 3, heads: 4, own: 2, headSize: 6, part: 1, turns: true } as const
+const piece = { rows: 1, classes: 5, first: 0, all: 10 }
 const all = {
   x: 1,
   y: 1,
@@ -48,6 +49,10 @@ const all = {
   dqkv: 1,
   angles: 1,
   cache: 1,
+  logits: 1,
+  before: 1,
+  state: 1,
+  logSums: 1,
 }
 
 const CALLS: readonly KernelCall<unknown>[] = [
@@ -114,6 +119,10 @@ const CALLS: readonly KernelCall<unknown>[] = [
   { kernel: 'batchnorm2d.evaluate', dims: channelNorm, operands: all },
   { kernel: 'batchnorm2d.statistics', dims: { ...channelNorm, targets: 1 }, operands: all },
   { kernel: 'cross_entropy.loss', dims: { rows: 1, classes: 5 }, operands: all },
+  { kernel: 'cross_entropy.look', dims: piece, operands: { logits: 1, target: 1, state: 1 } },
+  { kernel: 'cross_entropy.look', dims: { ...piece, first: 5 }, operands: all },
+  { kernel: 'cross_entropy.join', dims: { rows: 1, classes: 10 }, operands: all },
+  { kernel: 'cross_entropy.gradient', dims: piece, operands: all },
   { kernel: 'mse.loss', dims: vector, operands: all },
 ]
 

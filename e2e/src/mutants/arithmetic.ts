@@ -144,7 +144,7 @@ export const ARITHMETIC: readonly Mutant[] = [
     'shaders/kernels/cross-entropy.wgsl',
     ['gpu-sequence'],
     [
-      ['of equal maxima in two parts the last counts', 'if (part.x > seen.top) {', 'if (part.x >= seen.top) {'],
+      ['of equal maxima in two parts the last counts', 'b.top > a.top)', 'b.top >= a.top)'],
       ['of equal maxima in one part the last counts', 'if (higher > seen.top) {', 'if (higher >= seen.top) {'],
       ['targets that are ignored count', 'return IGNORING == 0u || u32(labels[row]) != IGNORED;', 'return true;'],
     ],
@@ -207,6 +207,79 @@ export const ARITHMETIC: readonly Mutant[] = [
     'shaders/kernels/cross-entropy.wgsl',
     ['workgroup-kernels'],
     [['a workgroup takes the first class that it saw for the largest', ', own.at, own.top == top)', ', own.at, true)']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/cross-entropy.wgsl',
+    ['large-vocabulary'],
+    [
+      ['pieces before this one count for nothing', 'if (FIRST > 0u) {', 'if (FIRST > 4294967294u) {'],
+      ['a piece takes its first class for that of all', 'seen.at += FIRST;', ''],
+      ['every piece takes the target for one of its classes', 'label < CLASSES);', 'true);'],
+      ['a sum does not follow a larger maximum', 'a.sum * exp(a.top - top) +', 'a.sum +'],
+    ],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/embedding.wgsl',
+    ['large-vocabulary'],
+    [['a piece of a table adds what belongs to another', '  if (id >= VOCAB) { return; }\n  var sum', '  var sum']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/src/wasm/kernels/entropy-pieces.ts',
+    ['large-vocabulary'],
+    [
+      ['every piece takes the target for one of its classes', 'i32.lessUnsigned(own, classes)', 'i32.equal(0, 0)'],
+      ['a piece takes its first class for that of all', 'f32.add(float(first), placeOf', 'f32.add(float(0), placeOf'],
+    ],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/graph/vocabulary.ts',
+    ['volunteer/test/vocabulary'],
+    [
+      ['the logits of all classes are kept', 'Math.min(WHOLE_LOGITS_BYTES, maxBindingBytes)', 'maxBindingBytes'],
+      [
+        'a table is read from its beginning by every chunk',
+        'dims: { ...call.dims, vocab: count, first },\n          operands: { ...call.operands, weight',
+        'dims: { ...call.dims, vocab: count, first: 0 },\n          operands: { ...call.operands, weight',
+      ],
+      ['only the last piece moves what lies before', 'if (before === undefined) return made', 'return made'],
+      ['each piece forgets those before it', '...(before ? { before } : {})', '...(before ? {} : {})'],
+      [
+        'gradients of all pieces go to the first rows',
+        '{ offset: tensor.offset + first * columns }',
+        '{ offset: tensor.offset }',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/graph/flat-views.ts',
+    ['volunteer/test/vocabulary'],
+    [
+      ['a vector longer than any buffer lies in one', 'end - open.start <= maxLength', 'true'],
+      ['a parameter above a binding lies in one piece', 'chunks?.get(entry.offset)', 'undefined'],
+    ],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/graph/begin-gradients.ts',
+    ['large-vocabulary'],
+    [
+      [
+        'what one piece writes counts as written by all of its parameter',
+        'const left = beside(begun, {',
+        'const left = begun.some(({ start }) => start === view.offset) ? [] : beside(begun, {',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/gpu/sections.ts',
+    ['volunteer/test/vocabulary'],
+    [['a large gradient is staged as a whole', 'found.length > 1 ? found : [gradient]', '[gradient]']],
   ),
   ...mutantsOf(
     KERNELS,
@@ -391,8 +464,8 @@ export const ARITHMETIC: readonly Mutant[] = [
     [
       [
         'two kernels that come to a shared gradient both begin it',
-        'if (!isGradient(operand) || begun.has(operand.offset)) return binding',
-        'if (!isGradient(operand)) return binding',
+        'if (begun.some((other) => overlap(other, range))) return binding',
+        '',
       ],
       ['small gradients are begun, too', 'binding.covers && operand.size >= LEAST_FLOATS', 'binding.covers'],
     ],
@@ -416,11 +489,15 @@ export const ARITHMETIC: readonly Mutant[] = [
     'volunteer/src/graph/plan.ts',
     ['volunteer/test/recompute'],
     [
-      ['a model that does not fit is refused at once', 'return [...kept, ...computed]', 'return kept'],
+      [
+        'a model that does not fit is refused at once',
+        'if (isComputable && (recompute || !isPaired))',
+        'if (isComputable && recompute)',
+      ],
       [
         'blocks that are normalised as a whole are cut first',
-        'kept.flatMap((attempt, i) => [attempt, ...computed.slice(i, i + 1)])',
-        '[...kept, ...computed]',
+        'const isPaired = isComputable && graph.mixesSamples',
+        'const isPaired = false',
       ],
     ],
   ),

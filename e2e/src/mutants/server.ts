@@ -27,7 +27,11 @@ export const SERVER_SIDE: readonly Mutant[] = [
     [
       ['a state larger than the memory is taken', 'Math.floor(machineBytes / STATES_HELD)', 'Infinity'],
       ['a state longer than frames can say is taken', 'Math.min(MAX_STATE_BYTES, ', 'Math.max(MAX_STATE_BYTES, '],
-      ['a state three times as large as it may be is taken', 'if (bytes <= most) return', 'if (bytes <= 3 * most) return'],
+      [
+        'a state three times as large as it may be is taken',
+        'if (bytes <= most) return',
+        'if (bytes <= 3 * most) return',
+      ],
     ],
   ),
   ...mutantsOf(

@@ -1,7 +1,7 @@
 // Losses. `target` is a reserved word of WGSL.
 
-import type { CrossEntropyDims, ElementwiseDims } from '../kernels.ts'
-import { array, matrix, ofOperand, real, STREAM_WORKGROUP, TILE_WORKGROUP, type Recipe } from '../recipe.ts'
+import { type CrossEntropyDims, type CrossEntropyPieceDims, type ElementwiseDims, PIECE_STATE } from '../kernels.ts'
+import { array, matrix, ofOperand, optional, real, STREAM_WORKGROUP, TILE_WORKGROUP, type Recipe } from '../recipe.ts'
 import type { MakeRecipe } from '../variants.ts'
 import { ownRows, sharedRows, type ShareRows } from './row-sharing.ts'
 
@@ -60,12 +60,68 @@ function partByPart(dims: CrossEntropyDims, capacity: number): Recipe {
   }
 }
 
-function crossEntropyParts({ rows: perSample, classes, smoothing = 0, ignored }: CrossEntropyDims, capacity: number) {
+// logits (R, classes), target (R,), before (R, 8) → state (R, 8)
+export function crossEntropyLook(share: ShareRows): MakeRecipe<'cross_entropy.look'> {
+  return (dims, capacity, { before }) => {
+    const { pass, rows, x, labels } = crossEntropyParts(dims, capacity)
+    const { sharing, invocations } = share({ steps: Math.ceil(dims.classes / 4), reads: 1, workgroup: TILE_WORKGROUP })
+    const length = rows * PIECE_STATE
+    const bindings = [
+      ofOperand('logits', x),
+      labels,
+      optional('before', 'read', length, before),
+      array('state', 'write', length),
+    ]
+    const threads = (samples: number) => invocations(samples * dims.rows)
+    return { scratch: {}, passes: [{ ...pass, entryPoint: 'look_at_piece', ...sharing, bindings, threads }] }
+  }
+}
+
+// state (R, 8), target (R,) → loss (R,), correct (R,), logSums (R,)
+export function crossEntropyJoin(dims: CrossEntropyDims, capacity: number): Recipe {
+  const { pass, rows, labels, sums } = crossEntropyParts(dims, capacity)
+  const bindings = [
+    array('state', 'read', rows * PIECE_STATE),
+    labels,
+    ...sums,
+    ofOperand('logSums', array('log_sums', 'write', rows)),
+  ]
+  const threads = (samples: number) => samples * dims.rows
+  return {
+    scratch: {},
+    passes: [{ ...pass, entryPoint: 'join_pieces', workgroup: STREAM_WORKGROUP, bindings, threads }],
+  }
+}
+
+// logits (R, classes), target (R,), logSums (R,) → dx (R, classes)
+export function crossEntropyGradient(dims: CrossEntropyPieceDims, capacity: number): Recipe {
+  const { pass, rows, x, labels, dx } = crossEntropyParts(dims, capacity)
+  const quads = Math.ceil(dims.classes / 4)
+  const bindings = [ofOperand('logits', x), labels, ofOperand('logSums', array('log_sums', 'read', rows)), dx]
+  return {
+    scratch: {},
+    passes: [
+      {
+        ...pass,
+        constants: { ...pass.constants, QUADS: quads },
+        entryPoint: 'gradient',
+        workgroup: STREAM_WORKGROUP,
+        bindings,
+        threads: (samples) => samples * dims.rows * quads,
+      },
+    ],
+  }
+}
+
+function crossEntropyParts(dims: CrossEntropyDims & Partial<CrossEntropyPieceDims>, capacity: number) {
+  const { rows: perSample, classes, smoothing = 0, ignored, first = 0, all = classes } = dims
   const rows = capacity * perSample
   // labels are compared as u32: a negative one by its two's complement
   const constants = {
     ROWS: perSample,
     CLASSES: classes,
+    FIRST: first,
+    ALL: all,
     SMOOTHING: real(smoothing),
     IGNORING: ignored === undefined ? 0 : 1,
     IGNORED: (ignored ?? 0) >>> 0,

@@ -13,7 +13,7 @@ export function embeddingForward(dims: EmbeddingDims, capacity: number): Recipe 
     matrix('weight', 'read', dims.vocab, channels),
     matrix('y', 'write', rows, channels),
   ]
-  return { scratch: {}, passes: [{ ...pass, entryPoint: 'forward', bindings }] }
+  return { scratch: {}, passes: [{ ...inTable(pass, dims), entryPoint: 'forward', bindings }] }
 }
 
 // ids (R,), dy (R, channels) → dweight (vocab, channels)
@@ -32,7 +32,7 @@ function sumOfTokens(share: ShareRows, dims: EmbeddingDims, capacity: number): R
     bindings: [ofOperand('ids', array('quads', 'read', rows, 'vec4u')), array('links', 'write', rows, 'i32')],
   }
   const sum: Pass = {
-    ...pass,
+    ...inTable(pass, dims),
     entryPoint: 'parameter_gradient',
     bindings: [
       array('ids', 'read', rows, 'i32'),
@@ -42,6 +42,11 @@ function sumOfTokens(share: ShareRows, dims: EmbeddingDims, capacity: number): R
     ],
   }
   return { scratch: { links: rows }, passes: [chain, sum] }
+}
+
+/** The chains of tokens are the same whatever piece of the table is looked at. */
+function inTable<P extends Pick<Pass, 'constants'>>(pass: P, { vocab, first = 0 }: EmbeddingDims): P {
+  return { ...pass, constants: { ...pass.constants, VOCAB: vocab, FIRST: first } }
 }
 
 function embedding({ tokens, channels }: EmbeddingDims, capacity: number) {

@@ -1,4 +1,5 @@
-// Plain embedding. ids (R,), weight (vocab, channels) → y (R, channels), with R = samples · tokens.
+// Plain embedding. ids (R,), weight (vocab, channels) of the ids from `first` on → y (R, channels), with R = samples ·
+// tokens.
 
 import type { EmbeddingDims, KernelOperands } from '../kernels.ts'
 
@@ -9,24 +10,28 @@ type EmbeddingOperands<K extends 'forward' | 'parameterGradient'> = KernelOperan
 >
 
 export function embeddingForward(
-  { tokens, channels }: EmbeddingDims,
+  { tokens, vocab, channels, first = 0 }: EmbeddingDims,
   samples: number,
   { ids, weight, y }: EmbeddingOperands<'forward'>,
 ): void {
   for (let row = 0; row < samples * tokens; row++) {
-    const start = (ids[row] ?? 0) * channels
+    const id = (ids[row] ?? 0) - first
+    if (id < 0 || id >= vocab) continue
+    const start = id * channels
     y.set(weight.subarray(start, start + channels), row * channels)
   }
 }
 
 // dweight[ids] += dy
 export function embeddingParameterGradient(
-  { tokens, channels }: EmbeddingDims,
+  { tokens, vocab, channels, first = 0 }: EmbeddingDims,
   samples: number,
   { ids, dy, dweight }: EmbeddingOperands<'parameterGradient'>,
 ): void {
   for (let row = 0; row < samples * tokens; row++) {
-    const start = (ids[row] ?? 0) * channels
+    const id = (ids[row] ?? 0) - first
+    if (id < 0 || id >= vocab) continue
+    const start = id * channels
     for (let c = 0; c < channels; c++) dweight[start + c] = (dweight[start + c] ?? 0) + (dy[row * channels + c] ?? 0)
   }
 }

@@ -16,7 +16,7 @@ import {
 } from './channel-norm.ts'
 import { concatBackward, concatForward } from './concat.ts'
 import { conv2dForward, conv2dInputGradient, conv2dParameterGradient } from './conv2d.ts'
-import { crossEntropyLoss } from './cross-entropy.ts'
+import { crossEntropyGradient, crossEntropyJoin, crossEntropyLook, crossEntropyLoss } from './cross-entropy.ts'
 import { dropoutForward } from './dropout.ts'
 import { embeddingForward, embeddingParameterGradient } from './embedding.ts'
 import { geluTanhBackward, geluTanhForward } from './gelu-tanh.ts'
@@ -112,6 +112,9 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'batchnorm2d.evaluate': batchnorm2dEvaluate,
   'batchnorm2d.statistics': batchnorm2dStatistics,
   'cross_entropy.loss': crossEntropyLoss,
+  'cross_entropy.look': crossEntropyLook,
+  'cross_entropy.join': crossEntropyJoin,
+  'cross_entropy.gradient': crossEntropyGradient,
   'mse.loss': mseLoss,
   'bce_with_logits.loss': bceWithLogitsLoss,
 }

@@ -29,6 +29,7 @@ import {
   positionsForward,
   positionsParameterGradient,
 } from './kernels/elementwise.ts'
+import { crossEntropyGradient, crossEntropyJoin, crossEntropyLook } from './kernels/entropy-pieces.ts'
 import {
   cachedAttentionForward,
   rotaryBackward,
@@ -135,6 +136,9 @@ export const WASM_KERNELS: { readonly [K in KernelName]: WasmKernel<K> } = {
   'batchnorm2d.evaluate': batchnorm2dEvaluate,
   'batchnorm2d.statistics': batchnorm2dStatistics,
   'cross_entropy.loss': crossEntropyLoss,
+  'cross_entropy.look': crossEntropyLook,
+  'cross_entropy.join': crossEntropyJoin,
+  'cross_entropy.gradient': crossEntropyGradient,
   'mse.loss': mseLoss,
   'bce_with_logits.loss': bceWithLogitsLoss,
 }

@@ -63,7 +63,7 @@ export class ReferenceRunner implements GraphRunner {
   }
 
   async #runParts({ samples, parts, gradientInto, early }: RunRequest): Promise<void> {
-    const calls = parts.flatMap((part) => this.graph[part])
+    const calls = parts.flatMap((part) => this.graph[part] ?? [])
     const ranges = (gradientInto && early?.ranges) ?? []
     const cuts = finalAfter(ranges, calls.map(writtenRanges))
     for (const [index, { start, end }] of ranges.entries()) {
@@ -99,10 +99,10 @@ export class ReferenceRunner implements GraphRunner {
     return fresh
   }
 
-  #fixedTensor({ name, offset }: Tensor): Float32Array {
+  #fixedTensor({ name, offset, start, size }: Tensor): Float32Array {
     const values = this.#fixed.get(offset)
     if (!values) throw new Error(`internal: ${name} was not given`)
-    return values
+    return start === undefined ? values : values.subarray(start, start + size)
   }
 }
 

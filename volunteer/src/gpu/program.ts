@@ -1,6 +1,7 @@
 // A plan on a device: its buffers, pipelines and bind groups, made once. Encoding a run makes nothing new.
 
 import { type GroupShare, type Pass, workgroupGrid, workgroupShare } from '@starling-grid/shaders'
+import { segmentPieces } from '../graph/flat-views.ts'
 import { planBytes, type Plan, type PlannedPass, type Resource } from '../graph/plan.ts'
 import { withMemoryCheck, type BufferOwner } from './buffers.ts'
 import { BUFFER_USAGE } from './flags.ts'
@@ -8,9 +9,12 @@ import { compilePasses, type CompiledPass, type ReadText } from './pipelines.ts'
 import { RunScalars, type RunValues } from './run-scalars.ts'
 import type { SubmitPiece } from './submit-pieces.ts'
 
+const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
+
 export interface ProgramBuffers {
-  readonly parameters: GPUBuffer
-  readonly gradient: GPUBuffer
+  /** of each segment of the flat vectors */
+  readonly parameters: readonly GPUBuffer[]
+  readonly gradient: readonly GPUBuffer[]
   readonly pooled: readonly GPUBuffer[]
   /** of each fixed tensor that a pass binds */
   readonly fixed: readonly (GPUBuffer | undefined)[]
@@ -47,7 +51,9 @@ export async function createProgram(
     planned.map(({ pass }) => pass),
     { readText, immediates: scalars.immediate },
   )
-  const steps = new Map(planned.map((pass, i) => [pass, createStep({ device, scalars, buffers }, pass, compiled[i])]))
+  const steps = new Map(
+    planned.map((pass, i) => [pass, createStep({ device, scalars, buffers, plan }, pass, compiled[i])]),
+  )
   return {
     buffers,
     setScalars: (queue, values) => scalars.set(queue, values),
@@ -72,10 +78,11 @@ export async function createProgram(
 
 function createBuffers(plan: Plan, owner: BufferOwner): ProgramBuffers {
   const usage = BUFFER_USAGE.STORAGE | BUFFER_USAGE.COPY_DST | BUFFER_USAGE.COPY_SRC
-  const flatBytes = plan.flat.deviceLength * Float32Array.BYTES_PER_ELEMENT
+  const segmentsOf = (name: string) =>
+    plan.flat.segments.map(({ start, end }, i) => owner.create((end - start) * FLOAT_BYTES, usage, `${name} ${i}`))
   return {
-    parameters: owner.create(flatBytes, usage, 'parameters'),
-    gradient: owner.create(flatBytes, usage, 'gradient'),
+    parameters: segmentsOf('parameters'),
+    gradient: segmentsOf('gradient'),
     pooled: plan.buffers.map((bytes, i) => owner.create(bytes, usage, `pooled ${i}`)),
     fixed: plan.fixed.map((bytes, i) => (bytes > 0 ? owner.create(bytes, usage, `fixed ${i}`) : undefined)),
   }
@@ -85,10 +92,11 @@ interface ProgramContext {
   readonly device: GPUDevice
   readonly scalars: RunScalars
   readonly buffers: ProgramBuffers
+  readonly plan: Plan
 }
 
 function createStep(
-  { device, scalars, buffers }: ProgramContext,
+  { device, scalars, buffers, plan }: ProgramContext,
   { pass, resources }: PlannedPass,
   compiled: CompiledPass | undefined,
 ): ProgramStep {
@@ -98,23 +106,43 @@ function createStep(
     layout: compiled.layout,
     entries: [
       ...scalars.entries,
-      ...resources.map((resource, i) => ({ binding: i + 1, resource: bindingOf(resource, buffers) })),
+      ...resources.map((resource, i) => ({ binding: i + 1, resource: bindingOf(resource, buffers, plan) })),
     ],
   })
   return { pass, pipeline: compiled.pipeline, bindGroup, last: { samples: 0, x: 0, y: 0 } }
 }
 
-export function bufferOf(
-  source: { readonly kind: 'parameters' | 'gradient' } | { readonly kind: 'pooled' | 'fixed'; readonly buffer: number },
-  buffers: ProgramBuffers,
-): GPUBuffer | undefined {
-  return 'buffer' in source ? buffers[source.kind][source.buffer] : buffers[source.kind]
+/** A run of bytes of one buffer. */
+export interface BufferPiece {
+  readonly buffer: GPUBuffer
+  readonly byteOffset: number
+  /** in what was asked for */
+  readonly from: number
+  readonly bytes: number
 }
 
-function bindingOf(resource: Resource, buffers: ProgramBuffers): GPUBufferBinding {
-  const buffer = bufferOf(resource, buffers)
+/** What a resource is made of: one buffer, or several of a long run of a flat vector. */
+export function bufferPieces(source: Resource, buffers: ProgramBuffers, { flat }: Pick<Plan, 'flat'>): BufferPiece[] {
+  const { byteOffset, bytes } = source
+  if ('buffer' in source) return [{ buffer: held(buffers[source.kind][source.buffer]), byteOffset, from: 0, bytes }]
+  const of = { start: byteOffset / FLOAT_BYTES, end: (byteOffset + bytes) / FLOAT_BYTES }
+  return segmentPieces(flat, of).map(({ segment, start, from, length }) => ({
+    buffer: held(buffers[source.kind][segment]),
+    byteOffset: start * FLOAT_BYTES,
+    from: from * FLOAT_BYTES,
+    bytes: length * FLOAT_BYTES,
+  }))
+}
+
+function held(buffer: GPUBuffer | undefined): GPUBuffer {
   if (!buffer) throw new Error('internal: a resource without a buffer')
-  return { buffer, offset: resource.byteOffset, size: Math.ceil(resource.bytes / 4) * 4 }
+  return buffer
+}
+
+function bindingOf(resource: Resource, buffers: ProgramBuffers, plan: Pick<Plan, 'flat'>): GPUBufferBinding {
+  const [piece, ...others] = bufferPieces(resource, buffers, plan)
+  if (!piece || others.length > 0) throw new Error('internal: a binding over several buffers')
+  return { buffer: piece.buffer, offset: piece.byteOffset, size: Math.ceil(resource.bytes / 4) * 4 }
 }
 
 /** Whole passes begin with their first workgroup. */

@@ -7,6 +7,16 @@ import { BUFFER_USAGE } from './flags.ts'
 
 /** Runs under way at once: one computing, one being read, one being prepared. */
 const RING_LENGTH = 3
+/** Bytes from which a buffer is a part of a gradient: there are no more than one run brings at a time. */
+const LARGE_BYTES = 16 * 1024 * 1024
+
+/** Buffers of each size that a run with these staging buffers may make. */
+export function ringLengths(sizes: readonly number[]): ReadonlyMap<number, number> {
+  const lengths = new Map<number, number>()
+  for (const bytes of sizes)
+    lengths.set(bytes, bytes < LARGE_BYTES ? RING_LENGTH : Math.min(RING_LENGTH, (lengths.get(bytes) ?? 0) + 1))
+  return lengths
+}
 
 interface BufferRing {
   readonly free: GPUBuffer[]
@@ -24,6 +34,14 @@ export class Readback {
   constructor(device: GPUDevice, buffers: BufferOwner) {
     this.#device = device
     this.#buffers = buffers
+  }
+
+  /** One buffer of each size of a run, and no more of large ones than it needs. @throws OutOfDeviceMemory */
+  async reserve(sizes: readonly number[]): Promise<void> {
+    for (const [bytes, most] of ringLengths(sizes)) {
+      this.#ringOf(bytes).most = most
+      this.release(await this.acquire(bytes), bytes)
+    }
   }
 
   /**

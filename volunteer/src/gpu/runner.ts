@@ -1,25 +1,34 @@
 // Runs a graph on a WebGPU device. Each run, or early piece of the gradient, is one command buffer, one compute pass
 // and one submit, and creates nothing.
 import { type Precision, SerialQueue, systemClock } from '@starling-grid/protocol'
-import type { AdapterTraits } from '@starling-grid/shaders'
+import { type AdapterTraits, lastSize } from '@starling-grid/shaders'
 import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
 import type { EncodeRequest } from '../graph/executor.ts'
 import { loadConstants } from '../graph/fixed.ts'
 import { gather } from '../graph/flat-views.ts'
 import { OutOfDeviceMemory } from '../graph/out-of-device-memory.ts'
-import { defaultMicroBatch, MAX_WORK, planGraph, type Plan, type PlannedPass } from '../graph/plan.ts'
+import {
+  type AdapterLimits,
+  defaultMicroBatch,
+  MAX_WORK,
+  planGraph,
+  type Plan,
+  type PlannedPass,
+  type Resource,
+} from '../graph/plan.ts'
 import { type DeviceTrouble, NO_TROUBLE } from '../graph/renewed-executor.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
+import { placeColumns } from '../graph/vocabulary.ts'
 import { BufferOwner } from './buffers.ts'
 import { Completion } from './completion.ts'
 import { DeviceWatch } from './device.ts'
 import type { GradientEncoders, GradientEncodersParts, ReadyEncoder } from './gradient-encoders.ts'
 import type { ReadText } from './pipelines.ts'
-import { bufferOf, createProgram, type Program } from './program.ts'
-import { Readback } from './readback.ts'
-import { type EncodedSection, type Section, sectionsOf } from './sections.ts'
+import { type BufferPiece, bufferPieces, createProgram, type Program } from './program.ts'
+import { Readback, ringLengths } from './readback.ts'
+import { type EncodedSection, type LogitsPiece, type Section, sectionsOf } from './sections.ts'
 import { SUBMIT_MS, SubmitPace } from './submit-pace.ts'
 import { inSubmits, type SubmitPiece } from './submit-pieces.ts'
 
@@ -37,6 +46,8 @@ interface PlanBounds {
   readonly maxBytes?: number
   /** how values between kernels are stored; absent: f32 */
   readonly precision?: Precision
+  /** of buffers and bindings; absent: those of the device */
+  readonly limits?: AdapterLimits
   /**
    * keep less and compute it again in backward: less memory, more time, equal bits; absent: where the memory does not
    * suffice otherwise
@@ -124,10 +135,11 @@ function planFor({
   recompute = false,
   maxMicroBatch = defaultMicroBatch(software),
   maxBytes = Number.POSITIVE_INFINITY,
+  limits = device.limits,
 }: GpuRunnerOptions): Plan {
   return planGraph(graph, {
     traits: traitsOf(device, software, facts),
-    limits: device.limits,
+    limits,
     maxMicroBatch,
     maxBytes,
     precision,
@@ -159,12 +171,21 @@ async function openRunner(options: GpuRunnerOptions, plan: Plan): Promise<GpuRun
 
 /** The staging of a training run, so that a device without memory for it gets a smaller plan and not a failed step. */
 async function reserveStaging(readback: Readback, plan: Plan): Promise<void> {
-  const { lossTensors } = plan.graph
-  if (lossTensors === undefined) return
-  const gradientInto = { length: plan.graph.parameterCount }
+  await readback.reserve(stagingSizes(plan))
+}
+
+/** Bytes of the staging buffers of a training run. */
+function stagingSizes(plan: Plan): number[] {
+  const { lossTensors, parameterCount: length } = plan.graph
+  if (lossTensors === undefined) return []
   const read = [lossTensors.loss, lossTensors.correct]
-  const request = { samples: plan.capacity, parts: ['forward', 'loss', 'backward'] as const, read, gradientInto }
-  for (const { bytes } of sectionsOf(plan, request)) readback.release(await readback.acquire(bytes), bytes)
+  const request = { samples: plan.capacity, parts: ['forward', 'loss', 'backward'] as const, read }
+  return sectionsOf(plan, { ...request, gradientInto: { length } }).map(({ bytes }) => bytes)
+}
+
+/** Bytes of all staging buffers that training takes at most. */
+export function stagingBytes(plan: Plan): number {
+  return [...ringLengths(stagingSizes(plan))].reduce((sum, [bytes, count]) => sum + bytes * count, 0)
 }
 
 /** A software adapter blocks no screen: what it is given at once is bounded by its driver's patience alone. */
@@ -282,7 +303,22 @@ export class GpuRunner implements GraphRunner {
     if (request.samples > this.capacity)
       throw new Error(`internal: ${request.samples} samples exceed the capacity of ${this.capacity}`)
     const reads = await this.#inTurn(() => this.#submit(request))
-    return (await Promise.all(reads)).flat()
+    return this.#joined(request, await Promise.all(reads))
+  }
+
+  /** In the order of what was asked for; the output of pieces in its place. */
+  #joined({ read = [], samples }: RunRequest, sections: readonly SectionValues[]): Float32Array[] {
+    const values = sections.flatMap((section) => (section.piece === undefined ? section.values : []))
+    const pieces = sections.filter(({ piece }) => piece !== undefined)
+    if (pieces.length === 0) return values
+    const { output } = this.#plan.graph
+    const logits = new Float32Array(samples * output.size)
+    for (const {
+      piece,
+      values: [found],
+    } of pieces)
+      if (piece && found) placeColumns(logits, lastSize(output.shape), { ...piece, values: found })
+    return read.map((tensor) => (tensor.storage === output.storage ? logits : (values.shift() ?? new Float32Array())))
   }
 
   destroy(): void {
@@ -309,7 +345,7 @@ export class GpuRunner implements GraphRunner {
   }
 
   /** A section is read while the device computes those behind it. */
-  async #submit(request: RunRequest): Promise<Promise<Float32Array[]>[]> {
+  async #submit(request: RunRequest): Promise<Promise<SectionValues>[]> {
     this.#watch.check()
     const { encode } = request.early ?? {}
     const encoders = encode && (await this.#watch.during(this.#encodersFor(encode)))
@@ -318,19 +354,22 @@ export class GpuRunner implements GraphRunner {
       request,
       encoders?.map((ready) => ready?.encoder.cut),
     )
-    const reads: Promise<Float32Array[]>[] = []
+    const reads: Promise<SectionValues>[] = []
     for (const [index, section] of sections.entries()) {
       const buffer = await this.#readback.acquire(section.bytes)
       if (index === 0) this.#prepare(request)
       const options = { samples: request.samples, clearGradient: index === 0 && request.clearGradient === true }
       const submitted = systemClock.now()
-      this.#submitSection(section, buffer, { ...options, ready: encoders?.[index] })
+      this.#submitSection(section, buffer, {
+        ...options,
+        ready: section.final === undefined ? undefined : encoders?.[section.final],
+      })
       const work = (workOf(section.passes) * request.samples) / this.capacity
       const ended = (): void => this.#submits.measured(work, { submitted, end: systemClock.now() })
       const before = reads.at(-1)
       const read = this.#read(request, section, { buffer, before, ended }).then(({ values, encoded }) => {
-        request.early?.onFinal(index, encoded)
-        return values
+        if (section.final !== undefined) request.early?.onFinal(section.final, encoded)
+        return { values, piece: section.piece }
       })
       read.catch(() => undefined) // the caller of the run gets it, also when a later submit fails first
       reads.push(read)
@@ -357,7 +396,8 @@ export class GpuRunner implements GraphRunner {
 
   #clearGradient(encoder: GPUCommandEncoder): void {
     for (const { start, end } of this.#plan.cleared)
-      encoder.clearBuffer(this.#program.buffers.gradient, FLOAT_BYTES * start, FLOAT_BYTES * (end - start))
+      for (const { buffer, byteOffset, bytes } of this.#piecesOf(gradientBytes(start, end - start)))
+        encoder.clearBuffer(buffer, byteOffset, bytes)
   }
 
   #encodePasses(encoder: GPUCommandEncoder, piece: SubmitPiece, samples: number): void {
@@ -373,8 +413,9 @@ export class GpuRunner implements GraphRunner {
     { buffer, ready }: { readonly buffer: GPUBuffer; readonly ready: ReadyEncoder | undefined },
   ): void {
     for (const { source, offset } of copies)
-      if (source.bytes > 0)
-        encoder.copyBufferToBuffer(this.#bufferOf(source), source.byteOffset, buffer, offset, source.bytes)
+      for (const piece of this.#piecesOf(source))
+        if (piece.bytes > 0)
+          encoder.copyBufferToBuffer(piece.buffer, piece.byteOffset, buffer, offset + piece.from, piece.bytes)
     if (encoded && ready) this.#encodeRuns(encoder, encoded, ready)
     if (encoded && ready) encoder.copyBufferToBuffer(ready.encoder.output, 0, buffer, encoded.offset, encoded.bytes)
   }
@@ -382,13 +423,8 @@ export class GpuRunner implements GraphRunner {
   #encodeRuns(encoder: GPUCommandEncoder, { inputs }: EncodedSection, { encoder: runs, forgets }: ReadyEncoder): void {
     let at = 0
     for (const { deviceStart, length } of inputs) {
-      encoder.copyBufferToBuffer(
-        this.#program.buffers.gradient,
-        FLOAT_BYTES * deviceStart,
-        runs.input,
-        at,
-        FLOAT_BYTES * length,
-      )
+      for (const piece of this.#piecesOf(gradientBytes(deviceStart, length)))
+        encoder.copyBufferToBuffer(piece.buffer, piece.byteOffset, runs.input, at + piece.from, piece.bytes)
       at += FLOAT_BYTES * length
     }
     if (forgets) runs.forget(encoder)
@@ -421,21 +457,27 @@ export class GpuRunner implements GraphRunner {
 
   /** Each to its place: one copy less than to bring all of them into the device's order first. */
   #writeParameters(flat: Float32Array<ArrayBuffer>): void {
-    for (const { offset, length, deviceOffset } of this.#plan.flat.views.values())
-      this.#queue.writeBuffer(this.#program.buffers.parameters, FLOAT_BYTES * deviceOffset, flat, offset, length)
+    for (const { offset, length, deviceOffset } of this.#plan.flat.views.values()) {
+      const bytes = { byteOffset: FLOAT_BYTES * deviceOffset, bytes: FLOAT_BYTES * length }
+      for (const { buffer, byteOffset } of this.#piecesOf({ kind: 'parameters', ...bytes }))
+        this.#queue.writeBuffer(buffer, byteOffset, flat, offset, length)
+    }
   }
 
   #write(tensor: Tensor, values: Values): void {
     const place = this.#plan.placement.get(tensor.storage)
     if (!place) throw new Error(`internal: ${tensor.name} has no buffer`)
-    this.#queue.writeBuffer(this.#bufferOf({ kind: 'pooled', ...place }), place.byteOffset, plain(values))
+    for (const { buffer, byteOffset } of this.#piecesOf({ kind: 'pooled', ...place, bytes: values.byteLength }))
+      this.#queue.writeBuffer(buffer, byteOffset, plain(values))
   }
 
-  #bufferOf(source: Parameters<typeof bufferOf>[0]): GPUBuffer {
-    const buffer = bufferOf(source, this.#program.buffers)
-    if (!buffer) throw new Error('internal: a resource without a buffer')
-    return buffer
+  #piecesOf(source: Resource): BufferPiece[] {
+    return bufferPieces(source, this.#program.buffers, this.#plan)
   }
+}
+
+function gradientBytes(start: number, length: number): Resource {
+  return { kind: 'gradient', byteOffset: FLOAT_BYTES * start, bytes: FLOAT_BYTES * length }
 }
 
 /** Zeros where runs were encoded: they come as bytes. */
@@ -449,6 +491,11 @@ function plain(values: Float32Array): Float32Array<ArrayBuffer>
 function plain(values: Values): Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>
 function plain(values: Values): Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer> {
   return values.buffer instanceof ArrayBuffer ? (values as Float32Array<ArrayBuffer>) : values.slice()
+}
+
+interface SectionValues {
+  readonly values: Float32Array[]
+  readonly piece: LogitsPiece | undefined
 }
 
 interface SectionRead {

@@ -1,15 +1,18 @@
 // A run cut into what is submitted at once: passes, and what is copied out after them. One section, unless pieces of
 // the gradient are wanted before the rest. Pure: it names buffers and touches none.
 
+import { lastSize } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import { finalAfter } from '../graph/early-ranges.ts'
-import { devicePieces, deviceRange, type FlatPiece } from '../graph/flat-views.ts'
+import { devicePieces, deviceRange, type FlatPiece, viewRuns } from '../graph/flat-views.ts'
 import type { Plan, PlannedPass, Resource } from '../graph/plan.ts'
 import type { RunRequest } from '../graph/runner.ts'
 import { lengthFor, type Tensor } from '../graph/tensor.ts'
 import type { EncodedRun, EncodingCut } from './encoding-cut.ts'
 
 const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
+/** Bytes of the gradient that one staging buffer brings: a large gradient does not lie on the device a third time. */
+export const STAGING_BYTES = 64 * 1024 * 1024
 
 export interface StagingCopy {
   readonly source: Resource
@@ -27,8 +30,18 @@ export interface Section {
   readonly bytes: number
   /** of the layout: what the last copy brings */
   readonly gradient: FloatRange | undefined
+  /** the early range that is final with this section */
+  readonly final: number | undefined
+  /** the classes that the output's piece begins with, where the only copy is one */
+  readonly piece?: LogitsPiece
   /** instead of `gradient`, where runs of it are encoded */
   readonly encoded?: EncodedSection
+}
+
+/** The logits of some classes, of all rows. */
+export interface LogitsPiece {
+  readonly first: number
+  readonly count: number
 }
 
 /** A piece of the gradient that comes in part as floats and in part as bytes. */
@@ -55,21 +68,72 @@ export function sectionsOf(
   cuts: readonly (EncodingCut | undefined)[] = [],
 ): Section[] {
   const passes = parts.flatMap((part) => plan.parts[part])
+  const { logits, output } = plan.graph
+  const inPieces = logits !== undefined && read.some(({ storage }) => storage === output.storage)
+  const whole = inPieces ? read.filter(({ storage }) => storage !== output.storage) : read
   const ranges = gradientInto && (early?.ranges ?? [{ start: 0, end: gradientInto.length }])
-  if (!ranges) return [{ passes, ...staging(read.map((tensor) => wanted(plan, tensor, samples))), gradient: undefined }]
+  if (!ranges) {
+    const first = { passes, ...staging(whole.map((tensor) => wanted(plan, tensor, samples))) }
+    return [{ ...first, gradient: undefined, final: undefined }, ...(inPieces ? logitsSections(plan, samples) : [])]
+  }
   const inDevice = ranges.map((range) => deviceRange(plan.flat, range))
   const ends = finalAfter(inDevice, passes.map(writtenRanges))
-  return ranges.map((gradient, i) => {
+  return ranges.flatMap((gradient, i): Section[] => {
     const isLast = i === ranges.length - 1
-    const values = isLast ? read.map((tensor) => wanted(plan, tensor, samples)) : []
+    const values = isLast ? whole.map((tensor) => wanted(plan, tensor, samples)) : []
     const ran = passes.slice(ends[i - 1] ?? 0, isLast ? undefined : ends[i])
     const cut = cuts[i]
-    if (!cut) return { passes: ran, ...staging([...values, gradientCopy(inDevice[i])]), gradient }
+    if (!cut) return gradientSections(plan, { gradient, values, passes: ran, final: i })
+    return [
+      {
+        passes: ran,
+        gradient: undefined,
+        final: i,
+        ...encodedStaging(plan, values, { range: gradient, runs: early?.encode?.runs[i] ?? [], cut }),
+      },
+    ]
+  })
+}
+
+/** A range of the gradient, through staging buffers of a bounded size: the last one has the other values, too. */
+function gradientSections(
+  plan: Plan,
+  {
+    gradient,
+    values,
+    passes,
+    final,
+  }: {
+    readonly gradient: FloatRange
+    readonly values: readonly WantedBytes[]
+    readonly passes: readonly PlannedPass[]
+    readonly final: number
+  },
+): Section[] {
+  const found = viewRuns(plan.flat, gradient, STAGING_BYTES / FLOAT_BYTES)
+  const runs = found.length > 1 ? found : [gradient]
+  return runs.map((run, i) => {
+    const isLast = i === runs.length - 1
     return {
-      passes: ran,
-      gradient: undefined,
-      ...encodedStaging(plan, values, { range: gradient, runs: early?.encode?.runs[i] ?? [], cut }),
+      passes: i === 0 ? passes : [],
+      ...staging([...(isLast ? values : []), gradientCopy(deviceRange(plan.flat, run))]),
+      gradient: run,
+      final: isLast ? final : undefined,
     }
+  })
+}
+
+/** One for each piece of the classes: all pieces are made in the same place. */
+function logitsSections(plan: Plan, samples: number): Section[] {
+  const { logits = [], output } = plan.graph
+  const rows = output.size / lastSize(output.shape)
+  let first = 0
+  return logits.map(({ operands }, i) => {
+    const { y } = operands as { readonly y: Tensor }
+    const piece = { first, count: y.size / rows }
+    first += piece.count
+    const passes = plan.parts.logits.filter(({ origin }) => origin.call === `logits.${i}`)
+    return { passes, ...staging([wanted(plan, y, samples)]), gradient: undefined, final: undefined, piece }
   })
 }
 

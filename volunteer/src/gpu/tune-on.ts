@@ -18,21 +18,26 @@ export function tuneOn(
   const traits = traitsOf(device, software, facts)
   // Shapes hold the number of samples that the adapter has room for.
   const bound = maxBytes === undefined ? {} : { maxBytes }
-  const { capacity } = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, ...bound })
+  const plan = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, ...bound })
+  const { capacity } = plan
+  // What is measured is what will run: of a large vocabulary, its pieces.
+  const cut = plan.graph.logits === undefined && plan.graph.chunks === undefined ? graph : plan.graph
   return tune(tuning, {
-    graph,
+    graph: cut,
     capacity,
     traits,
     adapter,
     readText,
-    prepare: trialsOf({ ...options, maxMicroBatch: capacity }),
+    prepare: trialsOf({ ...options, graph: cut, maxMicroBatch: capacity }),
   })
 }
 
 function trialsOf(options: GpuRunnerOptions): PrepareTrial {
+  // a trial's results are those of its calls, in one piece
+  const { logits: _logits, ...whole } = options.graph
   return async (calls, choose) => {
     const graph: Graph = {
-      ...options.graph,
+      ...whole,
       forward: calls,
       evaluation: calls,
       loss: [],

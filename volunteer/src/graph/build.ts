@@ -18,7 +18,7 @@ import { opOf } from './ops/table.ts'
 import { TensorFactory, type Tensor } from './tensor.ts'
 
 /** 'evaluation' is forward without what only training does */
-export type GraphPart = 'forward' | 'evaluation' | 'loss' | 'backward'
+export type GraphPart = 'forward' | 'evaluation' | 'loss' | 'backward' | 'logits'
 
 /** Kernel calls in the order of computation. */
 export interface GraphCalls {
@@ -27,6 +27,8 @@ export interface GraphCalls {
   readonly evaluation: readonly KernelCall<Tensor>[]
   readonly loss: readonly KernelCall<Tensor>[]
   readonly backward: readonly KernelCall<Tensor>[]
+  /** where the output is made in pieces of the classes, and only when it is asked for: one product each */
+  readonly logits?: readonly KernelCall<Tensor>[]
 }
 
 /** What goes in and comes out. */
@@ -43,6 +45,8 @@ export interface Graph extends GraphCalls, GraphEnds {
   readonly spec: ModelSpec
   readonly parameters: readonly ParameterEntry[]
   readonly parameterCount: number
+  /** by where it begins in the layout: a parameter that lies in chunks, of so many elements each */
+  readonly chunks?: ReadonlyMap<number, number>
   /** what is given once and stays, by the index that its tensors have as their offset */
   readonly fixed: readonly FixedEntry[]
   /** what the loss reads and writes; undefined in a graph whose output gradient is given */

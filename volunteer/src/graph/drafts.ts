@@ -29,7 +29,7 @@ export interface DraftPass<P extends NamedPass = NamedPass> {
 /**
  * In this order for lifetimes: what evaluation makes is overwritten by forward, and needed by the loss at the latest.
  */
-export const PARTS = ['evaluation', 'forward', 'loss', 'backward'] as const
+export const PARTS = ['evaluation', 'logits', 'forward', 'loss', 'backward'] as const
 
 export function draftPasses<P extends NamedPass>(
   graph: Graph,
@@ -38,7 +38,7 @@ export function draftPasses<P extends NamedPass>(
 ): DraftPass<P>[] {
   const parts = PARTS.filter((part) => part !== 'evaluation' || graph.evaluation !== graph.forward)
   return parts.flatMap((part) =>
-    graph[part].flatMap((call, index) =>
+    (graph[part] ?? []).flatMap((call, index) =>
       draftsOf({ part, call, callName: `${part}.${index}` }, choose(call, capacity), capacity),
     ),
   )
@@ -80,7 +80,7 @@ export function shareScratch<P extends NamedPass>(drafts: readonly DraftPass<P>[
       ...rest,
       operands: operands.map((operand) => (typeof operand === 'string' ? (sameAs.get(operand) ?? operand) : operand)),
     }
-    const key = draft.part === 'evaluation' ? undefined : derivation(draft)
+    const key = draft.part === 'evaluation' || draft.part === 'logits' ? undefined : derivation(draft)
     const first = key === undefined ? undefined : firstOf.get(key)
     if (key === undefined || !first) {
       if (key !== undefined) firstOf.set(key, draft)

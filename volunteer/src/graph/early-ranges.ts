@@ -14,6 +14,6 @@ export function finalAfter(ranges: readonly FloatRange[], writes: readonly (read
   })
 }
 
-function overlap(a: FloatRange, b: FloatRange): boolean {
+export function overlap(a: FloatRange, b: FloatRange): boolean {
   return a.start < b.end && b.start < a.end
 }

@@ -77,10 +77,10 @@ export function explainPlan(
   plan: Plan<Pass | WasmPass>,
   { samples, traits }: { readonly samples: number; readonly traits: Pick<AdapterTraits, 'software'> },
 ): Explanation {
-  const parts = PARTS.filter((part) => part !== 'evaluation')
+  const parts = PARTS.filter((part) => part !== 'evaluation' && part !== 'logits')
   const calls = parts.flatMap((part) =>
     [...byCall(plan.parts[part])].map(([name, passes]) => {
-      const call = plan.graph[part][Number(name.split('.')[1])]
+      const call = plan.graph[part]?.[Number(name.split('.')[1])]
       if (!call) throw new Error(`internal: the plan runs ${name}, which the graph does not have`)
       return explainCall(part, call, passes, { samples, traits })
     }),

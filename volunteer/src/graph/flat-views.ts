@@ -1,5 +1,6 @@
 // The flat vectors as a device holds them: each parameter at an offset at which a buffer can be bound. Shaders
-// therefore do not depend on a layer's position in the vector. Gaps hold zeros or nothing that is read.
+// therefore do not depend on a layer's position in the vector. Gaps hold zeros or nothing that is read. A vector that
+// no buffer holds lies in segments, a buffer each, and a parameter that no binding holds in chunks.
 
 import type { ParameterEntry } from '@starling-grid/model'
 import type { FloatRange } from '../floats.ts'
@@ -19,20 +20,85 @@ export interface FlatView {
 }
 
 export interface FlatViews {
-  /** by layout offset */
+  /** by layout offset, in its order; a parameter in chunks has several */
   readonly views: ReadonlyMap<number, FlatView>
   /** elements of the device's vector */
   readonly deviceLength: number
+  /** of the device's vector, a buffer each; together all of it */
+  readonly segments: readonly FloatRange[]
 }
 
-export function flatViews(entries: readonly ParameterEntry[]): FlatViews {
+export interface FlatBounds {
+  /** elements of a segment, unless a single view is longer; absent: one segment */
+  readonly maxLength?: number
+  /** layout offset of a parameter → elements of its chunks */
+  readonly chunks?: ReadonlyMap<number, number>
+}
+
+export function flatViews(
+  entries: readonly ParameterEntry[],
+  { maxLength = Number.POSITIVE_INFINITY, chunks }: FlatBounds = {},
+): FlatViews {
   let deviceLength = 0
   const views = new Map<number, FlatView>()
-  for (const { name, offset, length } of entries) {
+  const segments: { start: number; end: number }[] = []
+  for (const { name, offset, length } of entries.flatMap((entry) => chunksOf(entry, chunks?.get(entry.offset)))) {
     views.set(offset, { name, offset, length, deviceOffset: deviceLength })
-    deviceLength += Math.ceil((length + SLACK_ELEMENTS) / BIND_ALIGNMENT_ELEMENTS) * BIND_ALIGNMENT_ELEMENTS
+    const end = deviceLength + Math.ceil((length + SLACK_ELEMENTS) / BIND_ALIGNMENT_ELEMENTS) * BIND_ALIGNMENT_ELEMENTS
+    const open = segments.at(-1)
+    if (open && end - open.start <= maxLength) open.end = end
+    else segments.push({ start: deviceLength, end })
+    deviceLength = end
   }
-  return { views, deviceLength: Math.max(deviceLength, BIND_ALIGNMENT_ELEMENTS) }
+  if (deviceLength > 0) return { views, deviceLength, segments }
+  return { views, deviceLength: BIND_ALIGNMENT_ELEMENTS, segments: [{ start: 0, end: BIND_ALIGNMENT_ELEMENTS }] }
+}
+
+function chunksOf(
+  { name, offset, length }: ParameterEntry,
+  chunk = length,
+): readonly Pick<FlatView, 'name' | 'offset' | 'length'>[] {
+  return Array.from({ length: Math.ceil(length / chunk) }, (_, i) => ({
+    name,
+    offset: offset + i * chunk,
+    length: Math.min(chunk, length - i * chunk),
+  }))
+}
+
+/** Where an element of the layout lies in the device's vector: the beginning of a parameter, or of rows of it. */
+export function deviceOffsetOf({ views }: FlatViews, offset: number): number | undefined {
+  const view =
+    views.get(offset) ??
+    [...views.values()].find((other) => other.offset <= offset && offset < other.offset + other.length)
+  return view && view.deviceOffset + offset - view.offset
+}
+
+/** A run of the device's vector inside one segment. */
+export interface SegmentPiece {
+  readonly segment: number
+  /** elements before it, in the segment and in the run that was asked for */
+  readonly start: number
+  readonly from: number
+  readonly length: number
+}
+
+/** A run of the device's vector, cut where its buffers begin and end. */
+export function segmentPieces({ segments }: Pick<FlatViews, 'segments'>, { start, end }: FloatRange): SegmentPiece[] {
+  return segments.flatMap((held, segment) => {
+    const [first, last] = [Math.max(start, held.start), Math.min(end, held.end)]
+    return first < last ? [{ segment, start: first - held.start, from: first - start, length: last - first }] : []
+  })
+}
+
+/** Whole views side by side, each run of at most so many elements unless a single view is longer. */
+export function viewRuns(flat: FlatViews, range: FloatRange, most: number): FloatRange[] {
+  const runs: { start: number; end: number }[] = []
+  for (const { offset, length } of viewsIn(flat, range)) {
+    const open = runs.at(-1)
+    if (open && offset + length - open.start <= most) open.end = offset + length
+    else runs.push({ start: offset, end: offset + length })
+  }
+  return runs
 }
 
 /** Where whole parameters that lie side by side in the layout lie on the device. */

@@ -12,13 +12,17 @@ import type { Tensor } from './tensor.ts'
  */
 const FLOWING = new Set(['x', 'y', 'dy', 'dx', 'a', 'b', 'residual', 'qkv', 'dqkv'])
 
+/** Kernels where gradients begin. */
+const LOSS = /\.loss$|^cross_entropy\./
+
 /** Storages of the values that are kept in half. */
 export function halfStorages(graph: Graph): ReadonlySet<number> {
   const half = new Set<number>()
   const kept = new Set(
     [graph.output, graph.inputGradient, graph.input].flatMap((tensor) => (tensor ? [tensor.storage] : [])),
   )
-  for (const call of [...graph.forward, ...graph.evaluation, ...graph.loss, ...graph.backward])
+  const { forward, evaluation, loss, backward, logits = [] } = graph
+  for (const call of [...forward, ...evaluation, ...loss, ...backward, ...logits])
     for (const [name, { storage, role, shared }] of tensorsOf(call)) {
       const flows = FLOWING.has(name) && !shared && (role === 'activation' || role === 'activationGradient')
       if (flows) half.add(storage)
@@ -41,14 +45,14 @@ export function inHalf<P extends NamedPass>(
   return drafts.map((draft) => ({ ...draft, pass: passInHalf(draft, half) }))
 }
 
-function passInHalf<P extends NamedPass>({ part, pass, operands }: DraftPass<P>, half: ReadonlySet<number>): P {
+function passInHalf<P extends NamedPass>({ origin, pass, operands }: DraftPass<P>, half: ReadonlySet<number>): P {
   const operandOf = new Map(boundBindings(pass).map((binding, i) => [binding, operands[i]]))
   return {
     ...pass,
     bindings: pass.bindings.map((binding): Binding => {
       const operand = operandOf.get(binding)
       if (operand === undefined || typeof operand === 'string') return binding
-      const scaled = part === 'loss' && operand.role === 'activationGradient'
+      const scaled = LOSS.test(origin.kernel) && operand.role === 'activationGradient'
       return { ...binding, ...(half.has(operand.storage) ? { half: true } : {}), ...(scaled ? { scaled } : {}) }
     }),
   }

@@ -27,6 +27,8 @@ export interface PlacementOptions {
   /** life → lives that must not lie in its buffer */
   readonly apart?: readonly ReadonlySet<number>[]
   readonly maxBufferBytes?: number
+  /** in all; what cannot lie in so many is not searched for a better place */
+  readonly worthBytes?: number
 }
 
 /** WebGPU binds storage buffers at multiples of this on every adapter. */
@@ -64,7 +66,9 @@ const ORDERS: readonly ((life: LiveRange) => number)[] = [
  * several orders the best is changed by one value at a time, as long as that helps. Equal lives have equal plans.
  */
 export function assignBuffers(lives: readonly LiveRange[], options: PlacementOptions = {}): MemoryPlan {
-  const goodBytes = GOOD_ENOUGH * peakLiveBytes(lives)
+  const least = peakLiveBytes(lives)
+  if (least > (options.worthBytes ?? Infinity)) return placeInOrder(lives, [...lives.keys()], options)
+  const goodBytes = GOOD_ENOUGH * least
   let best: { readonly order: readonly number[]; readonly plan: MemoryPlan } = {
     order: [],
     plan: { buffers: [Infinity], places: [] },

@@ -16,17 +16,21 @@ import { beginGradients, clearedRanges } from './begin-gradients.ts'
 import type { Graph, GraphPart } from './build.ts'
 import { defaultVariant, type VariantSelector } from './choice.ts'
 import { draftPasses, PARTS, shareScratch, type DraftPass, type PassOrigin } from './drafts.ts'
-import { flatViews, type FlatViews } from './flat-views.ts'
+import { deviceOffsetOf, flatViews, type FlatViews } from './flat-views.ts'
 import { flopsOf } from './flops.ts'
 import { fuseGraph } from './fuse.ts'
 import { halfStorages, inHalf } from './half.ts'
-import { assignBuffers, peakLiveBytes, type LiveRange, type BufferPlace } from './memory.ts'
+import { assignBuffers, peakLiveBytes, type LiveRange, type BufferPlace, type PlacementOptions } from './memory.ts'
 import { recomputeGraph } from './recompute.ts'
-import { separateEvaluation } from './storages.ts'
+import { separateEvaluation, tensorsOf } from './storages.ts'
 import { lengthFor, type Tensor } from './tensor.ts'
 import { tileAttention } from './tiled-attention.ts'
+import { cutVocabulary } from './vocabulary.ts'
 
-/** What a binding binds: a piece of a pooled buffer, of the flat parameters or gradient, or a fixed tensor. */
+/**
+ * What a binding binds: a piece of a pooled buffer, of the flat parameters or gradient (inside one of their segments),
+ * or a fixed tensor.
+ */
 export type Resource = { readonly byteOffset: number; readonly bytes: number } & (
   | { readonly kind: 'pooled' | 'fixed'; readonly buffer: number }
   | { readonly kind: 'parameters' | 'gradient' }
@@ -137,7 +141,7 @@ export function planPasses<P extends NamedPass>(whole: Graph, options: PassOptio
         'choose another with --adapter, or use f32',
     )
   let refusal: GridError | undefined
-  for (const attempt of attemptsFor(separateEvaluation(tileAttention(fuseGraph(whole), options.choose)), options)) {
+  for (const attempt of attemptsFor(tileAttention(fuseGraph(whole), options.choose), options)) {
     const tried = planAttempt(attempt, options)
     if (!(tried instanceof GridError)) return tried
     refusal = tried
@@ -152,18 +156,39 @@ interface Attempt {
 }
 
 /** From what computes fastest to what takes the least memory. */
-function attemptsFor(
+function* attemptsFor(
   graph: Graph,
-  { maxMicroBatch, recompute = false }: Pick<PlanOptions, 'maxMicroBatch' | 'recompute'>,
-): readonly Attempt[] {
-  const capacities = halvings(maxMicroBatch)
-  const kept = capacities.map((capacity): Attempt => ({ graph, recomputed: false, capacity }))
-  const again = recomputeGraph(graph)
-  if (again.backward.length === graph.backward.length) return kept
-  const computed = capacities.map((capacity): Attempt => ({ graph: again, recomputed: true, capacity }))
-  if (recompute) return computed
-  if (!graph.mixesSamples) return [...kept, ...computed]
-  return kept.flatMap((attempt, i) => [attempt, ...computed.slice(i, i + 1)])
+  {
+    maxMicroBatch,
+    recompute = false,
+    limits,
+    precision = 'f32',
+  }: Pick<PlanOptions, 'maxMicroBatch' | 'recompute' | 'limits' | 'precision'>,
+): Generator<Attempt> {
+  const attempt = (capacity: number): Attempt => {
+    const bounds = { maxBindingBytes: limits.maxStorageBufferBindingSize, capacity }
+    return { graph: separateEvaluation(cutVocabulary(graph, bounds)), recomputed: false, capacity }
+  }
+  const computing = (kept: Attempt): Attempt => ({ ...kept, graph: recomputeGraph(kept.graph), recomputed: true })
+  const one = attempt(1)
+  const isComputable = computing(one).graph.backward.length !== one.graph.backward.length
+  const isPaired = isComputable && graph.mixesSamples
+  const most = mostSamples(one.graph, limits, precision)
+  // What is above holds no value at all: looking at it takes long where the vocabulary then has many pieces.
+  const capacities = halvings(maxMicroBatch).filter((capacity) => capacity <= most || capacity === 1)
+  for (const capacity of capacities) {
+    const kept = attempt(capacity)
+    if (!recompute || !isComputable) yield kept
+    if (isPaired && !recompute) yield computing(kept)
+  }
+  if (isComputable && (recompute || !isPaired)) for (const capacity of capacities) yield computing(attempt(capacity))
+}
+
+/** Of more than so many samples some value does not fit one binding. */
+function mostSamples({ forward }: Graph, limits: AdapterLimits, precision: Precision): number {
+  const elementBytes = precision === 'f16' ? Float32Array.BYTES_PER_ELEMENT / 2 : Float32Array.BYTES_PER_ELEMENT
+  const sizes = forward.flatMap(tensorsOf).map(({ size, shared }) => (shared ? 1 : size))
+  return Math.floor(limits.maxStorageBufferBindingSize / (elementBytes * Math.max(1, ...sizes)))
 }
 
 /** 64, 32, … 1 */
@@ -179,11 +204,12 @@ function planAttempt<P extends NamedPass>(
   const exact = beginGradients(draftPasses(graph, choose, capacity))
   const drafts = precision === 'f16' ? inHalf(exact, halfStorages(graph)) : exact
   // Sharing scratch saves time and costs memory: where that is much, preparing twice does better.
+  const crowds = poolBudget(traits, limits)
+  const bytes = { maxBufferBytes: limits.maxBufferSize, worthBytes: capacity === 1 ? Infinity : crowds }
   const plans = [shareScratch(drafts), drafts].map((passes) =>
-    planCapacity(graph, passes, { recomputed, capacity, maxBufferBytes: limits.maxBufferSize }),
+    planCapacity(graph, passes, { recomputed, capacity, ...bytes }),
   )
   const allowed = plans.filter((plan) => ownObstacle(plan, maxBytes) === undefined)
-  const crowds = poolBudget(traits, limits)
   const fitting = allowed.filter(
     (plan) => !firstObstacle(plan, limits) && (poolBytes(plan) <= crowds || capacity === 1),
   )
@@ -241,7 +267,11 @@ function firstObstacle({ buffers, flat, fixed, parts }: AnyPlan, limits: Adapter
   const bound = PARTS.flatMap((part) => parts[part].map(({ resources }) => resources))
   const needs = {
     maxStorageBufferBindingSize: Math.max(0, ...bound.flatMap((resources) => resources.map(({ bytes }) => bytes))),
-    maxBufferSize: Math.max(flat.deviceLength * Float32Array.BYTES_PER_ELEMENT, ...buffers, ...fixed),
+    maxBufferSize: Math.max(
+      ...flat.segments.map(({ start, end }) => (end - start) * Float32Array.BYTES_PER_ELEMENT),
+      ...buffers,
+      ...fixed,
+    ),
     maxStorageBuffersPerShaderStage: Math.max(0, ...bound.map((resources) => resources.length)),
   }
   for (const [name, need] of Object.entries(needs)) {
@@ -251,19 +281,22 @@ function firstObstacle({ buffers, flat, fixed, parts }: AnyPlan, limits: Adapter
   return undefined
 }
 
+interface CapacityOptions extends Required<Pick<PlacementOptions, 'maxBufferBytes' | 'worthBytes'>> {
+  readonly recomputed: boolean
+  readonly capacity: number
+}
+
 function planCapacity<P extends NamedPass>(
   graph: Graph,
   drafts: readonly DraftPass<P>[],
-  {
-    recomputed,
-    capacity,
-    maxBufferBytes,
-  }: { readonly recomputed: boolean; readonly capacity: number; readonly maxBufferBytes: number },
+  { recomputed, capacity, ...bytes }: CapacityOptions,
 ): Plan<P> {
   const pool = new Pool(graph, capacity)
   for (const [index, draft] of drafts.entries()) pool.use(draft, index)
-  const memory = pool.assign(maxBufferBytes)
-  const flat = flatViews(graph.parameters)
+  const memory = pool.assign(bytes)
+  const { chunks } = graph
+  const maxLength = Math.floor(bytes.maxBufferBytes / Float32Array.BYTES_PER_ELEMENT)
+  const flat = flatViews(graph.parameters, { maxLength, ...(chunks ? { chunks } : {}) })
   const planned = (part: GraphPart) =>
     drafts
       .filter((draft) => draft.part === part)
@@ -289,6 +322,7 @@ function planCapacity<P extends NamedPass>(
       evaluation: graph.evaluation === graph.forward ? forward : planned('evaluation'),
       loss: planned('loss'),
       backward: planned('backward'),
+      logits: planned('logits'),
     },
     placement: new Map([...memory.placeOf].flatMap(([key, place]) => (typeof key === 'number' ? [[key, place]] : []))),
   }
@@ -311,7 +345,7 @@ function elementsWithSlack(length: number): number {
 /** Of all passes of its call: a bound of each. */
 function workOf(graph: Graph, { pass, origin }: Pick<DraftPass, 'pass' | 'origin'>, capacity: number): number {
   const [part, index] = origin.call.split('.')
-  const call = graph[part as GraphPart][Number(index)]
+  const call = graph[part as GraphPart]?.[Number(index)]
   if (call === undefined) throw new Error(`internal: no call ${origin.call}`)
   const bytes = boundBindings(pass).reduce((sum, binding) => sum + bindingBytes(binding), 0)
   return flopsOf(call, capacity) / origin.useful + FLOP_PER_BYTE * bytes
@@ -330,7 +364,8 @@ class Pool {
     for (const tensor of [graph.input, graph.keys, graph.outputGradient, graph.lossTensors?.target])
       if (tensor && ['input', 'keys', 'target', 'upstream'].includes(tensor.role)) this.#keep(tensor, capacity, -1, -1)
     for (const tensor of graph.resident) this.#keep(tensor, capacity, -1, Infinity)
-    for (const tensor of [graph.output, graph.inputGradient, graph.lossTensors?.loss, graph.lossTensors?.correct])
+    const output = graph.logits === undefined ? graph.output : undefined
+    for (const tensor of [output, graph.inputGradient, graph.lossTensors?.loss, graph.lossTensors?.correct])
       if (tensor) this.#keep(tensor, capacity, Infinity, Infinity)
   }
 
@@ -355,9 +390,9 @@ class Pool {
     for (const a of written) for (const b of read) if (a !== b) this.#separate(a, b)
   }
 
-  assign(maxBufferBytes: number) {
+  assign(options: PlacementOptions) {
     const lives: LiveRange[] = [...this.#lives.values()]
-    const { buffers, places } = assignBuffers(lives, { apart: this.#apart, maxBufferBytes })
+    const { buffers, places } = assignBuffers(lives, { ...options, apart: this.#apart })
     const placeOf = new Map(
       [...this.#lives.entries()].map(([key, { index }]) => [key, places[index] ?? { buffer: -1, byteOffset: 0 }]),
     )
@@ -400,13 +435,18 @@ function resourceOf(
   if (operand === undefined) throw new Error('internal: a binding without an operand')
   const bytes = bindingBytes(binding)
   if (typeof operand !== 'string' && operand.role === 'fixed')
-    return { kind: 'fixed', buffer: operand.offset, byteOffset: 0, bytes }
+    return {
+      kind: 'fixed',
+      buffer: operand.offset,
+      byteOffset: (operand.start ?? 0) * Float32Array.BYTES_PER_ELEMENT,
+      bytes,
+    }
   if (typeof operand !== 'string' && isFlat(operand)) {
-    const view = flat.views.get(operand.offset)
-    if (!view) throw new Error(`internal: ${operand.name} is not in the layout`)
+    const deviceOffset = deviceOffsetOf(flat, operand.offset)
+    if (deviceOffset === undefined) throw new Error(`internal: ${operand.name} is not in the layout`)
     return {
       kind: operand.role === 'parameter' ? 'parameters' : 'gradient',
-      byteOffset: view.deviceOffset * Float32Array.BYTES_PER_ELEMENT,
+      byteOffset: deviceOffset * Float32Array.BYTES_PER_ELEMENT,
       bytes,
     }
   }

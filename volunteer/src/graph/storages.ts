@@ -27,20 +27,22 @@ export function tensorsOf({ operands }: Call): Tensor[] {
 }
 
 /** No tensor of the graph has this number or a larger one. */
-export function firstFreeStorage({ forward, evaluation, loss, backward, input, output }: Graph): number {
-  const tensors = [input, output, ...[...forward, ...evaluation, ...loss, ...backward].flatMap(tensorsOf)]
+export function firstFreeStorage({ forward, evaluation, loss, backward, logits = [], input, output }: Graph): number {
+  const calls = [...forward, ...evaluation, ...loss, ...backward, ...logits]
+  const tensors = [input, output, ...calls.flatMap(tensorsOf)]
   return tensors.reduce((max, { id, storage }) => Math.max(max, id, storage), 0) + 1
 }
 
 /**
- * Evaluation with values of its own, but for the output. Shared with forward, each would seem to live from one to the
+ * Evaluation with values of its own, but for those that the loss reads and the output. Shared with forward, each would seem to live from one to the
  * other, and all at the same time.
  */
 export function separateEvaluation(graph: Graph): Graph {
   if (graph.evaluation === graph.forward) return graph
   let next = firstFreeStorage(graph)
   const names = new Map<number, number>()
+  const joint = new Set([graph.output.storage, ...graph.loss.flatMap(storagesOf)])
   for (const { role, storage } of graph.evaluation.flatMap(tensorsOf))
-    if (role === 'activation' && storage !== graph.output.storage && !names.has(storage)) names.set(storage, next++)
+    if (role === 'activation' && !joint.has(storage) && !names.has(storage)) names.set(storage, next++)
   return { ...graph, evaluation: graph.evaluation.map((call) => renameStorages(call, names)) }
 }

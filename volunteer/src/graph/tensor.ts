@@ -30,6 +30,8 @@ export interface Tensor {
   readonly storage: number
   /** first element in the flat vector, for the two parameter roles; which of the fixed tensors, for that role */
   readonly offset: number
+  /** of rows of a fixed tensor: its elements before them */
+  readonly start?: number
 }
 
 /** Elements that the tensor holds for this many samples. */

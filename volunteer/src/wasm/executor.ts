@@ -11,7 +11,7 @@ import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { loadFrozen } from '../graph/fixed.ts'
 import type { FrozenSource } from '../graph/frozen-source.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
-import { planPasses } from '../graph/plan.ts'
+import { type AdapterLimits, planPasses } from '../graph/plan.ts'
 import { PROMPT_TOKENS, TokenDecoder } from '../graph/token-decoder.ts'
 import type { WasmThreads } from './crew.ts'
 import { createWasmProgram, type WasmPlan } from './program.ts'
@@ -38,6 +38,8 @@ export interface WasmExecutorOptions {
   readonly recompute?: boolean
   /** a · b + c may be rounded once; absent: where the engine can */
   readonly relaxed?: boolean
+  /** of buffers and bindings, which WebAssembly does not have; tests plan as for a small adapter */
+  readonly limits?: AdapterLimits
   readonly clock?: Clock
 }
 
@@ -83,11 +85,16 @@ export async function createWasmRunner(graph: Graph, options: WasmExecutorOption
 
 export function planWasm(
   graph: Graph,
-  { maxMicroBatch = WASM_MICRO_BATCH, maxBytes = Infinity, recompute = false }: WasmExecutorOptions = {},
+  {
+    maxMicroBatch = WASM_MICRO_BATCH,
+    maxBytes = Infinity,
+    recompute = false,
+    limits = LIMITS,
+  }: WasmExecutorOptions = {},
 ): WasmPlan {
   return planPasses<WasmPass>(graph, {
     traits: PLAIN_TRAITS,
-    limits: LIMITS,
+    limits,
     choose: onlyWay,
     maxMicroBatch,
     maxBytes,

@@ -44,7 +44,7 @@ export interface ProgramOptions {
 }
 
 /** Parts that run one after the other lie so: training's, and evaluation before them. */
-const ORDER: readonly GraphPart[] = ['evaluation', 'forward', 'loss', 'backward']
+const ORDER: readonly GraphPart[] = ['evaluation', 'logits', 'forward', 'loss', 'backward']
 
 /** @throws GridError('own-limit') or GridError('adapter-limit') where the memory does not suffice */
 export async function createWasmProgram(plan: WasmPlan, options: ProgramOptions): Promise<WasmProgram> {

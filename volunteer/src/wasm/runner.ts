@@ -1,5 +1,6 @@
 // Runs a graph on WebAssembly. Inputs are written to and results read from its memory; nothing is allocated in between.
 import { type Clock, SerialQueue } from '@starling-grid/protocol'
+import { lastSize } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import type { Graph } from '../graph/build.ts'
 import { finalAfter } from '../graph/early-ranges.ts'
@@ -7,6 +8,7 @@ import { loadConstants } from '../graph/fixed.ts'
 import { deviceRange, gather } from '../graph/flat-views.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import { lengthFor, type Tensor } from '../graph/tensor.ts'
+import { placeColumns } from '../graph/vocabulary.ts'
 import type { Command } from './control.ts'
 import { type PieceCrew, OwnThread, ThreadCrew, type WasmThreads } from './crew.ts'
 import type { PlannedWasmPass, WasmProgram } from './program.ts'
@@ -71,7 +73,29 @@ export class WasmRunner implements GraphRunner {
       this.#samples = samples
     }
     await this.#runSections(request)
-    return read.map((tensor) => this.#viewOf(tensor, samples).slice())
+    const { logits, output } = this.#program.plan.graph
+    const isOfPieces = (tensor: Tensor): boolean => logits !== undefined && tensor.storage === output.storage
+    const values = read.map((tensor) => (isOfPieces(tensor) ? undefined : this.#viewOf(tensor, samples).slice()))
+    const made = values.includes(undefined) ? await this.#outputOfPieces(samples) : new Float32Array()
+    return values.map((value) => value ?? made)
+  }
+
+  /** All pieces are made in the same place. */
+  async #outputOfPieces(samples: number): Promise<Float32Array> {
+    const { plan } = this.#program
+    const { logits = [], output } = plan.graph
+    const all = new Float32Array(samples * output.size)
+    const columns = lastSize(output.shape)
+    let first = 0
+    for (const [i, { operands }] of logits.entries()) {
+      const passes = plan.parts.logits.filter(({ origin }) => origin.call === `logits.${i}`)
+      await this.#runPasses(passes, { samples, adds: false })
+      const { y } = operands as { readonly y: Tensor }
+      const count = (y.size * columns) / output.size
+      placeColumns(all, columns, { first, count, values: this.#viewOf(y, samples) })
+      first += count
+    }
+    return all
   }
 
   /** A piece of the gradient is copied while the passes behind it run. */

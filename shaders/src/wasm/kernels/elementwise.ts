@@ -221,9 +221,9 @@ export const dropoutForward: WasmKernel<'dropout.forward'> = (dims, capacity) =>
 }
 
 // ids (R,), weight (vocab, channels) → y (R, channels)
-export const embeddingForward: WasmKernel<'embedding.forward'> = ({ tokens, vocab, channels }, capacity) =>
+export const embeddingForward: WasmKernel<'embedding.forward'> = ({ tokens, vocab, channels, first = 0 }, capacity) =>
   onePass('embedding.forward', {
-    constants: { tokens, vocab, channels },
+    constants: { tokens, vocab, channels, first },
     bindings: [
       matrix('ids', 'read', capacity, tokens),
       matrix('weight', 'read', vocab, channels),
@@ -233,8 +233,11 @@ export const embeddingForward: WasmKernel<'embedding.forward'> = ({ tokens, voca
     write(w) {
       const { start, end } = partOf(w, w.piece, i32.mul(w.samples, tokens), ROWS)
       w.for(start, end, 1, (row) => {
-        const from = w.int(w.at('weight', i32.mul(i32.load(w.at('ids', row)), channels)))
-        fillRow(w, channels, w.int(w.at('y', i32.mul(row, channels))), (c) => v128.load(elementOf(from, c)))
+        const id = w.int(i32.sub(i32.load(w.at('ids', row)), first))
+        w.if(i32.lessUnsigned(id, vocab), () => {
+          const from = w.int(w.at('weight', i32.mul(id, channels)))
+          fillRow(w, channels, w.int(w.at('y', i32.mul(row, channels))), (c) => v128.load(elementOf(from, c)))
+        })
       })
     },
   })
@@ -245,11 +248,11 @@ const LINE = 16
 
 // dweight[ids] += dy
 export const embeddingParameterGradient: WasmKernel<'embedding.parameterGradient'> = (
-  { tokens, vocab, channels },
+  { tokens, vocab, channels, first = 0 },
   capacity,
 ) =>
   onePass('embedding.parameterGradient', {
-    constants: { tokens, vocab, channels },
+    constants: { tokens, vocab, channels, first },
     bindings: [
       matrix('ids', 'read', capacity, tokens),
       matrix('dy', 'read', capacity * tokens, channels),
@@ -260,9 +263,12 @@ export const embeddingParameterGradient: WasmKernel<'embedding.parameterGradient
       const { start, end } = partOf(w, w.piece, channels, LINE)
       const count = channels % LINE === 0 ? LINE : w.int(i32.sub(end, start))
       w.for(0, i32.mul(w.samples, tokens), 1, (row) => {
-        const from = w.int(w.at('dy', i32.add(i32.mul(row, channels), start)))
-        const to = w.int(w.at('dweight', i32.add(i32.mul(i32.load(w.at('ids', row)), channels), start)))
-        fillRow(w, count, to, (c) => add(v128.load(elementOf(to, c)), v128.load(elementOf(from, c))))
+        const id = w.int(i32.sub(i32.load(w.at('ids', row)), first))
+        w.if(i32.lessUnsigned(id, vocab), () => {
+          const from = w.int(w.at('dy', i32.add(i32.mul(row, channels), start)))
+          const to = w.int(w.at('dweight', i32.add(i32.mul(id, channels), start)))
+          fillRow(w, count, to, (c) => add(v128.load(elementOf(to, c)), v128.load(elementOf(from, c))))
+        })
       })
     },
   })

@@ -10,12 +10,12 @@ import { f32, type F32, float, i32, type I32, int, type Int, v128, type V128 } f
 const { constant, add, mul, sub } = v128
 
 /** Rows of a piece. */
-const ROWS = 16
+export const ROWS = 16
 /** Columns of one piece of a sum over rows: a cache line. */
 const LINE = 16
 
 /** body(row) for the rows of the piece */
-function forRows(w: PieceWriter, rows: number, body: (row: I32) => void): void {
+export function forRows(w: PieceWriter, rows: number, body: (row: I32) => void): void {
   const { start, end } = partOf(w, w.piece, i32.mul(w.samples, rows), ROWS)
   w.for(start, end, 1, body)
 }

@@ -1,0 +1,141 @@
+// Plans of models with large vocabularies: what is cut, into what, and what it takes. Pure: nothing is computed but by
+// the plain reference.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { gpt, initialParameters, parameterCount } from '@starling-grid/model'
+import { type AdapterTraits, PLAIN_TRAITS } from '@starling-grid/shaders'
+import { buildGraph, planGraph, ReferenceRunner } from '@starling-grid/volunteer'
+import { expectClose } from '@starling-grid/volunteer/testing'
+import { stagingBytes } from '../src/gpu/runner.ts'
+import { STAGING_BYTES } from '../src/gpu/sections.ts'
+import { buildDecoder } from '../src/graph/decoder-graph.ts'
+import { flatViews, segmentPieces } from '../src/graph/flat-views.ts'
+import { type AdapterLimits, MAX_WORK, planBytes, type Plan } from '../src/graph/plan.ts'
+import { cutVocabulary } from '../src/graph/vocabulary.ts'
+
+const MEBIBYTE = 2 ** 20
+/** WebGPU's, which every adapter has. */
+const DEFAULTS: AdapterLimits = {
+  maxStorageBufferBindingSize: 128 * MEBIBYTE,
+  maxBufferSize: 256 * MEBIBYTE,
+  maxStorageBuffersPerShaderStage: 8,
+}
+const GPT2 = gpt({ blocks: 12, heads: 12, channels: 768, context: 1024, vocab: 50_257 })
+const SMALL = gpt({ blocks: 1, heads: 2, channels: 20, context: 6, vocab: 301 })
+
+function planned(traits: Partial<AdapterTraits>, limits = DEFAULTS): Plan {
+  return planGraph(buildGraph(GPT2), { traits: { ...PLAIN_TRAITS, ...traits }, limits, maxMicroBatch: 1 })
+}
+
+for (const software of [false, true])
+  test(`GPT-2 124M at 1 × 1024 has a plan of 3 GB ${software ? 'on a software adapter' : 'on a GPU'}`, () => {
+    assert.equal(parameterCount(GPT2), 124_439_808)
+    const plan = planned({ software })
+    const bytes = planBytes(plan) + stagingBytes(plan)
+    assert.ok(bytes <= 3e9, `${(bytes / 1e9).toFixed(2)} GB`)
+    assert.equal(plan.recomputed, false)
+    const passes = Object.values(plan.parts).flat()
+    const bound = passes.flatMap(({ resources }) => resources)
+    assert.ok(bound.every((resource) => resource.bytes <= DEFAULTS.maxStorageBufferBindingSize))
+    const { segments } = plan.flat
+    assert.ok(segments.length > 1)
+    const lengths = [...plan.buffers, ...segments.map(({ start, end }) => 4 * (end - start))]
+    assert.ok(lengths.every((length) => length <= DEFAULTS.maxBufferSize))
+    for (const { kind, byteOffset, bytes: size } of bound)
+      if (kind === 'parameters' || kind === 'gradient')
+        assert.equal(segmentPieces(plan.flat, { start: byteOffset / 4, end: (byteOffset + size) / 4 }).length, 1)
+    assert.ok(passes.every(({ work }) => work <= MAX_WORK))
+  })
+
+test('the logits of all classes are never in memory: no value is a tenth as large', () => {
+  const logits = 4 * 1024 * 50_257
+  const plan = planned(
+    { software: false },
+    { ...DEFAULTS, maxStorageBufferBindingSize: 2 ** 30, maxBufferSize: 2 ** 30 },
+  )
+  const written = plan.parts.loss.flatMap(({ resources }) => resources.filter(({ kind }) => kind === 'pooled'))
+  assert.ok(written.length > 0 && written.every(({ bytes }) => bytes < logits / 10))
+})
+
+test('a large gradient comes through staging buffers of bounded size, each but once', () => {
+  const plan = planned({ software: false })
+  assert.ok(stagingBytes(plan) < 1.05 * 4 * plan.flat.deviceLength)
+  assert.ok(STAGING_BYTES <= DEFAULTS.maxBufferSize)
+})
+
+test('a model that fits is not cut', () => {
+  const graph = buildGraph(SMALL)
+  assert.equal(cutVocabulary(graph, { maxBindingBytes: 128 * MEBIBYTE, capacity: 64 }), graph)
+})
+
+test('the reference gives the same in pieces of 64 classes and in one', async () => {
+  const whole = buildGraph(SMALL)
+  const cut = cutVocabulary(whole, { maxBindingBytes: 8192, capacity: 2 })
+  assert.equal(cut.logits?.length, 5)
+  assert.equal(cut.chunks?.get(0), 64 * 20)
+  const tables = cut.forward.filter(({ kernel }) => kernel === 'embedding.forward')
+  assert.equal(tables.length, 5)
+  const found = []
+  for (const graph of [whole, cut]) {
+    const runner = new ReferenceRunner(graph, 2)
+    runner.loadParameters(initialParameters(SMALL, 1).map((value) => 5 * value))
+    const { lossTensors, input } = graph
+    assert.ok(lossTensors)
+    const ids = (step: number) => Int32Array.from({ length: 12 }, (_, i) => (i * step) % 301)
+    const gradient = new Float32Array(parameterCount(SMALL))
+    const [loss, correct] = await runner.run({
+      samples: 2,
+      write: [
+        [input, ids(97)],
+        [lossTensors.target, ids(53)],
+      ],
+      parts: ['forward', 'loss', 'backward'],
+      read: [lossTensors.loss, lossTensors.correct],
+      clearGradient: true,
+      gradientInto: gradient,
+    })
+    assert.ok(loss && correct)
+    found.push({ loss, correct, gradient })
+  }
+  const [one, other] = found
+  assert.ok(one && other)
+  expectClose(other.loss, one.loss, 1e-5, 'loss')
+  expectClose(other.gradient, one.gradient, 1e-5, 'gradient')
+  assert.deepEqual(other.correct, one.correct)
+})
+
+test('a decoder with a table above a binding reads it in chunks, and gives the same logits', async () => {
+  const whole = buildDecoder(SMALL, 6)
+  const cut = cutVocabulary(whole, { maxBindingBytes: 8192, capacity: 1 })
+  assert.equal(cut.forward.filter(({ kernel }) => kernel === 'concat.forward').length, 5)
+  const logits = []
+  for (const graph of [whole, cut]) {
+    const runner = new ReferenceRunner(graph, 1)
+    runner.loadParameters(initialParameters(SMALL, 1).map((value) => 5 * value))
+    const write = [
+      [graph.input, Int32Array.of(300)],
+      [whole.places, Int32Array.of(0)],
+    ] as const
+    const [values] = await runner.run({ samples: 1, write, parts: ['evaluation'], read: [graph.output] })
+    assert.ok(values)
+    logits.push(values)
+  }
+  assert.deepEqual(logits[1], logits[0])
+})
+
+test('views fill segments in order, and none lies in two', () => {
+  const entry = { shape: [1], kind: 'trained', initial: { distribution: 'zeros' } } as const
+  const entries = [500, 300, 700, 40].map((length, i, all) => ({
+    ...entry,
+    name: String(i),
+    length,
+    offset: all.slice(0, i).reduce((sum, before) => sum + before, 0),
+  }))
+  const flat = flatViews(entries as never, { maxLength: 900, chunks: new Map([[800, 320]]) })
+  const lengths = [...flat.views.values()].map(({ length }) => length)
+  assert.deepEqual(lengths, [500, 300, 320, 320, 60, 40])
+  assert.ok(flat.segments.every(({ start, end }) => end - start <= 900))
+  for (const { deviceOffset, length } of flat.views.values())
+    assert.equal(segmentPieces(flat, { start: deviceOffset, end: deviceOffset + length }).length, 1)
+  assert.equal(flat.segments.at(-1)?.end, flat.deviceLength)
+})
