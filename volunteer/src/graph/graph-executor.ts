@@ -115,13 +115,13 @@ interface SumRequest {
   readonly outputs?: Float32Array
 }
 
-type Pieces = ReturnType<typeof microBatches>
+type MicroBatches = ReturnType<typeof microBatches>
 
 /** Issues every micro-batch without waiting for the one before; the runner limits how many are under way. */
 async function sumOver(
   runner: GraphRunner,
   batch: Batch,
-  pieces: Pieces,
+  pieces: MicroBatches,
   { options, outputs }: SumRequest,
 ): Promise<BatchSums> {
   const { graph } = runner
