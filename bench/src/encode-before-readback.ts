@@ -2,9 +2,8 @@
 // encoded on the GPU and read back small. Equal bytes both ways, which is checked first.
 import { readFile } from 'node:fs/promises'
 import { openGpu } from '@starling-grid/client-node'
-import type { LossyEncoding } from '@starling-grid/model'
 import { random32 } from '@starling-grid/protocol'
-import { GpuEncoding, RingCodec } from '@starling-grid/volunteer/testing'
+import { type AdapterEncoding, GpuEncoding, RingCodec } from '@starling-grid/volunteer/testing'
 import { type BenchRow, race } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
 
@@ -34,7 +33,7 @@ export async function encodeBeforeReadback({ adapter, rounds, log }: SuiteOption
   return rows
 }
 
-async function openTask(encoding: LossyEncoding, device: GPUDevice) {
+async function openTask(encoding: AdapterEncoding, device: GPUDevice) {
   const codec = new RingCodec(encoding)
   const chunk = codec.chunkFloats(FRAME_BYTES)
   const lengths = Array.from({ length: Math.ceil(NUMBERS / chunk) }, (_, i) => Math.min(chunk, NUMBERS - i * chunk))

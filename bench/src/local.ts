@@ -1,6 +1,7 @@
 // Local rounds against the plain ring, on the same digits in the same order, with the same members, seed and optimizer.
 // Counts the bytes that members send each other for a sample, and what both have learned from as many samples. Then
-// rounds in fragments against whole ones: the most that a member sends in one inner step, and the loss again.
+// rounds in fragments against whole ones: the most that a member sends in one inner step, and the loss again. And rounds
+// whose differences travel sparse, in two bits a number.
 import { mlp } from '@starling-grid/model'
 import type { JobSpec } from '@starling-grid/protocol'
 import { type BenchRow, compared, mean } from './row.ts'
@@ -16,51 +17,69 @@ const SEEDS = [11, 12, 13]
 /** Where bytes of a step are counted: a member that fell behind for a moment would send two fragments in one step. */
 const PACED: MemberSetting = { sampleMs: 6 }
 
+const BYTES_UNIT = 'bytes/sample between members'
 const NAME = `local rounds of ${INNER_STEPS} inner steps, ${MEMBERS} members`
 
-type TrainingWay = 'ring' | 'local' | 'fragments'
+type TrainingWay = 'ring' | 'local' | 'fragments' | 'sparse2'
 
 export async function localSuite(options: SuiteOptions): Promise<BenchRow[]> {
   const { log } = options
+  const runs = new LoggedRuns(log)
   return [
-    ...(isWanted(options, 'loss') ? await wholeRuns(log) : []),
+    ...(isWanted(options, 'loss') ? await wholeRuns(runs) : []),
+    ...(isWanted(options, 'sparse2') ? await sparseRuns(runs) : []),
     ...(isWanted(options, 'peak') ? [await peakRow(log)] : []),
   ]
 }
 
-async function wholeRuns(log: SuiteOptions['log']): Promise<BenchRow[]> {
-  const runs: Record<TrainingWay, TrainedGrid[]> = { ring: [], local: [], fragments: [] }
-  for (const seed of SEEDS)
-    for (const way of ['ring', 'local', 'fragments'] as const) {
+/** Each way once for each seed, however many rows ask for it. */
+class LoggedRuns {
+  readonly #log: SuiteOptions['log']
+  readonly #trained = new Map<TrainingWay, TrainedGrid[]>()
+
+  constructor(log: SuiteOptions['log']) {
+    this.#log = log
+  }
+
+  async of(way: TrainingWay): Promise<TrainedGrid[]> {
+    const known = this.#trained.get(way)
+    if (known !== undefined) return known
+    const all: TrainedGrid[] = []
+    for (const seed of SEEDS) {
       const trained = await trainTogether(
         job(way, seed),
         Array.from({ length: MEMBERS }, () => ({})),
       )
-      log(
+      this.#log(
         `${way}, seed ${seed}: ${Math.round(bytesPerSample(trained))} bytes a sample, ` +
           `loss ${trained.loss.toFixed(4)} after ${trained.samples} samples`,
       )
-      runs[way].push(trained)
+      all.push(trained)
     }
-  const samples = new Set(Object.values(runs).flatMap((all) => all.map((one) => one.samples)))
-  if (samples.size !== 1) throw new Error(`runs ended after ${[...samples].join(', ')} samples: nothing to compare`)
-  const unit = `nats, validation after ${[...samples].join()} samples`
+    this.#trained.set(way, all)
+    return all
+  }
+}
+
+async function wholeRuns(runs: LoggedRuns): Promise<BenchRow[]> {
+  const [ring, local, fragments] = [await runs.of('ring'), await runs.of('local'), await runs.of('fragments')]
+  const unit = lossUnit([ring, local, fragments])
   return [
     compared(
       {
         name: `${NAME}: bytes`,
         adapter: 'reference',
-        unit: 'bytes/sample between members',
+        unit: BYTES_UNIT,
         better: 'less',
         reach: { peer: 'ring', ratio: 14 },
       },
-      runs.local.map(bytesPerSample),
-      { ring: runs.ring.map(bytesPerSample) },
+      local.map(bytesPerSample),
+      { ring: ring.map(bytesPerSample) },
     ),
     compared(
       { name: `${NAME}: loss`, adapter: 'reference', unit, better: 'less', reach: { peer: 'ring', ratio: 0.98 } },
-      losses(runs.local),
-      { ring: losses(runs.ring) },
+      losses(local),
+      { ring: losses(ring) },
       mean,
     ),
     compared(
@@ -71,11 +90,47 @@ async function wholeRuns(log: SuiteOptions['log']): Promise<BenchRow[]> {
         better: 'less',
         reach: { peer: 'ring', ratio: 0.98 },
       },
-      losses(runs.fragments),
-      { '1 fragment': losses(runs.local), ring: losses(runs.ring) },
+      losses(fragments),
+      { '1 fragment': losses(local), ring: losses(ring) },
       mean,
     ),
   ]
+}
+
+/** The largest of each difference in two bits a number, against whole gradients of every step. */
+async function sparseRuns(runs: LoggedRuns): Promise<BenchRow[]> {
+  const [ring, sparse] = [await runs.of('ring'), await runs.of('sparse2')]
+  return [
+    compared(
+      {
+        name: `${NAME} in sparse2: bytes`,
+        adapter: 'reference',
+        unit: BYTES_UNIT,
+        better: 'less',
+        reach: { peer: 'ring', ratio: 200 },
+      },
+      sparse.map(bytesPerSample),
+      { ring: ring.map(bytesPerSample) },
+    ),
+    compared(
+      {
+        name: `${NAME} in sparse2: loss`,
+        adapter: 'reference',
+        unit: lossUnit([ring, sparse]),
+        better: 'less',
+        reach: { peer: 'ring', ratio: 0.98 },
+      },
+      losses(sparse),
+      { ring: losses(ring) },
+      mean,
+    ),
+  ]
+}
+
+function lossUnit(runs: readonly TrainedGrid[][]): string {
+  const samples = new Set(runs.flatMap((all) => all.map((one) => one.samples)))
+  if (samples.size !== 1) throw new Error(`runs ended after ${[...samples].join(', ')} samples: nothing to compare`)
+  return `nats, validation after ${[...samples].join()} samples`
 }
 
 /** Losses need no pace, and bytes of a step need one. */
@@ -125,6 +180,7 @@ function job(way: TrainingWay, seed: number): JobSpec {
     seed,
     mode: way === 'ring' ? 'ring' : 'local',
     volunteers: { min: MEMBERS },
+    ...(way === 'sparse2' ? { encoding: 'sparse2' } : {}),
     ...(way === 'ring'
       ? {}
       : { local: { innerSteps: INNER_STEPS, ...(way === 'fragments' ? { fragments: FRAGMENTS } : {}) } }),

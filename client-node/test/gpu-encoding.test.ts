@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
-import { initialParameters, type LossyEncoding, parameterLayout } from '@starling-grid/model'
+import { initialParameters, parameterLayout } from '@starling-grid/model'
 import { createGpuExecutor } from '@starling-grid/volunteer'
 import {
+  type AdapterEncoding,
   AWKWARD_MODEL,
   awkwardBatch,
   type EncodeRequest,
@@ -24,14 +25,14 @@ after(() => gpu?.close())
 const LENGTHS = [1000, 256, 1, 515, 3, 2048]
 const TOTAL = LENGTHS.reduce((sum, length) => sum + length, 0)
 
-async function open(encoding: LossyEncoding, lengths: readonly number[] = LENGTHS): Promise<GpuEncoding> {
+async function open(encoding: AdapterEncoding, lengths: readonly number[] = LENGTHS): Promise<GpuEncoding> {
   assert.ok(gpu)
   return GpuEncoding.open({ device: gpu.device, readText: (url) => readFile(url, 'utf8') }, encoding, lengths)
 }
 
 /** The ring's own encoder, run by run; `lost` is read and then written. */
 function onCpu(
-  encoding: LossyEncoding,
+  encoding: AdapterEncoding,
   values: Float32Array,
   lost: Float32Array,
   lengths: readonly number[] = LENGTHS,
@@ -134,7 +135,7 @@ const ALL_RUNS = RUNS.flat()
 
 /** One executor through several steps: what it hands out, run by run, and the floats beside them. */
 async function stepsOf(
-  encoding: LossyEncoding,
+  encoding: AdapterEncoding,
   orders: readonly { readonly samples: number; readonly residualEpoch: number }[],
   cpuMsPerMillion: number,
 ) {

@@ -6,9 +6,14 @@ import { finishesWhole, QUICK, smallJob } from './small-job.ts'
 const ROUNDS = 8
 const INNER_STEPS = 8
 
-for (const fragments of [1, 4])
+for (const [fragments, encoding] of [
+  [1, 'f32'],
+  [4, 'f32'],
+  [1, 'sparse2'],
+  [4, 'sparse2'],
+] as const)
   test(
-    `in local rounds with fragments ${fragments} a death costs one round, and the rest end bit-identical`,
+    `in local rounds with fragments ${fragments} in ${encoding} a death costs one round, and the rest end bit-identical`,
     { timeout: 300_000 },
     async () => {
       const grid = await Grid.start({ timing: QUICK })
@@ -16,6 +21,7 @@ for (const fragments of [1, 4])
         const job = await grid.submit({
           ...smallJob({ stop: { steps: ROUNDS }, mode: 'local', minVolunteers: 3 }),
           local: { innerSteps: INNER_STEPS, fragments },
+          encoding,
         })
         grid.addVolunteer({ executor: 'reference' })
         grid.addVolunteer({ executor: 'reference' })

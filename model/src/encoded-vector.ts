@@ -2,14 +2,18 @@
 // the other, each encoded on its own. What an encoding loses stays with the member and joins its next push (error
 // feedback: Seide et al., 2014; Karimireddy et al., 2019).
 import { type GradientEncoding, GridError } from '@starling-grid/protocol'
-import { type Codec, int8Codec, scaledF16Codec } from '@starling-grid/protocol/floats'
+import { type Codec, int8Codec, scaledF16Codec, sparse2Codec } from '@starling-grid/protocol/floats'
 
 export type LossyEncoding = Exclude<GradientEncoding, 'f32'>
 
-/** Numbers of a run: whole scales of eight bits, and less than a millisecond of work. */
+/** Numbers of a run: whole scales of eight bits, whole sparse chunks, and about a millisecond of work. */
 const RUN = 64 * 1024
 
-const CODECS: Readonly<Record<LossyEncoding, () => Codec>> = { f16: scaledF16Codec, int8: int8Codec }
+const CODECS: Readonly<Record<LossyEncoding, () => Codec>> = {
+  f16: scaledF16Codec,
+  int8: int8Codec,
+  sparse2: sparse2Codec,
+}
 
 /** Of `length` numbers. */
 export function encodedVectorBytes(length: number, encoding: LossyEncoding): number {

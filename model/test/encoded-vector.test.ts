@@ -10,6 +10,7 @@ import {
   parseModelSpec,
   readGradient,
 } from '@starling-grid/model'
+import { isGridError, random32 } from '@starling-grid/protocol'
 
 /** More than one run, and the last not whole. */
 const LENGTH = 150_001
@@ -31,6 +32,68 @@ for (const [encoding, error, ratio] of [
       assert.equal(lost[i], Math.fround((values[i] ?? 0) - (seen[i] ?? 0)))
     }
   })
+
+test('sparse2 keeps the largest of each chunk and the sign of each, in a sixtieth of the bytes', () => {
+  const lost = new Float32Array(LENGTH)
+  const bytes = encodeVector(values, 'sparse2', lost)
+  assert.equal(bytes.byteLength, encodedVectorBytes(LENGTH, 'sparse2'))
+  assert.ok(60 * bytes.byteLength < 4 * LENGTH)
+  const seen = new Float32Array(LENGTH)
+  decodeVector(bytes, 'sparse2', seen)
+  for (let start = 0; start < LENGTH; start += 4096) {
+    const chunk = [...values.subarray(start, start + 4096).keys()].map((i) => start + i)
+    const kept = chunk.filter((i) => seen[i] !== 0)
+    assert.equal(kept.length, Math.ceil(chunk.length / 16))
+    const sizeOf = (i: number): number => Math.abs(values[i] ?? 0)
+    const largest = Math.max(...chunk.filter((i) => seen[i] === 0).map(sizeOf))
+    for (const i of kept) {
+      assert.ok(sizeOf(i) >= largest, `number ${i} is not among the largest of its chunk`)
+      assert.equal(Math.sign(seen[i] ?? 0), Math.sign(values[i] ?? 0))
+    }
+    assert.equal(new Set(kept.map((i) => Math.abs(seen[i] ?? 0))).size, 2)
+  }
+  for (let i = 0; i < LENGTH; i++) assert.equal(lost[i], Math.fround((values[i] ?? 0) - (seen[i] ?? 0)))
+})
+
+test('sparse2 adds nothing to numbers that are zero, and hides no NaN and no infinity', () => {
+  for (const length of [1, 2, 15, 16, 17, 100, 4095, 4097]) {
+    const few = new Float32Array(length)
+    few[length - 1] = -3
+    const seen = new Float32Array(length).fill(9)
+    decodeVector(encodeVector(few, 'sparse2'), 'sparse2', seen)
+    assert.deepEqual(
+      seen.map((value) => value + 0),
+      few,
+      `${length} numbers`,
+    )
+    for (const bad of [Number.NaN, Number.NEGATIVE_INFINITY]) {
+      few[0] = bad
+      decodeVector(encodeVector(few, 'sparse2'), 'sparse2', seen)
+      assert.ok(Number.isNaN(seen[0]), `${bad} among ${length} numbers became ${seen[0]}`)
+    }
+  }
+})
+
+test('every encoding in sparse2 of random bytes is the one that its numbers have, or is refused', () => {
+  const random = random32(1)
+  const good = encodeVector(values.subarray(0, 300), 'sparse2')
+  let refused = 0
+  for (let round = 0; round < 2000; round++) {
+    const bytes = good.slice()
+    const at = 8 + (random() % (bytes.length - 8))
+    bytes[at] = (bytes[at] ?? 0) ^ (1 << (random() % 8))
+    const seen = new Float32Array(300)
+    try {
+      decodeVector(bytes, 'sparse2', seen)
+    } catch (error) {
+      assert.ok(isGridError(error) && error.code === 'message-malformed')
+      refused++
+      continue
+    }
+    assert.equal(seen.filter((value) => value !== 0).length, 19)
+  }
+  assert.ok(refused > 1000, `${refused} of 2000 were refused`)
+})
 
 const layout = parameterLayout(parseModelSpec({ input: [3], layers: [{ type: 'linear', name: 'fc', out: 5 }] }))
 

@@ -8,8 +8,16 @@ export const MODES = ['ring', 'local', 'async'] as const
 export type Mode = (typeof MODES)[number]
 export const ModeSchema = Type.Union([Type.Literal('ring'), Type.Literal('local'), Type.Literal('async')])
 
-/** How gradients travel in the ring: whole, in half precision, or in eight bits with a scale for each 256. */
-export const GradientEncodingSchema = Type.Union([Type.Literal('f32'), Type.Literal('f16'), Type.Literal('int8')])
+/**
+ * How gradients and differences of rounds travel: whole, in half precision, in eight bits with a scale for each 256, or,
+ * differences only, the largest of each chunk in two bits.
+ */
+export const GradientEncodingSchema = Type.Union([
+  Type.Literal('f32'),
+  Type.Literal('f16'),
+  Type.Literal('int8'),
+  Type.Literal('sparse2'),
+])
 export type GradientEncoding = Static<typeof GradientEncodingSchema>
 
 /**

@@ -383,7 +383,8 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
   },
   encoding: {
     about:
-      'How gradients travel in the ring, differences of rounds, and (as halves) the versions before rounds of groups.',
+      'How gradients travel in the ring, differences of rounds, and (as halves) the versions before rounds of groups. ' +
+      '`sparse2` is for differences alone: mode `local`, or groups (docs/STEPS.md).',
     default: 'f32',
     example: 'int8',
   },
@@ -424,8 +425,16 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     example: { innerSteps: 16 },
   },
   'local.innerSteps': { about: 'Steps of a member between two exchanges.', unit: 'steps', default: 16, example: 32 },
-  'local.outerLr': { about: 'Learning rate of the outer step.', default: 0.7, example: 0.7 },
-  'local.outerMomentum': { about: "Nesterov's momentum of the outer step.", default: 0.7, example: 0.9 },
+  'local.outerLr': {
+    about: 'Learning rate of the outer step. With `sparse2` the default is 0.9.',
+    default: 0.7,
+    example: 0.7,
+  },
+  'local.outerMomentum': {
+    about: "Nesterov's momentum of the outer step. With `sparse2` the default is 0.3.",
+    default: 0.7,
+    example: 0.9,
+  },
   'local.fragments': {
     about: 'Pieces of the model that are averaged one after the other within a round.',
     default: 1,

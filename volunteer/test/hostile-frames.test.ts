@@ -126,7 +126,7 @@ for (const [way, most] of [
   ['ring', 1],
   ['direct', SIZE - 1],
 ] as const)
-  for (const encoding of ['f32', 'f16', 'int8'] as const)
+  for (const encoding of ['f32', 'f16', 'int8', 'sparse2'] as const)
     test(`a reduce in ${encoding} as a ${way} refuses what is not due, and passes on no more than is due`, () => {
       const stranger = new Stranger(1)
       const good = framesOfAStep(way, encoding)

@@ -1,9 +1,9 @@
 // Vectors through the encoding kernels alone, for tests and measurements: in from the CPU, bytes back to it.
-import type { LossyEncoding } from '@starling-grid/model'
 import { BufferOwner } from '../src/gpu/buffers.ts'
 import { encodingCut } from '../src/gpu/encoding-cut.ts'
 import { Readback } from '../src/gpu/readback.ts'
 import { RunEncoder, type RunEncoderParts } from '../src/gpu/run-encoder.ts'
+import type { AdapterEncoding } from '../src/graph/executor.ts'
 
 const MAP_READ_MODE = 0x1
 
@@ -16,7 +16,7 @@ export class GpuEncoding {
   /** `lengths`: of the runs that are encoded one by one */
   static async open(
     { device, readText }: Omit<RunEncoderParts, 'owner'>,
-    encoding: LossyEncoding,
+    encoding: AdapterEncoding,
     lengths: readonly number[],
   ): Promise<GpuEncoding> {
     const owner = new BufferOwner(device)

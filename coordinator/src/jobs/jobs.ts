@@ -2,6 +2,7 @@
 // configuration of the decisions. What is stored is enough to make the same again after a restart.
 import { randomBytes } from 'node:crypto'
 import {
+  encodedVectorBytes,
   maxVersionBytes,
   type ModelSpec,
   modelHash,
@@ -256,17 +257,18 @@ function configOf({ id, spec, model, timing, initial, ...sizes }: ConfigParts): 
   }
 }
 
-/** Bytes of a number as it travels; eight bits have a scale of four bytes for each 256 (docs/STEPS.md). */
-const NUMBER_BYTES: Readonly<Record<GradientEncoding, number>> = { f32: 4, f16: 2, int8: 1 + 4 / 256 }
-
 function exchangeOf({ exchange = 'auto', encoding = 'f32' }: JobSpec, model: ModelSpec): RunConfig['exchange'] {
-  return { asked: exchange, bytes: Math.ceil(NUMBER_BYTES[encoding] * parameterCount(model)) }
+  return { asked: exchange, bytes: bytesIn(encoding, model) }
 }
 
 /** A push in the job's encoding, and a version before it: as halves where the job encodes. */
 function roundBytesOf({ encoding = 'f32' }: JobSpec, model: ModelSpec): number {
-  const pulled = encoding === 'f32' ? NUMBER_BYTES.f32 : NUMBER_BYTES.f16
-  return Math.ceil((NUMBER_BYTES[encoding] + pulled) * parameterCount(model))
+  return bytesIn(encoding, model) + bytesIn(encoding === 'f32' ? 'f32' : 'f16', model)
+}
+
+function bytesIn(encoding: GradientEncoding, model: ModelSpec): number {
+  const count = parameterCount(model)
+  return encoding === 'f32' ? count * Float32Array.BYTES_PER_ELEMENT : encodedVectorBytes(count, encoding)
 }
 
 /** The job without the folders of our disk. */

@@ -163,6 +163,25 @@ export const VOLUNTEER: readonly Mutant[] = [
     ],
   ),
   ...mutantsOf(
+    COLLECTIVES,
+    'protocol/src/floats/encode-sparse2.ts',
+    ['model/test/encoded-vector', 'volunteer/test/ring-encodings'],
+    [
+      ['zeros become small numbers', 'if (chosen.includes(0)) return', 'if (chosen.length === 0) return'],
+      ['places repeat', 'if (place <= last || place', 'if (place'],
+      ['fewer places than are due are taken', 'if (found < kept) throw', 'if (found < 0) throw'],
+      ['magnitudes in any order are taken', 'small <= large && large', 'large'],
+      ['bits behind the last code are taken', '8 * bits.length - end) !== 0', '8 * bits.length - end) < 0'],
+      ['an infinity is hidden', 'if (!(all < Number.POSITIVE_INFINITY)) return', 'if (all !== all) return'],
+    ],
+  ),
+  ...mutantsOf(
+    COLLECTIVES,
+    'protocol/src/floats/kth-largest.ts',
+    ['model/test/encoded-vector'],
+    [['equal numbers are all taken', '(size === least && tiesLeft-- <= 0)', 'false']],
+  ),
+  ...mutantsOf(
     LINKS,
     'volunteer/src/link/link-set.ts',
     ['volunteer/test/link-set', 'volunteer/test/hostile-frames'],

@@ -3,16 +3,27 @@
 // of two or more every member encodes every float of a step exactly once, so one residual a float is enough. Knows
 // nothing of hops and frames.
 import { type GradientEncoding, GridError } from '@starling-grid/protocol'
-import { INT8_BLOCK, int8Codec, scaledF16Codec, scratchFloats, type Codec } from '@starling-grid/protocol/floats'
+import {
+  INT8_BLOCK,
+  int8Codec,
+  scaledF16Codec,
+  scratchFloats,
+  SPARSE2_CHUNK,
+  sparse2Codec,
+  type Codec,
+} from '@starling-grid/protocol/floats'
 import { allFinite } from '../floats.ts'
 import { plainCodec } from './numbers.ts'
 
 export class RingCodec {
   readonly #codec: Codec
+  /** numbers that are encoded together: frames hold whole ones, but for the last of a segment */
+  readonly #together: number
   readonly #scratch = scratchFloats()
 
   constructor(encoding: GradientEncoding) {
     this.#codec = codecOf(encoding)
+    this.#together = TOGETHER[encoding]
   }
 
   /** nothing is ever lost */
@@ -27,8 +38,7 @@ export class RingCodec {
 
   /** The most floats of a chunk whose payload takes no more bytes than this. */
   chunkFloats(bytes: number): number {
-    const block = this.#codec.lossless ? 1 : INT8_BLOCK // whole scales, but for the last of a segment
-    return block * Math.max(1, Math.floor(bytes / this.#codec.bytes(block)))
+    return this.#together * Math.max(1, Math.floor(bytes / this.#codec.bytes(this.#together)))
   }
 
   /** @throws GridError 'message-malformed' when these are no such floats */
@@ -67,6 +77,14 @@ export class RingCodec {
   }
 }
 
+/** Of halves as of eight bits: kernels encode runs of both in such blocks. */
+const TOGETHER: Readonly<Record<GradientEncoding, number>> = {
+  f32: 1,
+  f16: INT8_BLOCK,
+  int8: INT8_BLOCK,
+  sparse2: SPARSE2_CHUNK,
+}
+
 function codecOf(encoding: GradientEncoding): Codec {
   switch (encoding) {
     case 'f32':
@@ -75,6 +93,8 @@ function codecOf(encoding: GradientEncoding): Codec {
       return scaledF16Codec() // sums over a batch may be beyond 65504
     case 'int8':
       return int8Codec()
+    case 'sparse2':
+      return sparse2Codec()
     default:
       return encoding satisfies never
   }

@@ -374,7 +374,10 @@ function waysOf({ held, encoding, clock }: GenerationRunnerParts): Pick<Generati
   const lossy =
     encoding === 'f32'
       ? undefined
-      : { residual: new Residual(held.layout.total), encodes: new EncodeRequests(encoding, clock) }
+      : {
+          residual: new Residual(held.layout.total),
+          encodes: encoding === 'sparse2' ? undefined : new EncodeRequests(encoding, clock),
+        }
   return { lossy, buckets: buckets.length > 1 ? buckets : undefined }
 }
 

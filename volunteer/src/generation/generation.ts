@@ -51,7 +51,7 @@ export interface GenerationParts extends JobParts {
   readonly links: LinkSet
   readonly pace: WorkPace
   /** of encodings that lose something */
-  readonly lossy: { readonly residual: Residual; readonly encodes: EncodeRequests } | undefined
+  readonly lossy: { readonly residual: Residual; readonly encodes: EncodeRequests | undefined } | undefined
   /** what members contribute one by one; undefined: the gradient is too small to be worth several */
   readonly buckets: readonly FloatRange[] | undefined
   tell(input: MemberInput): void
@@ -133,7 +133,7 @@ export class Generation {
     const size = members.length
     const exchange = ring.exchange?.type ?? 'ring'
     const buckets = (ring.kind === 'round' ? this.#round?.buckets : undefined) ?? this.#parts.buckets
-    if (this.#parts.buckets) lossy?.encodes.open({ exchange, world: { rank, size }, buckets: this.#parts.buckets })
+    if (this.#parts.buckets) lossy?.encodes?.open({ exchange, world: { rank, size }, buckets: this.#parts.buckets })
     const shape = { generation, rank, size, weights, encoding, exchange, length: held.layout.total }
     return { ...shape, harmless: this.#harmless, ...(buckets ? { buckets } : {}) }
   }
@@ -151,7 +151,7 @@ export class Generation {
   /** This member's assignment of a step. The one before is over, or this step would not have begun. */
   assignmentOf(at: StepId): AssignmentWork {
     const { lossy, buckets: ranges } = this.#parts
-    const encode = lossy && (() => this.#feedback && lossy.encodes.order(lossy.residual.residualEpoch))
+    const encode = lossy?.encodes && (() => this.#feedback && lossy.encodes?.order(lossy.residual.residualEpoch))
     this.#work?.end()
     this.#work = new AssignmentWork(at, {
       ...this.#parts,

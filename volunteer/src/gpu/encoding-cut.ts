@@ -1,8 +1,8 @@
 // The layout of runs of floats in the buffers of the encoding kernels: the table that encode.wgsl reads, and the
 // offsets of each run's bytes. Pure.
 
-import type { LossyEncoding } from '@starling-grid/model'
 import { ENCODE_BLOCK, ENCODE_TABLE_WORDS } from '@starling-grid/shaders'
+import type { AdapterEncoding } from '../graph/executor.ts'
 
 /** Encoded bytes of one run, in the words that are read back. */
 export interface EncodedRun {
@@ -25,7 +25,7 @@ const PER_WORD = { int8: 4, f16: 2 } as const
 /**
  * `lengths`: floats of each run; runs lie one after the other. Each begins at a whole word: scales first, then codes.
  */
-export function encodingCut(encoding: LossyEncoding, lengths: readonly number[]): EncodingCut {
+export function encodingCut(encoding: AdapterEncoding, lengths: readonly number[]): EncodingCut {
   const rows: number[] = []
   const runs: EncodedRun[] = []
   let [floats, words] = [0, 0]

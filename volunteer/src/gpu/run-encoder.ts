@@ -1,7 +1,6 @@
 // Encodes runs of floats on the device, and keeps there what encoding lost of them. Whose floats they are, and when the
 // loss is one of a committed step, is its caller's business.
 
-import type { LossyEncoding } from '@starling-grid/model'
 import {
   bindingBytes,
   boundBindings,
@@ -10,6 +9,7 @@ import {
   type Binding,
   type Pass,
 } from '@starling-grid/shaders'
+import type { AdapterEncoding } from '../graph/executor.ts'
 import { type BufferOwner, withMemoryCheck } from './buffers.ts'
 import { type EncodingCut } from './encoding-cut.ts'
 import { BUFFER_USAGE } from './flags.ts'
@@ -50,7 +50,7 @@ export class RunEncoder {
   /** @throws OutOfDeviceMemory */
   static async create(
     { device, owner, readText }: RunEncoderParts,
-    encoding: LossyEncoding,
+    encoding: AdapterEncoding,
     cut: EncodingCut,
   ): Promise<RunEncoder> {
     const passes = encodePasses(encoding, cut)

@@ -1,6 +1,6 @@
 // The seam between training and arithmetic: something that can run a model forward and backward.
 // Implemented on WebGPU (gpu/) and in plain TypeScript (cpu/); both run volunteer/testing/executor-suite.ts.
-import type { AdapterDescription, GradientEncoding, Precision, Tally } from '@starling-grid/protocol'
+import type { AdapterDescription, Precision, Tally } from '@starling-grid/protocol'
 import type { FloatRange } from '../floats.ts'
 import type { FrozenSource } from './frozen-source.ts'
 
@@ -54,9 +54,12 @@ export interface EarlyRanges {
   onFinal(index: number, encoded?: readonly Uint8Array[]): void
 }
 
+/** Encodings that have kernels (shaders/kernels/encode.wgsl). */
+export type AdapterEncoding = 'f16' | 'int8'
+
 /** Runs of a gradient that are encoded where it was computed, before they are read back (docs/decisions/0009). */
 export interface EncodeRequest {
-  readonly encoding: Exclude<GradientEncoding, 'f32'>
+  readonly encoding: AdapterEncoding
   /** of each early range, in order; the same array as long as the cut stays the same */
   readonly runs: readonly (readonly FloatRange[])[]
   /**
