@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { asyncPolicy, own } from '@starling-grid/coordinator/run'
 import { memberId, type PushHeader } from '@starling-grid/protocol'
 import { grantedPush } from '../src/run/async/leases.ts'
-import { ask, blocksOf, type Grant, push } from './async-desk.ts'
+import { ask, asyncDesk, blocksOf, type Grant, push } from './async-desk.ts'
 import { Desk, type DeskOptions } from './run-desk.ts'
 
 const USUAL = { gradient: 1, statistics: 1 }
@@ -109,7 +109,7 @@ test('a version waits for no member that is gone', () => {
   assert.equal(desk.state.chain.head.v, 1)
 })
 
-test('a push names its grant as a whole: one of fewer blocks, or of an earlier grant, is none', () => {
+test('a push names its grant: it is of all blocks or of the first ones, and one of an earlier grant is none', () => {
   const desk = groupDesk(alike(['a', 'b']))
   const first = ask(desk, 'a')
   const header = ({ base, leases, modeEpoch }: Grant, blocks = leases.length): PushHeader => ({
@@ -124,10 +124,50 @@ test('a push names its grant as a whole: one of fewer blocks, or of an earlier g
     correct: 0,
   })
   assert.deepEqual(grantedPush(desk.state, header(first))?.leases, first.leases)
-  assert.equal(grantedPush(desk.state, header(first, first.leases.length - 1)), undefined)
+  assert.deepEqual(grantedPush(desk.state, header(first, 3))?.leases, first.leases.slice(0, 3))
+  assert.equal(grantedPush(desk.state, header(first, first.leases.length + 1)), undefined)
   const second = ask(desk, 'a')
   assert.equal(grantedPush(desk.state, header(first)), undefined)
   assert.deepEqual(grantedPush(desk.state, header(second))?.leases, second.leases)
+})
+
+test('a push of a gradient is of its grant as a whole', () => {
+  const { desk, grants } = asyncDesk(['a', 'b'], { batchBlocks: 4 })
+  const [{ base, leases, modeEpoch } = assert.fail()] = grants
+  const header = { incarnation: memberId('a'), modeEpoch, base, leaseEpoch: leases[0]?.leaseEpoch ?? 0 }
+  const sums = { samples: 1, targets: 1, lossSum: 1, correct: 0 }
+  assert.equal(leases.length, 4)
+  assert.ok(grantedPush(desk.state, { ...header, ...sums, blocks: 4 }))
+  assert.equal(grantedPush(desk.state, { ...header, ...sums, blocks: 3 }), undefined)
+})
+
+test('of a round that was cut the first blocks are in the version, and the others go to another member', () => {
+  const desk = groupDesk(alike(['a', 'b']))
+  const [first, second] = [ask(desk, 'a'), ask(desk, 'b')]
+  assert.equal(push(desk, 'a', { ...first, leases: first.leases.slice(0, 3) }), 'received')
+  assert.deepEqual(
+    first.leases.filter(({ block }) => desk.state.leases.has(block)),
+    [],
+    'none of them is leased any more',
+  )
+  assert.equal(push(desk, 'a', first), 'duplicate', 'the rest is not its own now')
+  assert.equal(push(desk, 'a', { ...first, leases: first.leases.slice(3) }), 'lease-stale')
+  desk.feed({ type: 'member-lost', member: memberId('a'), reason: 'left', expected: true })
+  push(desk, 'b', second)
+  assert.equal(desk.state.chain.head.v, 1)
+  const done = (of: Grant): number => of.leases.filter(({ block }) => desk.state.chain.isDone(block)).length
+  assert.deepEqual([done(first), done(second)], [3, second.leases.length])
+  assert.deepEqual(blocksOf(ask(desk, 'b')).slice(0, 5), blocksOf(first).slice(3))
+})
+
+test('a round that was cut is no sign that others come soon', () => {
+  const desk = groupDesk(alike())
+  const grants = NAMES.map((name) => ask(desk, name))
+  const [first = assert.fail()] = grants
+  push(desk, 'a', { ...first, leases: first.leases.slice(0, 1) })
+  desk.feed({ type: 'member-lost', member: memberId('a'), reason: 'left', expected: true })
+  desk.wait(60_000)
+  assert.equal(desk.state.chain.head.v, 0, 'four members are in the middle of their rounds')
 })
 
 test('blocks whose inner steps became no number go to other members, one at a time', () => {

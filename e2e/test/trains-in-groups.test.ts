@@ -1,9 +1,11 @@
 // Real processes that train in rounds of several inner steps, each as a group of its own.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
 import { Grid } from '@starling-grid/cli'
 import { auditChain } from '../src/audit.ts'
-import { QUICK, tinyJob } from './small-job.ts'
+import { QUICK, smallJob, tinyJob } from './small-job.ts'
 
 const EPOCHS = 3
 /** of an epoch: 9,000 digits */
@@ -40,3 +42,38 @@ test(
     }
   },
 )
+
+/** Of the whole epoch, in one round: hundreds of inner steps, which none of the tries below waits for. */
+const ENDLESS = { innerSteps: 170 }
+const TRIES = 5
+
+test('who leaves in the middle of a round hands in what it learned', { timeout: 300_000 }, async () => {
+  const grid = await Grid.start({ timing: QUICK })
+  try {
+    const job = await grid.submit({
+      ...smallJob({ stop: { epochs: 1 }, minVolunteers: 1 }),
+      mode: 'async',
+      groups: ENDLESS,
+      encoding: 'sparse2',
+    })
+    let blocks = 0
+    for (let i = 1; i <= TRIES && blocks === 0; i++) {
+      const { process, kill } = grid.addVolunteer({ name: `leaver ${i}`, executor: 'reference' })
+      await grid.watch.waitFor(
+        'a round under way',
+        ({ run }) => run?.members.some(({ activity }) => activity === 'computing'),
+        100_000,
+      )
+      await delay(400 * i) // some inner steps
+      kill('SIGINT')
+      await once(process, 'exit')
+      blocks = (await grid.records(job)).reduce((sum, record) => sum + record.blocks.length, 0)
+    }
+    assert.ok(blocks > 0 && blocks < ENDLESS.innerSteps * 6, `${blocks} blocks are in versions`)
+    const records = await grid.records(job)
+    assert.equal(auditChain(records, blocks).duplicated, 0)
+    assert.equal(records.length, 1, 'its push alone made a version')
+  } finally {
+    await grid.stop()
+  }
+})

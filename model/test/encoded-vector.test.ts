@@ -95,6 +95,14 @@ test('every encoding in sparse2 of random bytes is the one that its numbers have
   assert.ok(refused > 1000, `${refused} of 2000 were refused`)
 })
 
+test('bits behind the last code of a sparse2 chunk are zeros, or it is refused', () => {
+  const bytes = encodeVector(values.subarray(0, 300), 'sparse2')
+  const last = bytes.length - 1
+  assert.ok((bytes[last] ?? 0) < 0x80, 'this chunk has such bits')
+  bytes[last] = (bytes[last] ?? 0) | 0x80
+  assert.throws(() => decodeVector(bytes, 'sparse2', new Float32Array(300)), { code: 'message-malformed' })
+})
+
 const layout = parameterLayout(parseModelSpec({ input: [3], layers: [{ type: 'linear', name: 'fc', out: 5 }] }))
 
 test('an encoded push is read as the numbers that it stands for', () => {

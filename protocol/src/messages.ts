@@ -560,7 +560,7 @@ export const PushSchema = strict({
   incarnation: MemberIdSchema,
   modeEpoch: Count,
   base: VersionRefSchema,
-  /** of the grant: all its blocks, or none of them (G1) */
+  /** of the grant, whose blocks these are: all, or the first ones of a round whose member leaves (G1) */
   leaseEpoch: Count,
   /** how many those are */
   blocks: Type.Integer({ minimum: 1, maximum: MAX_STEP_BLOCKS }),

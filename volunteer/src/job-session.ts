@@ -405,6 +405,11 @@ export class JobSession {
     if (!this.#isStopped) this.#parts.onFatal(error)
   }
 
+  /** Before the volunteer leaves: what may not be lost with it is sent. */
+  leave(): Promise<void> {
+    return this.#async.leave()
+  }
+
   stop(): void {
     this.#isStopped = true
     this.#async.stop()

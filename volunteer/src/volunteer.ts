@@ -60,7 +60,7 @@ export function createVolunteer(host: VolunteerHost, options: VolunteerOptions):
   return new VolunteerLife(host, options)
 }
 
-/** ms for the step under way to end before a member leaves anyway */
+/** ms for the step under way to end, or a round's part to be sent, before a member leaves anyway */
 const LEAVE_MS = 4000
 /** ms before a session that failed is begun anew, at most; drawn below it */
 const START_OVER_MS = 3000
@@ -170,6 +170,7 @@ class VolunteerLife implements Volunteer {
   async stop(): Promise<void> {
     if (this.#end.signal.aborted) return
     const cancelTimer = this.#host.clock.timer(this.#link.connected ? LEAVE_MS : 0, () => this.#finish())
+    await this.#session?.leave()
     this.#link.leave()
     await this.#ended
     cancelTimer()

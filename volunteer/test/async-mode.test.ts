@@ -21,7 +21,7 @@ import {
   systemClock,
 } from '@starling-grid/protocol'
 import { type Executor, LocalVersion } from '@starling-grid/volunteer'
-import { AsyncMode } from '../src/async/async-mode.ts'
+import { AsyncMode, type AsyncParts } from '../src/async/async-mode.ts'
 import { pullRows } from '../src/async/pull-rows.ts'
 import { Compute } from '../src/compute.ts'
 import type { Batch } from '../src/graph/executor.ts'
@@ -88,7 +88,11 @@ interface Desk {
 
 function deskFor(
   tokens: readonly number[],
-  options: { readonly verdict?: string; readonly beforePull?: () => void } = {},
+  options: {
+    readonly verdict?: string
+    readonly beforePull?: () => void
+    readonly rounds?: AsyncParts['rounds']
+  } = {},
 ): Desk {
   const [pushed, sent, counted, pulled]: [Desk['pushed'], ToCoordinator[], [number, number][], boolean[][]] = [
     [],
@@ -103,7 +107,8 @@ function deskFor(
   )
   const mode = new AsyncMode({
     encoding: 'f32',
-    pullEncoded: () => assert.fail('it makes no rounds'),
+    rounds: options.rounds,
+    pullEncoded: async (version) => ({ version, parameters: ALL }),
     clock: systemClock,
     self: memberId('me'),
     compute,
@@ -207,5 +212,42 @@ test('a push that is refused counts for nothing, and work is asked for again', a
 test('when the mode ends while a version is fetched, nothing is pushed and nothing asked', async () => {
   const { mode, pushed, sent } = deskFor([1], { beforePull: () => mode.stop() })
   await mode.granted(grant)
+  assert.deepEqual([pushed, sent], [[], []])
+})
+
+/** Rounds whose one step lasts until they are cut. */
+function endless(learned: number): AsyncParts['rounds'] {
+  return {
+    fragments: undefined,
+    contribution: ALL,
+    run: ({ cut }) =>
+      new Promise((resolve) => {
+        const sums = { lossSum: 1, targets: learned, correct: 0 }
+        const result = learned === 0 ? undefined : { learned, samples: learned, sums, finite: true }
+        cut?.addEventListener('abort', () => resolve(result))
+      }),
+  }
+}
+
+test('who leaves in the middle of a round pushes what it learned, and asks for nothing more', async () => {
+  const { mode, pushed, sent } = deskFor([1], { rounds: endless(1) })
+  const working = mode.granted({ ...grant, innerSteps: 2 })
+  await new Promise((resolve) => setTimeout(resolve, 0))
+  await mode.leave()
+  await working
+  assert.deepEqual(
+    pushed.map(({ push: { blocks, samples, leaseEpoch } }) => [blocks, samples, leaseEpoch]),
+    [[1, 1, 2]],
+  )
+  assert.deepEqual(sent, [])
+  await mode.granted({ ...grant, innerSteps: 2 })
+  assert.equal(pushed.length, 1, 'it takes no more work')
+})
+
+test('who leaves before its round learned anything pushes nothing', async () => {
+  const { mode, pushed, sent } = deskFor([1], { rounds: endless(0) })
+  void mode.granted({ ...grant, innerSteps: 2 })
+  await new Promise((resolve) => setTimeout(resolve, 0))
+  await mode.leave()
   assert.deepEqual([pushed, sent], [[], []])
 })

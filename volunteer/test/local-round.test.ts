@@ -127,6 +127,25 @@ test('inner progress is dropped when its blocks were reassigned or the base is a
   assert.deepEqual(asked.slice(1).flat(), blocks(1, 2))
 })
 
+test('a round that is cut is the difference of its whole inner steps, and names the first blocks', async () => {
+  const { held, rounds, asked } = setUp(3)
+  const cutting = new AbortController()
+  const order = { base, parameters: held.parameters, blocks: blocks(0, 1, 2), signal, cut: cutting.signal }
+  const result = await rounds.run({
+    ...order,
+    onLearned: ({ blocks: known }) => void (known.length === 2 && queueMicrotask(() => cutting.abort())),
+  })
+  assert.equal(asked.length, 3, 'the third step was under way')
+  assert.deepEqual([result?.learned, result?.samples, result?.finite], [2, 8, true])
+  const after = await innerSteps([blocks(0), blocks(1)])
+  const wanted = layoutVector((i) => Math.fround(8 * Math.fround((after[0]?.[i] ?? 0) - (after[2]?.[i] ?? 0))))
+  assert.deepEqual(rounds.contribution, wanted)
+  await new Promise((resolve) => setTimeout(resolve, 0))
+  assert.deepEqual(rounds.contribution, wanted, 'the third step ended, and changed nothing')
+  const nothing = await setUp(3).rounds.run({ ...order, onLearned })
+  assert.equal(nothing, undefined, 'before its first step it has learned nothing')
+})
+
 test('a ballot drops the inner step that was under way, and keeps the reported progress true', async () => {
   const { held, rounds, asked } = setUp(2)
   const told: number[] = []

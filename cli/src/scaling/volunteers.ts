@@ -33,6 +33,8 @@ const OPEN_LINK_MS = 800
 const HEARTBEAT_MS = 1000
 /** ms until the coordinator knows that a socket is closed */
 const CLOSE_MS = 50
+/** As in volunteer/src/volunteer.ts: ms in which one that leaves sends what its round has learned. */
+const LEAVE_MS = 4000
 
 export interface ScaleModel {
   readonly clock: EventClock
@@ -45,6 +47,14 @@ export interface ScaleModel {
   random(): number
 }
 
+interface ModelRound {
+  readonly grant: MessageTo<'grant'>
+  /** virtual ms of the grant, and of the first inner step */
+  readonly from: number
+  beganAt: number | undefined
+  isSending: boolean
+}
+
 export class ModelVolunteer {
   readonly id: MemberId
   readonly core: MemberCore
@@ -53,6 +63,8 @@ export class ModelVolunteer {
   bytesUp = 0
   bytesDown = 0
   #leaving = false
+  /** of replica groups: under way, until its push is through */
+  #round: ModelRound | undefined
   readonly #all: ScaleModel
   /** raised by a halt: what was under way for the old ring ends */
   #turn = 0
@@ -104,7 +116,23 @@ export class ModelVolunteer {
     if (!this.alive || this.#leaving) return
     if (!graceful) return this.gone('its socket closed')
     this.#leaving = true
-    this.#all.coordinator.feed({ type: 'member-leaving', member: this.id })
+    this.#all.clock.after(LEAVE_MS, () => this.#sayFarewell())
+    if (this.#round === undefined) return this.#sayFarewell()
+    if (!this.#round.isSending) this.#cut(this.#round)
+  }
+
+  /** As AsyncMode.leave(): what whole inner steps have learned is pushed. */
+  #cut({ grant, from, beganAt = this.#all.clock.now }: ModelRound): void {
+    const { setting, clock } = this.#all
+    const steps = Math.floor((clock.now - beganAt) / this.#computeMs(setting.batchBlocks))
+    const leases = grant.leases.slice(0, steps * setting.batchBlocks)
+    this.#turn++
+    if (leases.length === 0) return this.#sayFarewell()
+    this.#push({ ...grant, leases }, from)
+  }
+
+  #sayFarewell(): void {
+    if (this.alive) this.#all.coordinator.feed({ type: 'member-leaving', member: this.id })
   }
 
   gone(reason: string): void {
@@ -256,14 +284,31 @@ export class ModelVolunteer {
   }
 
   /** Pull, compute, push, ask again. */
-  #granted({ base, leases, modeEpoch }: MessageTo<'grant'>): void {
+  #granted(grant: MessageTo<'grant'>): void {
+    if (this.#leaving) return
+    const { setting, coordinator, clock } = this.#all
+    const { links } = setting
+    const pull = pullBytesOf(setting)
+    this.#all.onWork()
+    const from = clock.now
+    const round: ModelRound = { grant, from, beganAt: undefined, isSending: false }
+    if (setting.async.groups !== undefined) this.#round = round
+    coordinator.transfer(pull, () =>
+      this.#later((1000 * pull) / links.down + links.latencyMs, () => {
+        this.moved(0, pull)
+        round.beganAt = clock.now
+        this.#later(this.#computeMs(grant.leases.length), () => this.#push(grant, from))
+      }),
+    )
+  }
+
+  #push({ base, leases, modeEpoch }: MessageTo<'grant'>, from: number): void {
     const { setting, coordinator } = this.#all
     const { links } = setting
-    const [pull, pushed] = [pullBytesOf(setting), pushBytesOf(setting)]
-    this.#all.onWork()
+    const pushed = pushBytesOf(setting)
     const samples = leases.length * setting.blockSamples
-    const from = this.#all.clock.now
     const turn = this.#turn
+    if (this.#round !== undefined) this.#round.isSending = true
     const push: Push = {
       incarnation: this.id,
       modeEpoch,
@@ -274,20 +319,17 @@ export class ModelVolunteer {
       lossSum: 0,
       correct: 0,
     }
-    const current = (): boolean => this.alive && turn === this.#turn
-    coordinator.transfer(pull, () =>
-      this.#later(
-        (1000 * pull) / links.down + links.latencyMs + this.#computeMs(leases.length) + (1000 * pushed) / links.up,
-        () =>
-          coordinator.transfer(pushed, () => {
-            if (!current()) return
-            this.moved(pushed, pull)
-            coordinator.receivePush(push, from)
-            this.#later(coordinator.serverQueueMs + 2 * links.latencyMs, () =>
-              this.#send({ type: 'lease-request', modeEpoch }),
-            )
-          }),
-      ),
+    this.#later((1000 * pushed) / links.up, () =>
+      coordinator.transfer(pushed, () => {
+        if (!this.alive || turn !== this.#turn) return
+        this.moved(pushed, 0)
+        this.#round = undefined
+        coordinator.receivePush(push, from)
+        if (this.#leaving) return this.#sayFarewell()
+        this.#later(coordinator.serverQueueMs + 2 * links.latencyMs, () =>
+          this.#send({ type: 'lease-request', modeEpoch }),
+        )
+      }),
     )
   }
 

@@ -1,6 +1,6 @@
 // Async mode on a volunteer: pull the base version, compute the leased blocks, push Σ gradients under the grant's
-// number, ask for more (A2). In a run of groups it makes inner steps of the blocks, and pushes the difference (G1). One
-// grant at a time; a new ballot or mode ends it. The coordinator decides when grants come, and so which member waits.
+// number, ask for more (A2). In a run of groups it makes inner steps of the blocks, and pushes the difference (G1), when
+// it leaves that of the steps so far. One grant at a time; a new ballot or mode ends it. The coordinator decides when grants come, and so which member waits.
 import {
   encodeVector,
   type LossyEncoding,
@@ -61,6 +61,8 @@ export interface AsyncParts extends AsyncEvents {
 }
 
 interface PushedWork {
+  /** of the grant: all, or the first of a round that was cut */
+  readonly blocks: number
   readonly samples: number
   readonly sums: BatchSums
   readonly encoding?: LossyEncoding
@@ -78,6 +80,9 @@ export class AsyncMode {
   /** of the grant under way */
   #lease: GradientLease | undefined
   #ending = new AbortController()
+  /** raised when this volunteer leaves */
+  readonly #leaving = new AbortController()
+  #underWay: Promise<void> = Promise.resolve()
   #feedback = startFeedback(0)
 
   constructor(parts: AsyncParts) {
@@ -92,7 +97,22 @@ export class AsyncMode {
     this.#ending = new AbortController()
   }
 
-  async granted(grant: MessageTo<'grant'>): Promise<void> {
+  granted(grant: MessageTo<'grant'>): Promise<void> {
+    if (this.#leaving.signal.aborted) return Promise.resolve()
+    this.#underWay = this.#granted(grant)
+    return this.#underWay
+  }
+
+  /**
+   * This volunteer leaves: it takes no more work, and pushes what the round under way has learned. Resolves when that is
+   * over. A gradient under way is of blocks that others compute soon enough.
+   */
+  async leave(): Promise<void> {
+    this.#leaving.abort()
+    if (this.#parts.rounds !== undefined) await this.#underWay.catch(() => undefined)
+  }
+
+  async #granted(grant: MessageTo<'grant'>): Promise<void> {
     this.stop()
     const turn = this.#turn
     const current = (): boolean => turn === this.#turn
@@ -104,12 +124,14 @@ export class AsyncMode {
       if (!current()) return
       if (endsWork(error)) throw error
       giveBack(grant.leases, error, this.#parts.send)
+      if (this.#leaving.signal.aborted) return
       this.#parts.onActivity('exchanging', `trying again: ${describeError(error)}`)
       await this.#parts.clock.sleep(backoffMs(this.#failures++, RETRY))
     } finally {
       lease.end()
     }
-    if (current()) this.#parts.send({ type: 'lease-request', modeEpoch: grant.modeEpoch })
+    if (current() && !this.#leaving.signal.aborted)
+      this.#parts.send({ type: 'lease-request', modeEpoch: grant.modeEpoch })
   }
 
   async #work(grant: MessageTo<'grant'>, lease: GradientLease): Promise<void> {
@@ -128,7 +150,7 @@ export class AsyncMode {
     onActivity('computing', `${batch.samples} samples at version ${base.v}`)
     const computed = await compute.pulledGradient(lease, parameters, batch)
     if (computed === undefined) return
-    const pushed = { samples: batch.samples, sums: computed.sums }
+    const pushed = { blocks: leases.length, samples: batch.samples, sums: computed.sums }
     await lease.use((gradient) => this.#push(grant, gradient, pushed))
   }
 
@@ -143,20 +165,21 @@ export class AsyncMode {
     if (signal.aborted) return
     const blocks = leases.map(({ block }) => block)
     onActivity('computing', `${innerSteps} inner steps from version ${base.v}`)
-    const order = { base, parameters, blocks, innerSteps, fromStep, signal, onLearned: () => undefined }
+    const cut = this.#leaving.signal
+    const order = { base, parameters, blocks, innerSteps, fromStep, signal, cut, onLearned: () => undefined }
     const result = await rounds.run(order)
     if (result === undefined || signal.aborted) return
     if (!result.finite)
       throw new GridError('gradient-not-finite', 'expected finite parameters after inner steps, got NaN or infinity')
     const { encoding } = this.#parts
-    if (encoding === 'f32') return this.#push(grant, rounds.contribution, result)
-    await this.#push(grant, rounds.contribution, { ...result, encoding })
+    const pushed = { ...result, blocks: result.learned }
+    await this.#push(grant, rounds.contribution, encoding === 'f32' ? pushed : { ...pushed, encoding })
   }
 
   async #push(
     { modeEpoch, base, leases }: MessageTo<'grant'>,
     gradient: Float32Array,
-    { samples, sums, encoding }: PushedWork,
+    { blocks, samples, sums, encoding }: PushedWork,
   ): Promise<void> {
     const { layout, self, tables, push, onActivity, onPushed } = this.#parts
     onActivity('exchanging', 'sending to the parameter server')
@@ -170,7 +193,7 @@ export class AsyncMode {
         modeEpoch,
         base,
         leaseEpoch: leases[0]?.leaseEpoch ?? 0,
-        blocks: leases.length,
+        blocks,
         samples,
         ...sums,
         ...(sparse.length === 0 ? {} : { sparse: [...sparse] }),

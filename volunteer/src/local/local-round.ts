@@ -59,6 +59,8 @@ export class LocalRounds implements InnerSteps {
    */
   #lease: GradientLease | undefined
   #releaseLease: () => void = () => undefined
+  /** of a round that was cut: its last inner step may still write to the lease */
+  #part: Float32Array | undefined
   readonly #queue = new SerialQueue()
   /** the version that holds what left of the private copy */
   #takesOver: VersionRef | undefined
@@ -88,9 +90,9 @@ export class LocalRounds implements InnerSteps {
     return this.#parts.stream?.fragments
   }
 
-  /** Σ targets · (base − local) of the last round that ran to its end */
+  /** Σ targets · (base − local) of the last round that ran to its end, or was cut */
   get contribution(): Float32Array {
-    const contribution = this.#parts.stream?.difference ?? this.#lease?.values
+    const contribution = this.#part ?? this.#parts.stream?.difference ?? this.#lease?.values
     if (contribution === undefined) throw new Error('internal: no round is under way')
     return contribution
   }
@@ -112,6 +114,7 @@ export class LocalRounds implements InnerSteps {
   async #run(order: RoundOrder): Promise<RoundResult | undefined> {
     if (order.signal.aborted) return undefined
     this.#endLease() // the round before is over, or this one would not have begun
+    this.#part = undefined
     const lease = this.#parts.compute.buffers.lease()
     this.#lease = lease
     this.#releaseLease = onAbort(order.signal, () => this.#endLease())
@@ -124,11 +127,12 @@ export class LocalRounds implements InnerSteps {
       (await this.#stream(this.#parts.stream, order, { made: progress.steps, left: steps.length }))
     for (const blocks of steps) {
       if (order.signal.aborted) return undefined
-      const finite = await this.#innerStep(blocks, progress, { ...order, lease })
+      const finite = await unlessCut(order.cut, this.#innerStep(blocks, progress, { ...order, lease }))
+      if (finite === 'cut') return this.#cut(order, progress)
       if (finite === undefined) return undefined
       if (!finite) {
         this.#progress = undefined
-        return { samples: progress.samples, sums: progress.sums, finite }
+        return resultOf(progress, finite)
       }
       stream?.stepped(progress.steps)
     }
@@ -138,7 +142,16 @@ export class LocalRounds implements InnerSteps {
         weight: progress.sums.targets,
         into: lease.values,
       })
-    return { samples: progress.samples, sums: progress.sums, finite: allFinite(this.contribution) }
+    return resultOf(progress, allFinite(this.contribution))
+  }
+
+  /** Undefined: it learned nothing yet, or not from the first blocks alone. */
+  #cut({ parameters, blocks }: RoundOrder, progress: RoundProgress): RoundResult | undefined {
+    const isFirst = progress.blocks.every((block, i) => block === blocks[i])
+    if (progress.steps === 0 || !isFirst || this.#parts.stream !== undefined) return undefined
+    this.#part = this.#mean // an inner step that is not made does not use it
+    weightedDifference(parameters, this.#inner.parameters, { weight: progress.sums.targets, into: this.#part })
+    return resultOf(progress, allFinite(this.#part))
   }
 
   #endLease(): void {
@@ -180,8 +193,8 @@ export class LocalRounds implements InnerSteps {
   }
 
   /**
-   * Undefined: a ballot came meanwhile. What this member said of its progress then must stay true, so the step is not
-   * made.
+   * Undefined: a ballot came meanwhile, or the round was cut. What this member said of its progress then must stay true,
+   * so the step is not made.
    */
   async #innerStep(
     blocks: readonly BlockId[],
@@ -191,7 +204,7 @@ export class LocalRounds implements InnerSteps {
     const { compute, batches, rule, clipNorm } = this.#parts
     const batch = await batches.of(blocks)
     const computed = await compute.localGradient(order.lease, this.#inner.parameters, batch)
-    if (computed === undefined || order.signal.aborted) return undefined
+    if (computed === undefined || order.signal.aborted || order.cut?.aborted === true) return undefined
     const { sums, finite } = computed
     if (!finite) return false
     meanOfStep(rule, order.lease.values, { targets: sums.targets, mean: this.#mean, clipNorm })
@@ -203,6 +216,20 @@ export class LocalRounds implements InnerSteps {
     order.onLearned(progress)
     return true
   }
+}
+
+function resultOf({ blocks, samples, sums }: RoundProgress, finite: boolean): RoundResult {
+  return { learned: blocks.length, samples, sums, finite }
+}
+
+/** What the step comes to, or 'cut' as soon as that is asked for. */
+async function unlessCut<T>(cut: AbortSignal | undefined, step: Promise<T>): Promise<T | 'cut'> {
+  if (cut === undefined) return step
+  let forget = (): void => undefined
+  const asked = new Promise<'cut'>((resolve) => {
+    forget = onAbort(cut, () => resolve('cut'))
+  })
+  return Promise.race([step, asked]).finally(() => forget())
 }
 
 /** As many inner batches as steps are left in proportion to the blocks, of equal size but for the last. */

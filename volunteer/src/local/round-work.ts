@@ -19,6 +19,8 @@ export interface RoundOrder {
   readonly fromStep?: number
   /** raised when the generation ends, and the rest of the round with it */
   readonly signal: AbortSignal
+  /** raised when the round is to end with what it has learned until then; absent: never */
+  readonly cut?: AbortSignal
   /** what the private copy has learned from now: told at the next ballot */
   onLearned(consumed: Consumed): void
   /**
@@ -28,6 +30,8 @@ export interface RoundOrder {
 }
 
 export interface RoundResult {
+  /** of the order's blocks, so many of the first: all, but where the round was cut */
+  readonly learned: number
   readonly samples: number
   readonly sums: BatchSums
   readonly finite: boolean

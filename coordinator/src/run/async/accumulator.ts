@@ -28,7 +28,7 @@ export interface OpenSum {
   /** SHA-256 of the gradients, in the order of the pushes */
   readonly digests: Sha256[]
   readonly blocks: Set<BlockId>
-  /** ms: its first push that is of the newest version; undefined: all are late ones */
+  /** ms: its first push of a whole round that is of the newest version; undefined: others alone */
   since: number | undefined
 }
 
@@ -67,13 +67,16 @@ export function blocksPerLease(state: RunState): number {
 
 export function addToSum(transition: Transition, push: Push, gradDigest: Sha256): void {
   const { state } = transition
+  const grant = state.members.get(push.incarnation)?.granted
   const mostBlocks = state.config.async.groups === undefined ? MAX_STEP_BLOCKS : MAX_VERSION_BLOCKS
   if (state.open.blocks.size + push.leases.length > mostBlocks) closeSum(transition)
   const open = own(state, 'open')
   open.pushes.push(push)
   open.digests.push(gradDigest)
   for (const { block } of push.leases) open.blocks.add(block)
-  if (push.base.v === state.chain.head.v) open.since ??= transition.now
+  // Who leaves comes at any time, which says nothing of when the others come (G2).
+  const isWhole = push.leases.length === (grant?.blocks.length ?? push.leases.length)
+  if (isWhole && push.base.v === state.chain.head.v) open.since ??= transition.now
 }
 
 /** A3: enough pushes, or no more to come before these are a version. */

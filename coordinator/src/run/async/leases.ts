@@ -243,6 +243,8 @@ function onPush(transition: Transition, input: PushInput): void {
   }
   addToSum(transition, push, gradDigest)
   for (const { block } of push.leases) release(state, block)
+  const member = state.members.get(push.incarnation)
+  if (member !== undefined) releaseAll(state.leases, member) // of a round that was cut the rest is for others
   state.workers.add(push.incarnation)
   proved(state, push.incarnation)
   const { head } = state.chain
@@ -329,13 +331,14 @@ export function pushRefusal(state: RunState, push: Push, now: number): PushRefus
 }
 
 /**
- * G1: a push is of a grant as a whole. Undefined: this member was granted another since, or the coordinator that
- * granted it is gone.
+ * G1: a push is of a grant as a whole, or of the first blocks of a round whose member leaves. Undefined: this member was
+ * granted another since, or the coordinator that granted it is gone.
  */
-export function grantedPush({ members }: RunState, { leaseEpoch, blocks, ...push }: PushHeader): Push | undefined {
-  const granted = members.get(push.incarnation)?.granted
-  if (granted?.leaseEpoch !== leaseEpoch || granted.blocks.length !== blocks) return undefined
-  return { ...push, leases: granted.blocks.map((block) => ({ block, leaseEpoch })) }
+export function grantedPush(state: RunState, { leaseEpoch, blocks, ...push }: PushHeader): Push | undefined {
+  const granted = state.members.get(push.incarnation)?.granted
+  if (granted?.leaseEpoch !== leaseEpoch || granted.blocks.length < blocks) return undefined
+  if (granted.blocks.length > blocks && !hasRounds(state)) return undefined
+  return { ...push, leases: granted.blocks.slice(0, blocks).map((block) => ({ block, leaseEpoch })) }
 }
 
 /** Of such a push. */
