@@ -146,7 +146,7 @@ async function write({ asked, options }: WriteOrder): Promise<void> {
   if (model === undefined) throw new GridError('message-unexpected', 'expected an open model, got none; open it first')
   isStopped = false
   const prompt = await promptOf(asked, model.chat)
-  const pieces = new Pieces()
+  const pieces = new WrittenPieces()
   for await (const text of writtenText(model.writer, prompt, options)) {
     pieces.add(text)
     await letMessagesIn()
@@ -164,7 +164,7 @@ function whyEnded(tokens: number, { tokens: most = DEFAULT_TOKENS }: WritingOpti
 const BETWEEN_PIECES = 50
 
 /** What was written and not told yet. */
-class Pieces {
+class WrittenPieces {
   tokens = 0
   #text = ''
   #first = 0
