@@ -34,7 +34,7 @@ export interface CrowdHistory {
   readonly taken: readonly (readonly [block: BlockId, version: number])[]
 }
 
-class Crowd {
+class CrowdProcess {
   readonly #holders: LeaseHolder[] = []
   readonly #taken: [BlockId, number][] = []
   #lost: string | undefined
@@ -115,7 +115,7 @@ class Crowd {
   }
 }
 
-const crowd = new Crowd()
+const crowd = new CrowdProcess()
 for await (const line of createInterface({ input: process.stdin })) {
   const answer = await crowd.obey(JSON.parse(line) as CrowdOrder).catch((error: unknown) => ({ error: String(error) }))
   process.stdout.write(`${JSON.stringify(answer)}\n`)

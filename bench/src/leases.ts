@@ -20,7 +20,7 @@ const PER_PROCESS = 500
 /** ms: 99 of 100 leases are granted within */
 const AIM_MS = 50
 
-interface Sizes {
+interface LeaseSizes {
   readonly volunteers: readonly number[]
   readonly perProcess: number
   /** that make a version; 256: as many as it may have */
@@ -29,8 +29,14 @@ interface Sizes {
   readonly warmMs: number
   readonly roundMs: number
 }
-const WHOLE: Sizes = { volunteers: [500, 2000], perProcess: PER_PROCESS, pushes: 256, warmMs: 6000, roundMs: 10_000 }
-const SHORT: Sizes = { volunteers: [40], perProcess: 20, pushes: 16, warmMs: 2000, roundMs: 4000 }
+const WHOLE: LeaseSizes = {
+  volunteers: [500, 2000],
+  perProcess: PER_PROCESS,
+  pushes: 256,
+  warmMs: 6000,
+  roundMs: 10_000,
+}
+const SHORT: LeaseSizes = { volunteers: [40], perProcess: 20, pushes: 16, warmMs: 2000, roundMs: 4000 }
 
 /** `pushes` make a version. */
 const jobOf = (pushes: number): JobSpec => ({
@@ -63,8 +69,8 @@ interface Load {
   readonly refused: number
 }
 
-interface Question extends Pick<SuiteOptions, 'rounds' | 'log'> {
-  readonly sizes: Sizes
+interface LeaseQuestion extends Pick<SuiteOptions, 'rounds' | 'log'> {
+  readonly sizes: LeaseSizes
   readonly volunteers: number
 }
 
@@ -75,7 +81,7 @@ export async function leaseRows({ rounds, log, short }: SuiteOptions): Promise<B
   return rows
 }
 
-async function leaseRow(question: Question): Promise<BenchRow> {
+async function leaseRow(question: LeaseQuestion): Promise<BenchRow> {
   const { loads, counts } = await ofCoordinator(question)
   const bare = await ofBareServer(question)
   const p99 = ({ leases }: Load): number => quantile(leases, 0.99)
@@ -96,7 +102,7 @@ async function leaseRow(question: Question): Promise<BenchRow> {
 }
 
 async function ofCoordinator(
-  question: Question,
+  question: LeaseQuestion,
 ): Promise<{ readonly loads: readonly Load[]; readonly counts: Readonly<Record<string, number>> }> {
   const { volunteers, log, sizes } = question
   const grid = await Grid.start({})
@@ -135,7 +141,7 @@ function countedOnce(
   }
 }
 
-async function ofBareServer(question: Question): Promise<readonly Load[]> {
+async function ofBareServer(question: LeaseQuestion): Promise<readonly Load[]> {
   const server = fork(TYPESCRIPT, [BARE])
   const crowd = new LeaseCrowd(question)
   try {
@@ -150,11 +156,11 @@ async function ofBareServer(question: Question): Promise<readonly Load[]> {
 
 /** Volunteers in processes of their own. */
 class LeaseCrowd {
-  readonly #question: Question
+  readonly #question: LeaseQuestion
   readonly #processes: ChildProcess[] = []
   readonly #asks: Ask[] = []
 
-  constructor(question: Question) {
+  constructor(question: LeaseQuestion) {
     this.#question = question
   }
 

@@ -52,8 +52,7 @@ export interface LongRun {
   readonly steps: number
 }
 
-type Coordinator = ReturnType<typeof createCoordinator>
-type Run = Awaited<ReturnType<Coordinator['runs']['submit']>>
+type Run = Awaited<ReturnType<ReturnType<typeof createCoordinator>['runs']['submit']>>
 
 /** Id of the job whose journal has so many steps. */
 export async function makeLongRun(asked: LongRun, log: (line: string) => void): Promise<string> {

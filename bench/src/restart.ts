@@ -16,7 +16,7 @@ const EVENTS = 1_000_000
 const SHORT_EVENTS = 5000
 const AIM_SECONDS = 5
 
-type Question = Pick<StoreSuiteOptions, 'rounds' | 'log'> & {
+type RestartQuestion = Pick<StoreSuiteOptions, 'rounds' | 'log'> & {
   readonly events: number
   readonly state: string | undefined
 }
@@ -28,7 +28,7 @@ export async function restartRows(options: StoreSuiteOptions): Promise<BenchRow[
   return postgres === undefined ? [sqlite] : [sqlite, await restartRow({ ...question, state: postgres })]
 }
 
-async function restartRow({ events, rounds, log, state }: Question): Promise<BenchRow> {
+async function restartRow({ events, rounds, log, state }: RestartQuestion): Promise<BenchRow> {
   const folder = await mkdtemp(join(tmpdir(), 'starling-restart-'))
   const where = state === undefined ? 'SQLite' : 'PostgreSQL'
   try {

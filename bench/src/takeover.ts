@@ -62,7 +62,7 @@ interface Kills {
   readonly counts: Readonly<Record<string, number>>
 }
 
-interface History {
+interface SeenHistory {
   /** of all steps */
   readonly digests: readonly string[]
   /** steps that were on the chain once and are not any more */
@@ -141,7 +141,7 @@ class CoordinatorPair {
   }
 
   /** What is on the chain by now, compared with what was. */
-  async #seen({ digests, lost }: History): Promise<History> {
+  async #seen({ digests, lost }: SeenHistory): Promise<SeenHistory> {
     const records = await this.#living.records(this.job)
     const now = records.map(({ gradDigest }) => gradDigest)
     const blocks = records.flatMap((record) => record.blocks)

@@ -45,7 +45,7 @@ export const PLAN_WINDOW = 64
 export const SUMS_KEPT = 256
 /** Sparse matrices in one push: a model has one or two embedding tables. */
 export const MAX_SPARSE_PARTS = 16
-/** Bytes of a whole state: what a frame's u32 counts. */
+/** Bytes of a state: what a frame's u32 counts. */
 export const MAX_STATE_BYTES = 2 ** 32 - 1
 /** Bytes of one shard. */
 export const MAX_SHARD_BYTES = 8 * 1024 * 1024

@@ -18,11 +18,15 @@ export interface PlanChoice {
 
 export type Bound = 'compute' | 'line' | 'latency'
 
-export interface PlannedRun extends PlanChoice {
+/** What a ring of so many members makes of the batch and rate of the job. */
+export interface PlannedBatch {
   /** of a step, by all members: with weak scaling more than `batchBlocks` of them */
   readonly batchSamples: number
   /** of a schedule's height; with weak scaling it grows with the batch, and is reached after the warm-up */
   readonly learningRate: number
+}
+
+export interface PlannedRun extends PlanChoice, PlannedBatch {
   /** from the first computation to the end, validations included */
   readonly seconds: number
   /** from the first commit to the last, without validations */
