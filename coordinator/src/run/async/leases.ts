@@ -18,7 +18,7 @@ import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } f
 import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
 import { worked } from '../ring/inert.ts'
 import { onMemberLost } from '../ring/membership.ts'
-import type { Lease, Member, RunInput, RunState } from '../state.ts'
+import { type Lease, type Member, own, type RunInput, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
@@ -30,7 +30,15 @@ const REFUSED_FOR_THE_END = 6
 /** weight of the newest measurement in the moving average of push times */
 const NEWEST_WEIGHT = 0.3
 
+declare module '../state.ts' {
+  interface Slices {
+    /** who asked for a lease, and perhaps got one since: thousands of others are not looked at */
+    asked: Set<MemberId>
+  }
+}
+
 export const leases = {
+  initial: () => ({ asked: new Set<MemberId>() }),
   on: {
     'coordinator-started': ({ state }) => {
       state.leaseEpoch = state.leasesReserved
@@ -73,6 +81,7 @@ function onLeaseRequest(transition: Transition, member: MemberId, { modeEpoch }:
   // One grant at a time: who asks again without a push gave the last one up.
   if (releaseAll(state.leases, holder)) gaveUp(state, member)
   holder.awaitingLease = true
+  own(state, 'asked').add(member)
   transition.enqueue({ type: 'advance' })
 }
 
@@ -136,10 +145,15 @@ function workInWords(state: RunState): string {
 /** Who gets blocks now, the reliable first. In a run of groups those of an open version wait until it is made. */
 function hungry({ state, now }: Transition): Member[] {
   const waits = state.config.async.groups === undefined ? () => false : isWaitingForItsVersion(state)
-  const found: Member[] = []
-  for (const member of state.members.values())
-    if (member.awaitingLease && member.noWorkUntil <= now && !waits(member)) found.push(member)
-  return found.sort((a, b) => a.missedLeases - b.missedLeases)
+  const asked = own(state, 'asked')
+  const found = new Set<Member>()
+  for (const id of asked) {
+    const member = state.members.get(id)
+    if (member?.awaitingLease !== true) asked.delete(id)
+    else if (member.noWorkUntil <= now && !waits(member)) found.add(member)
+  }
+  const inOrder = found.size < 2 ? [...found] : [...state.members.values()].filter((member) => found.has(member))
+  return inOrder.sort((a, b) => a.missedLeases - b.missedLeases)
 }
 
 /** Blocks for each. */
