@@ -60,10 +60,13 @@ async function pixelsOf(digit: number, count: number): Promise<string[]> {
   return Array.from({ length: count }, (_, i) => image(i))
 }
 
+/** so many that a watch sees some of them, and the coordinator can be killed between two */
+const STEPS = 200
+
 describe('an owner at a terminal', { timeout: 300_000 }, () => {
   const optimizer = { type: 'adam', lr: 0.005 } as const
   const job: JobSpec = {
-    ...demoJob({ stop: { epochs: 2, steps: 40 }, seed: 3, mode: 'ring', optimizer }),
+    ...demoJob({ stop: { epochs: 2, steps: STEPS }, seed: 3, mode: 'ring', optimizer }),
     model: mlp({ input: [1, 28, 28], hidden: [32], classes: 10, inputScale: 1 / 255 }),
     public: false,
   }
@@ -103,15 +106,15 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
     await grid.restartCoordinator()
     const { status, stdout, stderr } = await watching.ended
     assert.equal(status, 0, stderr)
-    assert.match(stdout, /is finished: ended after [\d.]+ epochs: 40 steps are trained\n$/)
+    assert.match(stdout, new RegExp(String.raw`is finished: ended after [\d.]+ epochs: ${STEPS} steps are trained\n$`))
     assert.equal(stdout.includes('\u001b'), false, 'a pipe gets lines')
     const ended = JSON.parse((await starling('show', own.id, '--json')).stdout) as RunView
-    assert.equal(ended.version.v, 40)
-    assert.ok(ended.lastStep !== null && ended.lastStep.v === 40 && ended.lastValidation?.v === 40)
+    assert.equal(ended.version.v, STEPS)
+    assert.ok(ended.lastStep !== null && ended.lastStep.v === STEPS && ended.lastValidation?.v === STEPS)
     await exportsModel(own.id)
     assert.match(
       (await starling('logs', own.id)).stdout,
-      /^\S+Z  run +ended after [\d.]+ epochs: 40 steps are trained$/m,
+      new RegExp(String.raw`^\S+Z  run +ended after [\d.]+ epochs: ${STEPS} steps are trained$`, 'm'),
     )
     const listed = JSON.parse((await starling('list', '--json')).stdout) as JobList
     assert.deepEqual(
@@ -126,7 +129,7 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
     assert.equal(exported.status, 0, exported.stderr)
     const bytes = await readFile(file)
     assert.deepEqual(JSON.parse(exported.stdout), { job: id, file, bytes: bytes.byteLength })
-    assert.equal(readSafetensors(bytes).metadata['v'], '40')
+    assert.equal(readSafetensors(bytes).metadata['v'], String(STEPS))
     assert.equal((await stat(file)).mode & 0o077, 0)
     await exportsOldest(id)
     await exportsOnnx(id)
@@ -142,7 +145,7 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
     assert.equal(readSafetensors(await readFile(file)).metadata['v'], String(v))
     const absent = await starling('export', id, '--version', '39999')
     assert.equal(absent.status, 1)
-    assert.match(absent.stderr, /version 39999 is not kept; ask for one of (\d+, )*40/)
+    assert.match(absent.stderr, new RegExp(String.raw`version 39999 is not kept; ask for one of (\d+, )*${STEPS}`))
   }
 
   async function exportsOnnx(id: string): Promise<void> {
@@ -194,7 +197,7 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
     assert.deepEqual(
       [from, stop],
       [
-        { job: id, version: 40 },
+        { job: id, version: STEPS },
         { steps: 3, minutes: 5 },
       ],
     )
@@ -208,7 +211,10 @@ describe('an owner at a terminal', { timeout: 300_000 }, () => {
 
     const other = await starling('fork', id, '--version', '7')
     assert.equal(other.status, 1)
-    assert.match(other.stderr, /from\.version: expected latest or one of .*40, got 7; only these are kept/)
+    assert.match(
+      other.stderr,
+      new RegExp(`from\\.version: expected latest or one of .*${STEPS}, got 7; only these are kept`),
+    )
     await writeFile(changes, '# a comment\nstop: { steps: two }\n')
     const wrong = await starling('fork', id, changes)
     assert.equal(wrong.status, 1)
