@@ -13,10 +13,10 @@ import { compiled, sourceOf } from './compile.mjs'
 import { LATER, LONGEST_FIRST } from './test-choice.mjs'
 
 /**
- * Two more than there are cores: grids wait most of their time, for silence, for links, for each other. Their promises
- * hold on a machine of any speed.
+ * More than there are cores: grids wait most of their time, for silence, for links, for each other. Their promises hold
+ * on a machine of any speed. The longest files have many processes of their own.
  */
-const FILES_AT_ONCE = availableParallelism() + 2
+const MORE_THAN_CORES = { some: 4, all: 2 }
 /** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores, and ten times as much when busy. */
 const FILE_LIMIT_MS = 20 * 60_000
 /** Packages whose tests compute in their own process alone; of the others, files of these names do. */
@@ -30,6 +30,7 @@ const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 
 const [all, wanted] = [process.argv.includes('--all'), process.argv.slice(2).filter((text) => text !== '--all')]
 const present = readdirSync(ROOT).flatMap((folder) => testsIn(join(ROOT, folder, 'test')))
+const filesAtOnce = availableParallelism() + (all ? MORE_THAN_CORES.all : MORE_THAN_CORES.some)
 const isLater = (file) => Object.hasOwn(LATER, nameOf(file))
 const files = present.filter((file) =>
   wanted.length === 0 ? all || !isLater(file) : wanted.some((text) => relative(ROOT, file).includes(text)),
@@ -81,7 +82,7 @@ async function* asOneRun(sources) {
     sources.map(async (file) => fileURLToPath(await compiled(pathToFileURL(file)))),
   )
   const processes = wanted.length === 0 ? sharing(sources, compiledFiles) : compiledFiles
-  for await (const event of run({ files: processes, concurrency: FILES_AT_ONCE, timeout: FILE_LIMIT_MS })) {
+  for await (const event of run({ files: processes, concurrency: filesAtOnce, timeout: FILE_LIMIT_MS })) {
     if (event.data.file !== undefined) event.data.file = sourceOf(event.data.file)
     if (event.type === 'test:fail') process.exitCode = 1
     countTime(event)

@@ -11,9 +11,9 @@ export const LATER = {
   'moves-to-another-storage':
     'journal-in-postgres.test.ts and blobs-in-s3.test.ts have what each store promises, copies among them',
   'a-coordinator-gives-its-jobs-away':
-    'several-coordinators.test.ts gives jobs away in one process, another-coordinator-takes-over.test.ts kills one',
+    'owner-book.test.ts has who owns a job, another-coordinator-takes-over.test.ts kills its owner',
   'a-tab-follows-its-job':
-    'several-coordinators.test.ts has which pages open where, another-coordinator-takes-over.test.ts the rest',
+    'another-coordinator-takes-over.test.ts has what a job is after a move, dashboard.test.ts its page',
   'trains-between-two-nats':
     'ice-servers.test.ts has the credentials of TURN, relays-a-pair-that-cannot-link.test.ts the relay',
   image: 'deploy.test.ts reads the Containerfile and looks up what it names',
@@ -57,7 +57,7 @@ export const LATER = {
     'run-off-ring.test.ts and off-ring-sums.test.ts have what off-ring members bring',
   'a-volunteer-comes-back-warm':
     'kept-state.test.ts has what is kept, run-ballot.test.ts what a returning member is told',
-  'a-stopped-newcomer-costs-nothing': 'newcomers.test.ts and run-admissions.test.ts have what no ballot opens for',
+  'a-stopped-newcomer-costs-nothing': 'run-learners.test.ts and run-admissions.test.ts have what no ballot opens for',
   'a-newcomer-fetches-from-members': 'state-fetch.test.ts has which members it asks and what it believes',
   'a-straggler-gives-blocks-away':
     'run-rebalance.test.ts and assignment.test.ts have which blocks move between which members',
@@ -98,6 +98,33 @@ export const LATER = {
   'coordinator-rows':
     'another-coordinator-takes-over.test.ts takes over, coordinator-restarts.test.ts restarts, async-server.test.ts ' +
     'takes pushes; how fast is no promise of a test',
+  'several-coordinators':
+    'owner-book.test.ts has who owns a job, another-coordinator-takes-over.test.ts kills its owner in a training',
+  newcomers:
+    'run-admissions.test.ts and run-learners.test.ts have each decision, falls-back-and-returns.test.ts lets one in',
+  relay: 'relays-a-pair-that-cannot-link.test.ts relays in real processes, run-links.test.ts has which links',
+  'program-over-a-restart':
+    'launch.test.ts runs a program of two ranks, command-line.test.ts goes on with a job after a restart',
+  'slow-uploads': 'run-agreement.test.ts has which upload is asked for, large-bodies.test.ts what is read meanwhile',
+  'journal-rate': 'bounds.test.ts and hostile-sessions.test.ts have what one member may cost',
+  drains: 'coordinator-restarts.test.ts goes on after an end, command-line.test.ts stops a coordinator by a signal',
+  'invite-command': 'invites.test.ts has what an invite lets in, and how it ends',
+  encoding: 'encoded-vector.test.ts has the bytes, large-bodies.test.ts the event loop meanwhile',
+  'process-log': 'who-may-read.test.ts has what no answer may hold, command-line.test.ts what a coordinator prints',
+  'ends-early': 'run-end.test.ts has each criterion, ends-by-its-target.test.ts ends a real run',
+  'convert-command': 'exports.test.ts has every operator in both formats, predict.test.ts reads what is exported',
+  'an-outage-costs-no-step': 'coordinator-restarts.test.ts kills a coordinator under volunteers that train',
+  'a-session-that-ended-says-nothing':
+    'what-ends-a-volunteer.test.ts has what follows a failure, member.test.ts what a halted generation may say',
+  'gpu-encoding': 'ring-encodings.test.ts has the bits of each encoding, gpu-operators.test.ts the adapter',
+  'one-preparation-at-a-time':
+    'goes-on-to-the-next-job.test.ts prepares one job after another, several-jobs.test.ts has which is offered',
+  'volunteers-protect-themselves': 'own-limits.test.ts has each limit, what-ends-a-volunteer.test.ts the refusals',
+  'shard-processes': 'parameter-server.test.ts has its ranges, async-server.test.ts trains with one',
+  'a-mute-volunteer-holds-no-place': 'places.test.ts has who loses a place, run-stalls.test.ts who is mute',
+  'two-volunteers-train': 'demo-trains-digits.test.ts trains real digits, async-server.test.ts in mode async',
+  'token-command': 'tokens.test.ts has what a token may do, connection.test.ts where it is sent',
+  downloads: 'state-fetch.test.ts has what a member asks for, who-may-read.test.ts who gets it',
   'golden-in-browser': 'browser-meets-node.test.ts computes in a browser what a process computes',
 }
 
