@@ -415,6 +415,24 @@ test('a text is characters, bytes or pieces; a job cuts its windows', async () =
   )
 })
 
+test('validation of a text of pieces begins with a line, or a word, and keeps half of its part', async () => {
+  const tokens = await file(JSON.stringify(tokenizer()), 'json')
+  const parts = async (text: string): Promise<number[]> => {
+    const paths = [await file(text, 'txt')]
+    const { train, validation } = await importNamed(requestOf(paths, { tokens }), catalogOf(), WATCH)
+    return [samplesIn(train), samplesIn(validation)]
+  }
+  const line = 'the quick brown fox\n'
+  const [whole = 0] = await parts(line.repeat(10))
+  const perLine = whole / 9
+  assert.ok(Number.isInteger(perLine), `${whole} pieces of 9 lines`)
+  // 6.3 of 7 lines train: the seventh is the only one to validate with
+  const [train = 0, validation = 0] = await parts(line.repeat(7))
+  assert.ok(train > 6 * perLine && validation > 0.25 * perLine, `${train}, ${validation}`)
+  const [one = 0, rest = 0] = await parts(`${'the quick brown fox '.repeat(50)}\n`)
+  assert.ok(one > 0 && rest > 0, `one line: ${one}, ${rest}`)
+})
+
 /** A byte-pair tokenizer of letters and a few pairs. */
 function tokenizer(): object {
   const letters = [...new Set('the quick brown fox jumps over lazy dog ')]

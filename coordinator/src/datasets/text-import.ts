@@ -171,7 +171,7 @@ async function segmentsOf({
   const { tokens } = request.options
   const border = tokens === 'characters' || tokens === 'bytes' ? characterFrom : lineFrom
   const borders = await Promise.all(
-    train.map(({ path, to }) => bytesFrom(path, Math.floor(to * (1 - request.validationShare)), border)),
+    train.map(({ path, to }) => borderOf({ path, from: Math.floor(to * (1 - request.validationShare)), to }, border)),
   )
   return {
     train: train.map((segment, i) => ({ ...segment, to: borders[i] ?? segment.to })),
@@ -179,21 +179,23 @@ async function segmentsOf({
   }
 }
 
-/** Bytes in which a line of a text is expected to end. */
+/** Bytes in which a line of a text is expected to end, and a character ends. */
 const LINE_BYTES = 64 * 1024
+const CHARACTER_BYTES = 4
 
-/** Where the validation of a file begins: at `near` or soon after. */
-async function bytesFrom(path: string, near: number, border: (bytes: Buffer) => number): Promise<number> {
+/** Where the validation of a file begins: at `from` or soon after, so that at least half of it is left. */
+async function borderOf({ path, from, to }: TextSegment, border: (bytes: Buffer) => number): Promise<number> {
+  const most = Math.min(LINE_BYTES, Math.max(CHARACTER_BYTES, (to - from) >> 1))
   const file = await open(path)
   try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(LINE_BYTES), 0, LINE_BYTES, near)
-    return near + border(buffer.subarray(0, bytesRead))
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(most), 0, most, from)
+    return from + border(buffer.subarray(0, bytesRead))
   } finally {
     await file.close()
   }
 }
 
-/** The begin of a line, of a word where lines are long, of a character: half a word becomes pieces that texts never hold. */
+/** The begin of a line, of a word where lines are long, or of a character: half a word is pieces that no text holds. */
 function lineFrom(bytes: Buffer): number {
   const line = bytes.indexOf(0x0a)
   if (line >= 0) return line + 1

@@ -5,7 +5,8 @@
  * - replay: the journal rebuilds what the coordinator has to remember (R1);
  * - epoch: an epoch is complete before a block of the next is on the chain (R13);
  * - lost-work: a rewind, or a parameter server that stops, gives up only versions that can be had from no reachable
- *   member, neither by its upload nor over a link (R3, R6, A6, R17-stranded), except a version that one member vouches for when A5 needs two;
+ *   member, neither by its upload nor over a link (R3, R6, A6, R17-stranded), except a version that one member vouches
+ *   for when A5 needs two;
  * - one-voice: a step that one member made up is no target while another holds the committed version (R5);
  * - newcomer: a ballot of members that worked takes in no newcomer that proved nothing (R2);
  * - appended: data that an owner appends is in each epoch from one that has not begun on, behind what was there (R13);

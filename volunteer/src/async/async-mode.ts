@@ -1,6 +1,7 @@
 // Async mode on a volunteer: pull the base version, compute the leased blocks, push Σ gradients under the grant's
-// number, ask for more (A2). In a run of groups it makes inner steps of the blocks, and pushes the difference (G1), when
-// it leaves that of the steps so far. One grant at a time; a new ballot or mode ends it. The coordinator decides when grants come, and so which member waits.
+// number, ask for more (A2). In a run of groups it makes inner steps of the blocks, and pushes the difference (G1),
+// when it leaves that of the steps so far. One grant at a time; a new ballot or mode ends it. The coordinator decides
+// when grants come, and so which member waits.
 import {
   encodeVector,
   type LossyEncoding,

@@ -459,8 +459,10 @@ export class GpuRunner implements GraphRunner {
   #writeParameters(flat: Float32Array<ArrayBuffer>): void {
     for (const { offset, length, deviceOffset } of this.#plan.flat.views.values()) {
       const bytes = { byteOffset: FLOAT_BYTES * deviceOffset, bytes: FLOAT_BYTES * length }
-      for (const { buffer, byteOffset } of this.#piecesOf({ kind: 'parameters', ...bytes }))
-        this.#queue.writeBuffer(buffer, byteOffset, flat, offset, length)
+      for (const piece of this.#piecesOf({ kind: 'parameters', ...bytes })) {
+        const [first, count] = [offset + piece.from / FLOAT_BYTES, piece.bytes / FLOAT_BYTES]
+        this.#queue.writeBuffer(piece.buffer, piece.byteOffset, flat, first, count)
+      }
     }
   }
 

@@ -34,8 +34,8 @@ export function firstFreeStorage({ forward, evaluation, loss, backward, logits =
 }
 
 /**
- * Evaluation with values of its own, but for those that the loss reads and the output. Shared with forward, each would seem to live from one to the
- * other, and all at the same time.
+ * Evaluation with values of its own, but for those that the loss reads and the output. Shared with forward, each would
+ * seem to live from one to the other, and all at the same time.
  */
 export function separateEvaluation(graph: Graph): Graph {
   if (graph.evaluation === graph.forward) return graph

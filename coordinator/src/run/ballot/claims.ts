@@ -79,9 +79,8 @@ function cutOffBefore(state: RunState, base: VersionRef): readonly StepRecord[] 
 
 /**
  * What no honest member says of steps beyond the committed chain. Their generation never started (R1, R8), they are
- * none of a ring, or their blocks are counted already, twice, or unknown. Or their batch and rate are not those of their
- * generation (R12). Such a claim is a lie, however well its chain
- * is made.
+ * none of a ring, or their blocks are counted already, twice, or unknown. Or their batch and rate are not those of
+ * their generation (R12). Such a claim is a lie, however well its chain is made.
  */
 export function implausible(state: RunState, { revived, records }: ValidClaim): string | undefined {
   const seen = new Set(revived.flatMap(({ blocks }) => blocks))

@@ -69,8 +69,8 @@ export function scaleOf(record: StepRecord | undefined): number | undefined {
 }
 
 /**
- * What no plan of its generation says of a step. `before`: the factor of the step before, where it is known. A block that is tried alone is
- * a batch of one. A schedule is not gone through again: its rate is only bounded.
+ * What no plan of its generation says of a step. `before`: the factor of the step before, where it is known. A block
+ * that is tried alone is a batch of one. A schedule is not gone through again: its rate is only bounded.
  */
 export function isImplausible(
   { config, rings }: RunState,
