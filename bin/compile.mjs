@@ -6,10 +6,30 @@ import { dirname, join, relative, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
+const ROOT_URL = new URL('../package.json', import.meta.url).href
 /** What is compiled otherwise, or by others. */
 const SKIPPED = new Set(['node_modules', 'dist', '.tsc'])
-/** Packages of hundreds of small files, imported by every process: each becomes one file. */
-const GATHERED = { typebox: 'typebox', 'typebox-schema': 'typebox/schema' }
+/**
+ * Packages that are, with what they depend on, 450 small files of every process: each becomes one file, and what several
+ * share another. A command starts a quarter sooner for it.
+ */
+const GATHERED = [
+  'typebox',
+  'typebox/schema',
+  'fastify',
+  '@fastify/helmet',
+  '@fastify/rate-limit',
+  '@fastify/static',
+  '@fastify/websocket',
+  'ws',
+  'pino',
+  'prom-client',
+  'pg',
+  'yaml',
+  'commander',
+  'protobufjs/light.js',
+  'pngjs',
+]
 const COMPILED = /[\\/]\.cache[\\/]compiled-\w+[\\/](.+)\.js$/
 const OWN_PACKAGE = /^@starling-grid\/([\w-]+)(\/.+)?$/
 /** Other versions of the compiler, of gathered packages and of this file write into a folder of their own. */
@@ -59,16 +79,59 @@ async function compileAll() {
 }
 
 async function gather(out) {
-  if (Object.keys(GATHERED).every((name) => timeOf(join(out, 'gathered', `${name}.js`)) !== undefined)) return
+  if (GATHERED.every((name) => timeOf(gatheredFile(out, name)) !== undefined)) return
   const { build } = await import('esbuild')
-  const options = { bundle: true, splitting: true, format: 'esm', platform: 'node', target: 'node20', write: false }
   const { outputFiles } = await build({
-    entryPoints: GATHERED,
+    entryPoints: GATHERED.map((name) => ({ in: `gathered:${name}`, out: fileNameOf(name) })),
     absWorkingDir: ROOT,
     outdir: join(out, 'gathered'),
-    ...options,
+    bundle: true,
+    splitting: true,
+    minifyWhitespace: true,
+    write: false,
+    format: 'esm',
+    platform: 'node',
+    target: 'node20',
+    banner: {
+      js: `import { createRequire } from 'node:module';const require = createRequire(${JSON.stringify(ROOT_URL)});`,
+    },
+    logLevel: 'error',
+    plugins: [gatheredPackages],
   })
-  for (const { path, contents } of outputFiles) writeWhole(path, contents)
+  // What is shared first: a package that is there is there whole.
+  const entries = new Set(GATHERED.map((name) => gatheredFile(out, name)))
+  for (const { path, contents } of outputFiles.sort((a, b) => entries.has(a.path) - entries.has(b.path)))
+    writeWhole(path, contents)
+}
+
+/** Each entry exports by name what Node finds in the package, also where the package is CommonJS. */
+const gatheredPackages = {
+  name: 'gathered-packages',
+  setup(build) {
+    build.onResolve({ filter: /^gathered:/ }, ({ path }) => ({
+      path: path.replace('gathered:', ''),
+      namespace: 'gathered',
+    }))
+    build.onLoad({ filter: /./, namespace: 'gathered' }, async ({ path }) => {
+      const names = Object.keys(await import(path)).filter((name) => /^[\w$]+$/.test(name))
+      return { contents: `export { ${names.join(', ')} } from ${JSON.stringify(path)}`, resolveDir: ROOT }
+    })
+    // Files beside a source are found beside the source.
+    build.onLoad({ filter: /node_modules.*\.c?js$/ }, ({ path }) => {
+      const text = readFileSync(path, 'utf8')
+      if (!/\b__(?:dir|file)name\b/.test(text)) return undefined
+      const [file, folder] = [path, dirname(path)].map((name) => JSON.stringify(name))
+      return { contents: `const __filename = ${file}, __dirname = ${folder};${text}`, loader: 'js' }
+    })
+  },
+}
+
+function gatheredFile(out, name) {
+  return join(out, 'gathered', `${fileNameOf(name)}.js`)
+}
+
+function fileNameOf(name) {
+  return name.replace('@', '').replace(/\.js$/, '').replaceAll('/', '-')
 }
 
 /** A file appears when it is whole, however many processes compile at once; its time is its source's. */
@@ -107,7 +170,7 @@ function writeWhole(path, contents, mtime) {
 /** Imports of our TypeScript lead to what it is compiled to; all others stay as they are. */
 function namesOfImports(out) {
   const packages = new Map()
-  const gathered = new Map(Object.entries(GATHERED).map(([name, path]) => [path, join(out, 'gathered', `${name}.js`)]))
+  const gathered = new Map(GATHERED.map((name) => [name, gatheredFile(out, name)]))
   /** The file that an import reads; undefined for a package, which Node finds. */
   const targetOf = (path, resolveDir) => {
     if (gathered.has(path)) return gathered.get(path)
@@ -169,6 +232,6 @@ function javaScript(file) {
 
 function keyOfCompiler() {
   const hash = createHash('sha256').update(readFileSync(fileURLToPath(import.meta.url)))
-  for (const name of ['esbuild', 'typebox']) hash.update(readFileSync(join(ROOT, 'node_modules', name, 'package.json')))
+  hash.update(readFileSync(join(ROOT, 'package-lock.json')))
   return hash.digest('hex').slice(0, KEY_LENGTH)
 }

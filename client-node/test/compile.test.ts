@@ -24,6 +24,7 @@ const start = (...args: string[]) =>
   run(process.execPath, [join(folder, 'bin/typescript.mjs'), join(folder, 'app/main.ts'), ...args])
 
 await cp(join(REPOSITORY, 'bin'), join(folder, 'bin'), { recursive: true })
+await cp(join(REPOSITORY, 'package-lock.json'), join(folder, 'package-lock.json'))
 await symlink(join(REPOSITORY, 'node_modules'), join(folder, 'node_modules'))
 await write({
   'package.json': '{ "type": "module", "workspaces": ["lib", "app"] }',
@@ -62,4 +63,19 @@ test('a file that is no TypeScript is named, and nothing runs', async () => {
   await write({ 'app/broken.ts': 'const = 1' })
   await assert.rejects(start(), (error: { stderr?: string }) => /app\/broken\.ts/.test(error.stderr ?? ''))
   await rm(join(folder, 'app/broken.ts'))
+})
+
+test('packages that are gathered into one file each are what Node finds in them', async () => {
+  await write({
+    'app/main.ts': `import { createRequire } from 'node:module'
+import fastify, { errorCodes } from 'fastify'
+import { WebSocketServer } from 'ws'
+import pg from 'pg'
+const require = createRequire(import.meta.url)
+const app: { inject(path: string): Promise<{ body: string }> } = fastify().get('/', () => 'answered') as never
+const isOwn: boolean = fastify !== require('fastify')
+const { body } = await app.inject('/')
+console.log(body, isOwn, typeof WebSocketServer, typeof pg.Pool, typeof errorCodes)`,
+  })
+  assert.equal((await start()).stdout, 'answered true function function object\n')
 })
