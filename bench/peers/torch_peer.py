@@ -9,13 +9,25 @@ import torch
 import torch.nn.functional as F
 
 torch.set_num_threads(int(sys.argv[1]))
+device = torch.device(sys.argv[2])
+torch.backends.cudnn.allow_tf32 = False  # all others compute in f32
+if device.type == "cuda":
+    torch.zeros(1, device=device)  # says why it cannot, before anything is measured
+
+
+def finish():
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def tensor(sent):
     if "ids" in sent:
-        return torch.tensor(sent["ids"]).reshape(sent["shape"])
-    values = numpy.frombuffer(base64.b64decode(sent["base64"]), dtype=numpy.float32).copy()
-    return torch.from_numpy(values).reshape(sent["shape"])
+        return torch.tensor(sent["ids"], device=device).reshape(sent["shape"])
+    if "file" in sent:
+        values = numpy.fromfile(sent["file"], dtype=numpy.float32, count=sent["length"], offset=sent["offset"])
+    else:
+        values = numpy.frombuffer(base64.b64decode(sent["base64"]), dtype=numpy.float32).copy()
+    return torch.from_numpy(values).to(device).reshape(sent["shape"])
 
 
 class Matmul:
@@ -46,7 +58,7 @@ class Conv2d(Matmul):
 
 class Step:
     def __init__(self, task, tensors):
-        self.x, self.y = tensor(tensors["x"]), torch.tensor(tensors["y"])
+        self.x, self.y = tensor(tensors["x"]), torch.tensor(tensors["y"], device=device)
         self.initial = {name: tensor(sent) for name, sent in tensors["parameters"].items()}
         self.layers, self.lr, self.compared = tensors["layers"], tensors["lr"], tensors["compared"]
         self.begin()
@@ -77,18 +89,23 @@ class Step:
     def gpt(self, layer, ids):
         channels, heads = layer["channels"], layer["heads"]
         samples, length = ids.shape
-        future = torch.ones(length, length, dtype=torch.bool).triu(1)
+        future = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
         x = self.parameters["wte"][ids] + self.parameters["wpe"][:length]
         for block in range(layer["blocks"]):
             name = "h.%d." % block
             qkv = self.linear(name + "attn.qkv", self.norm(name + "ln1", x, layer["eps"]))
             q, k, v = qkv.reshape(samples, length, 3, heads, channels // heads).permute(2, 0, 3, 1, 4)
-            scores = (q @ k.transpose(-2, -1) * (channels // heads) ** -0.5).masked_fill(future, float("-inf"))
-            mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(samples, length, channels)
+            mixed = self.attention(q, k, v, future).transpose(1, 2).reshape(samples, length, channels)
             x = x + self.linear(name + "attn.proj", mixed)
             hidden = F.gelu(self.linear(name + "mlp.fc", self.norm(name + "ln2", x, layer["eps"])), approximate="tanh")
             x = x + self.linear(name + "mlp.proj", hidden)
         return F.linear(self.norm("lnf", x, layer["eps"]), self.parameters["wte"])
+
+    def attention(self, q, k, v, future):
+        if hasattr(F, "scaled_dot_product_attention"):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        scores = (q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5).masked_fill(future, float("-inf"))
+        return scores.softmax(-1) @ v
 
     def linear(self, name, x):
         return F.linear(x, self.parameters[name + ".weight"], self.parameters[name + ".bias"])
@@ -114,15 +131,18 @@ prepared = []
 
 
 def hello(_):
-    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
-    a @ b
+    a, b = torch.randn(1024, 1024, device=device), torch.randn(1024, 1024, device=device)
+    timed_once(lambda: a @ b)
     best = min(timed_once(lambda: a @ b) for _ in range(10))
-    return {"version": torch.__version__, "gflops": 2 * 1024**3 / best / 1e9}
+    name = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
+    return {"version": torch.__version__, "gflops": 2 * 1024**3 / best / 1e9, "device": name}
 
 
 def timed_once(work):
+    finish()
     start = time.perf_counter()
     work()
+    finish()
     return time.perf_counter() - start
 
 
@@ -132,15 +152,17 @@ def prepare(question):
 
 
 def result(question):
-    values = torch.cat([part.flatten() for part in prepared[question["id"]].result()]).numpy()
+    values = torch.cat([part.flatten() for part in prepared[question["id"]].result()]).cpu().numpy()
     return {"values": base64.b64encode(values.astype(numpy.float32).tobytes()).decode()}
 
 
 def timed(question):
     work = prepared[question["id"]]
+    finish()
     start = time.perf_counter()
     for _ in range(question["repeats"]):
         work.run()
+    finish()
     return {"ms": 1000 * (time.perf_counter() - start)}
 
 

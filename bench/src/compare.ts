@@ -1,8 +1,9 @@
 // Libraries side by side on one task: first whether each computes the right thing, then how fast, in turns.
+import { GridError } from '@starling-grid/protocol'
 import { reference } from './libraries/reference.ts'
 import type { Library, PreparedTask } from './library.ts'
 import type { BenchPlace } from './places/place.ts'
-import { type BenchRow, type Contender, race, rounded } from './row.ts'
+import { type BenchRow, type Contender, race, type Reach, rounded } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
 import type { BenchTask } from './task.ts'
 
@@ -26,6 +27,11 @@ export interface BenchComparison {
   value(msOfOneRun: number): number
   /** what to measure instead of the time of `repeats` runs */
   measure?(prepared: PreparedTask, repeats: number): Promise<number>
+  /** who says what is right; absent: plain TypeScript, which takes minutes for billions of products */
+  readonly expectedFrom?: 'pytorch'
+  readonly reach?: Reach
+  /** as TOLERANCE, where results are small differences of large numbers */
+  readonly tolerance?: number
   /** libraries that take part; all if absent */
   readonly only?: (library: Library) => boolean
 }
@@ -45,12 +51,12 @@ export async function compare(
   place: BenchPlace,
   { rounds, log }: SuiteOptions,
 ): Promise<BenchRow> {
-  const expected = await referenceResult(comparison.task)
+  const expected = await expectedResult(comparison, place)
   const missing: Record<string, string> = Object.fromEntries(place.missing.map(({ name, reason }) => [name, reason]))
   const entrants: Entrant[] = []
   try {
     for (const library of place.libraries.filter(comparison.only ?? (() => true))) {
-      const entrant = await enter(library, comparison.task, expected)
+      const entrant = await enter(library, comparison, expected)
       const verdict =
         typeof entrant === 'string' ? `is out: ${entrant}` : `is right, first run ${Math.round(entrant.firstRunMs)} ms`
       log(`${comparison.name}: ${library.name} ${verdict}`)
@@ -60,8 +66,9 @@ export async function compare(
     const [ours, ...peers] = entrants
     if (ours?.library.name !== OURS)
       throw new Error(`${comparison.name}: nothing to time, because Starling is out: ${missing[OURS]}`)
-    const { name, unit, better } = comparison
-    const row = { name, unit, adapter: ours.library.adapter, ...(better ? { better } : {}) }
+    const { name, unit, better, reach } = comparison
+    const adapter = ours.library.adapter
+    const row = { name, unit, adapter, ...(better ? { better } : {}), ...(reach ? { reach } : {}) }
     const contenders: Record<string, Contender> = {}
     for (const peer of peers) contenders[peer.library.name] = contender(peer, comparison)
     const raced = await race(row, contender(ours, comparison), contenders, rounds)
@@ -71,23 +78,34 @@ export async function compare(
   }
 }
 
-async function referenceResult(task: BenchTask): Promise<Float32Array> {
-  const prepared = await reference().prepare(task)
+async function expectedResult({ task, expectedFrom }: BenchComparison, place: BenchPlace): Promise<Float32Array> {
+  const library = expectedFrom === undefined ? reference() : place.libraries.find(({ name }) => name === expectedFrom)
+  if (library === undefined)
+    throw new GridError(
+      'usage',
+      `expected ${expectedFrom} to say what is right, got none (${place.missing.map(({ reason }) => reason).join('; ')}); ` +
+        'name a Python that has it in STARLING_PYTHON',
+    )
+  const prepared = await library.prepare(task)
   const result = await prepared.result()
   await prepared.close()
   return result
 }
 
 /** Prepared and found right, or the reason why not. */
-async function enter(library: Library, task: BenchTask, expected: Float32Array): Promise<Entrant | string> {
+async function enter(
+  library: Library,
+  { task, tolerance = TOLERANCE }: BenchComparison,
+  expected: Float32Array,
+): Promise<Entrant | string> {
   try {
     const start = performance.now()
     const prepared = await library.prepare(task)
     const result = await prepared.result()
     const firstRunMs = performance.now() - start
     const error = relativeError(result, expected)
-    const wrong = error < TOLERANCE ? undefined : `its result is wrong: off by ${error.toExponential(1)} of its norm`
-    const onceMs = wrong === undefined ? await prepared.time(1) : 0
+    const wrong = error < tolerance ? undefined : `its result is wrong: off by ${error.toExponential(1)} of its norm`
+    const onceMs = wrong === undefined ? await onceOf(prepared) : 0
     const slow =
       onceMs < SLOWEST_RUN_MS ? undefined : `one run takes ${(onceMs / 1000).toFixed(0)} s, too long to repeat`
     const reason = wrong ?? slow
@@ -96,6 +114,17 @@ async function enter(library: Library, task: BenchTask, expected: Float32Array):
     return reason
   } catch (error) {
     return error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
+  }
+}
+
+/**
+ * ms of one run, from as many as last a moment: one alone is mostly the way back of its result, and an idle GPU runs at a
+ * fifth of its clock.
+ */
+async function onceOf(prepared: PreparedTask): Promise<number> {
+  for (let repeats = 1; ; repeats *= 4) {
+    const ms = await prepared.time(repeats)
+    if (ms >= ROUND_MS / 4 || repeats >= MOST_REPEATS) return ms / repeats
   }
 }
 

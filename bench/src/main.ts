@@ -5,9 +5,9 @@ import { fileURLToPath } from 'node:url'
 import { describeError, GridError } from '@starling-grid/protocol'
 import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander'
 import { loadWarning, machineText, thisMachine } from './machine.ts'
-import { reachText, writeReport } from './report.ts'
+import { writeReport } from './report.ts'
 import { keep } from './results.ts'
-import type { BenchRow } from './row.ts'
+import { rowText } from './row-text.ts'
 import type { Suite } from './suite.ts'
 
 const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
@@ -25,6 +25,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   kernels: async () => (await import('./kernels.ts')).kernelSuite,
   step: async () => (await import('./step.ts')).stepSuite,
   dispatch: async () => (await import('./dispatch.ts')).dispatchSuite,
+  gpu: async () => (await import('./gpu.ts')).gpuSuite,
   language: async () => (await import('./language.ts')).languageSuite,
 }
 const ADAPTERS: readonly (readonly string[])[] = [
@@ -118,7 +119,7 @@ async function runSuite(name: string, options: BenchCommandOptions): Promise<num
     kills: options.kills,
     log,
   })
-  for (const row of rows) (options.json ? console.error : console.log)(asText(row))
+  for (const row of rows) (options.json ? console.error : console.log)(rowText(row))
   if (options.write)
     keep(name, { date: new Date().toISOString().slice(0, 10), machine, in: options.in, rounds: options.rounds, rows })
   if (options.json) console.log(JSON.stringify({ machine, rows }))
@@ -146,28 +147,6 @@ function wholeUpTo(most: number): (text: string) => number {
       throw new InvalidArgumentError(`expected a whole number from 1 to ${most}`)
     return count
   }
-}
-
-function asText(row: BenchRow): string {
-  const { name, adapter, ours, min, max, unit, peers, ratio, spread = {}, missing = {}, firstRunMs = {} } = row
-  const counts = Object.entries(row.counts ?? {}).map(([what, count]) => `${count} ${what}`)
-  const others = Object.entries(peers).map(
-    ([peer, value]) =>
-      `  ${peer.padEnd(16)} ${String(value).padStart(8)} ${unit} [${spread[peer]?.join(' … ') ?? ''}], ` +
-      `ours is ${ratio[peer]}× as good${first(firstRunMs[peer])}`,
-  )
-  const absent = Object.entries(missing).map(([peer, reason]) => `  without ${peer}: ${reason}`)
-  return [
-    `${name}: ${ours} ${unit} [${min} … ${max}] on ${adapter}${first(firstRunMs['starling'])}`,
-    ...others,
-    ...absent,
-    ...(row.reach === undefined ? [] : [`  wanted: ${reachText(row)}`]),
-    ...(counts.length === 0 ? [] : [`  ${counts.join(', ')}`]),
-  ].join('\n')
-}
-
-function first(ms: number | undefined): string {
-  return ms === undefined ? '' : `, first run ${ms} ms`
 }
 
 function say(line: string): number {

@@ -6,6 +6,7 @@ import {
   lenet5,
   mlp,
   outputShape,
+  parameterLayout,
   takesTokens,
   targetsPerSample,
   type ModelSpec,
@@ -45,12 +46,13 @@ export interface ChainTask {
 }
 
 export type BenchTask = MatmulTask | ConvTask | StepTask | ChainTask
-export type StepModel = 'lenet5' | 'mlp' | 'gpt'
+export type StepModel = 'lenet5' | 'mlp' | 'gpt' | 'gpt2'
 
 export const STEP_MODELS: Readonly<Record<StepModel, () => ModelSpec>> = {
   lenet5: () => lenet5(),
   mlp: () => mlp({ input: [1, 28, 28], hidden: [512, 512], classes: 10 }),
   gpt: () => gpt({ blocks: 2, heads: 4, channels: 128, context: 64, vocab: 65 }),
+  gpt2: () => gpt({ blocks: 12, heads: 12, channels: 768, context: 1024, vocab: 50_257 }),
 }
 
 /** large enough that a wrong gradient shows in the losses after few updates */
@@ -106,6 +108,14 @@ export interface StepInputs {
   readonly classes: number
 }
 
+/** Models of which drawing the parameters as training does takes longer than all that is measured. */
+const LARGE_MODEL = 1e7
+
+function startOf(spec: ModelSpec): Float32Array<ArrayBuffer> {
+  const { total } = parameterLayout(spec)
+  return total < LARGE_MODEL ? initialParameters(spec, SEED) : noise(total, SEED, 1 / 30)
+}
+
 export function stepInputs({ model, samples }: StepTask): StepInputs {
   const spec = STEP_MODELS[model]()
   const random = random32(6)
@@ -115,7 +125,7 @@ export function stepInputs({ model, samples }: StepTask): StepInputs {
   const x = takesTokens(spec) ? whole(elements, classes) : noise(elements, 7).map(Math.abs)
   return {
     spec,
-    parameters: initialParameters(spec, SEED),
+    parameters: startOf(spec),
     x,
     y: whole(samples * targetsPerSample(spec), classes),
     classes,
@@ -126,10 +136,12 @@ export function chainInput({ elements }: ChainTask): Float32Array<ArrayBuffer> {
   return noise(elements, 8)
 }
 
-/** Even between −1 and 1. */
-function noise(length: number, seed: number): Float32Array<ArrayBuffer> {
+/** Even between −`most` and `most`. */
+function noise(length: number, seed: number, most = 1): Float32Array<ArrayBuffer> {
   const random = random32(seed)
-  return Float32Array.from({ length }, () => random() / 2 ** 31 - 1)
+  const values = new Float32Array(length)
+  for (let i = 0; i < length; i++) values[i] = most * (random() / 2 ** 31 - 1)
+  return values
 }
 
 /** Vectors one after the other. */

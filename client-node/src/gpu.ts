@@ -47,6 +47,8 @@ export interface OpenGpuOptions {
    * volunteers keep the checks.
    */
   readonly boundsChecks?: boolean | undefined
+  /** timestamps to the nanosecond, where Dawn rounds them to 100 µs: for measurements */
+  readonly exactTimestamps?: boolean | undefined
   /** 'default': those of the specification, which the weakest adapter has; absent: all that the adapter can do */
   readonly limits?: 'default' | undefined
 }
@@ -58,7 +60,7 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
   const { create, globals } = await import('webgpu')
   Object.assign(globalThis, globals)
   // Dawn stops when this object is collected, and keeps the process alive until then.
-  let gpu: GPU | undefined = create(options.boundsChecks === false ? ['enable-dawn-features=disable_robustness'] : [])
+  let gpu: GPU | undefined = create(dawnFlags(options))
   const adapter = chosen(await offered(gpu), options.adapter, drivers)
   const device = await adapter.requestDevice(options.limits === 'default' ? {} : abilities(adapter))
   const description = describe(adapter)
@@ -70,6 +72,13 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
     stopWaitingByTimer()
   }
   return { device, description, facts: adapter.info, close }
+}
+
+function dawnFlags({ boundsChecks = true, exactTimestamps = false }: OpenGpuOptions): string[] {
+  return [
+    ...(boundsChecks ? [] : ['enable-dawn-features=disable_robustness']),
+    ...(exactTimestamps ? ['disable-dawn-features=timestamp_quantization'] : []),
+  ]
 }
 
 /** The adapter as said to people: a software adapter never passes for a GPU. */

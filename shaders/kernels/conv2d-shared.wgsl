@@ -19,16 +19,12 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   let count = run.samples * PADDED_PLANE;
   if (n >= count) { return; }
   var sums = Sums();
+  let corner = vec4u(g, m, n, count);
+  var next = bring_forward(lane, corner, 0u);
   for (var k = 0u; k < TAPS; k += SLAB) {
-    for (var i = lane; i < BLOCKS_A; i += WORKGROUP) {
-      let place = block_place(i, QUADS_M, true);
-      put_a(place, weights_of(g, m + place.x, k + place.y));
-    }
-    for (var i = lane; i < BLOCKS_B; i += WORKGROUP) {
-      let place = block_place(i, QUADS_N, false);
-      put_b(place, seen_at(g, min(n + place.x, count - 1u), k + place.y));
-    }
+    put_slab(lane, next);
     workgroupBarrier();
+    if (k + SLAB < TAPS) { next = bring_forward(lane, corner, k + SLAB); }
     add_slab(&sums, lane);
     workgroupBarrier();
   }
@@ -37,6 +33,22 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   if (WIDE) { put_outputs(g, m + at.x, n + at.y + TILE_N / 2u, sums.ab); }
   if (TALL) { put_outputs(g, m + at.x + TILE_M / 2u, n + at.y, sums.ba); }
   if (TALL && WIDE) { put_outputs(g, m + at.x + TILE_M / 2u, n + at.y + TILE_N / 2u, sums.bb); }
+}
+
+// tile: group, first row and column, the end of the positions
+fn bring_forward(lane: u32, tile: vec4u, k: u32) -> Brought {
+  var brought = Brought();
+  brought.a = forward_block(lane, tile, k);
+  if (BLOCKS > WORKGROUP) { brought.b = forward_block(lane + WORKGROUP, tile, k); }
+  if (BLOCKS > 2u * WORKGROUP) { brought.c = forward_block(lane + 2u * WORKGROUP, tile, k); }
+  return brought;
+}
+
+fn forward_block(i: u32, tile: vec4u, k: u32) -> mat4x4f {
+  let place = block_at(i);
+  if (i < BLOCKS_A) { return weights_of(tile.x, tile.y + place.x, k + place.y); }
+  if (i >= BLOCKS) { return mat4x4f(); }
+  return seen_at(tile.x, min(tile.z + place.x, tile.w - 1u), k + place.y);
 }
 
 // Weights of four outputs, for four taps.
@@ -88,16 +100,12 @@ fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
   let count = run.samples * PADDED_IN_PLANE;
   if (n >= count) { return; }
   var sums = Sums();
+  let corner = vec4u(g, m, n, count);
+  var next = bring_input(lane, corner, 0u);
   for (var k = 0u; k < OUT_PER_GROUP * WINDOW; k += SLAB) {
-    for (var i = lane; i < BLOCKS_A; i += WORKGROUP) {
-      let place = block_place(i, QUADS_M, true);
-      put_a(place, weights_from(g, m + place.x, k + place.y));
-    }
-    for (var i = lane; i < BLOCKS_B; i += WORKGROUP) {
-      let place = block_place(i, QUADS_N, false);
-      put_b(place, gradients_at(g, min(n + place.x, count - 1u), k + place.y));
-    }
+    put_slab(lane, next);
     workgroupBarrier();
+    if (k + SLAB < OUT_PER_GROUP * WINDOW) { next = bring_input(lane, corner, k + SLAB); }
     add_slab(&sums, lane);
     workgroupBarrier();
   }
@@ -106,6 +114,22 @@ fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
   if (WIDE) { put_inputs(g, m + at.x, n + at.y + TILE_N / 2u, sums.ab); }
   if (TALL) { put_inputs(g, m + at.x + TILE_M / 2u, n + at.y, sums.ba); }
   if (TALL && WIDE) { put_inputs(g, m + at.x + TILE_M / 2u, n + at.y + TILE_N / 2u, sums.bb); }
+}
+
+// tile: group, first row and column, the end of the positions
+fn bring_input(lane: u32, tile: vec4u, k: u32) -> Brought {
+  var brought = Brought();
+  brought.a = input_block(lane, tile, k);
+  if (BLOCKS > WORKGROUP) { brought.b = input_block(lane + WORKGROUP, tile, k); }
+  if (BLOCKS > 2u * WORKGROUP) { brought.c = input_block(lane + 2u * WORKGROUP, tile, k); }
+  return brought;
+}
+
+fn input_block(i: u32, tile: vec4u, k: u32) -> mat4x4f {
+  let place = block_at(i);
+  if (i < BLOCKS_A) { return weights_from(tile.x, tile.y + place.x, k + place.y); }
+  if (i >= BLOCKS) { return mat4x4f(); }
+  return gradients_at(tile.x, min(tile.z + place.x, tile.w - 1u), k + place.y);
 }
 
 // Weights of four channels, for four pairs of output and kernel cell.
@@ -167,16 +191,12 @@ fn partial_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
   let end = min((split + 1u) * POSITIONS_PER_SPLIT, run.samples * PADDED_PLANE);
   if (split >= SPLITS) { return; }
   var sums = Sums();
+  let corner = vec4u(g, m, n, end);
+  var next = bring_partial(lane, corner, split * POSITIONS_PER_SPLIT);
   for (var k = split * POSITIONS_PER_SPLIT; k < end; k += SLAB) {
-    for (var i = lane; i < BLOCKS_A; i += WORKGROUP) {
-      let place = block_place(i, QUADS_M, true);
-      put_a(place, gradients_of(g, m + place.x, k + place.y, end));
-    }
-    for (var i = lane; i < BLOCKS_B; i += WORKGROUP) {
-      let place = block_place(i, QUADS_N, true);
-      put_b(place, transpose(seen_at(g, min(k + place.y, end - 1u), n + place.x)));
-    }
+    put_slab(lane, next);
     workgroupBarrier();
+    if (k + SLAB < end) { next = bring_partial(lane, corner, k + SLAB); }
     add_slab(&sums, lane);
     workgroupBarrier();
   }
@@ -186,6 +206,22 @@ fn partial_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
   if (WIDE) { put_partials(first, m + at.x, n + at.y + TILE_N / 2u, sums.ab); }
   if (TALL) { put_partials(first, m + at.x + TILE_M / 2u, n + at.y, sums.ba); }
   if (TALL && WIDE) { put_partials(first, m + at.x + TILE_M / 2u, n + at.y + TILE_N / 2u, sums.bb); }
+}
+
+// tile: group, first row and column, the end of the positions
+fn bring_partial(lane: u32, tile: vec4u, k: u32) -> Brought {
+  var brought = Brought();
+  brought.a = partial_block(lane, tile, k);
+  if (BLOCKS > WORKGROUP) { brought.b = partial_block(lane + WORKGROUP, tile, k); }
+  if (BLOCKS > 2u * WORKGROUP) { brought.c = partial_block(lane + 2u * WORKGROUP, tile, k); }
+  return brought;
+}
+
+fn partial_block(i: u32, tile: vec4u, k: u32) -> mat4x4f {
+  let place = block_at(i);
+  if (i < BLOCKS_A) { return gradients_of(tile.x, tile.y + place.x, k + place.y, tile.w); }
+  if (i >= BLOCKS) { return mat4x4f(); }
+  return transpose(seen_at(tile.x, min(k + place.y, tile.w - 1u), tile.z + place.x));
 }
 
 // dy of four outputs at four neighbouring positions; nothing past the end of the split or of the plane.

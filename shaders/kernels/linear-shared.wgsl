@@ -3,8 +3,8 @@
 //   input gradient   left = dy (R, OUT), right = weight (OUT, IN) with k along its rows, result = dx
 //   weight gradient  left = dy (R, OUT), right = x (R, IN), both with k along their rows, result = dweight,
 //                    or one part of it per split
-// A_ROWS_K, B_ROWS_K: rows of left, right run along k. Sizes that follow the number of samples are given as ROWS > 0
-// per sample.
+// A_ALONG_K, B_ALONG_K: elements of a row of left, right follow each other along k, not along m or n. Sizes that follow
+// the number of samples are given as ROWS > 0 per sample.
 
 @compute @workgroup_size(WORKGROUP)
 fn product(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
@@ -17,16 +17,13 @@ fn product(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   let last_k = min((split + 1u) * K_PER_SPLIT, count_k);
   if (m >= count_m || split >= SPLITS) { return; }
   var sums = Sums();
-  for (var k = split * K_PER_SPLIT; k < last_k; k += SLAB) {
-    for (var i = lane; i < BLOCKS_A; i += WORKGROUP) {
-      let place = block_place(i, QUADS_M, A_ROWS_K == 0u);
-      put_a(place, block_of_a(m + place.x, k + place.y, count_m - 1u, last_k));
-    }
-    for (var i = lane; i < BLOCKS_B; i += WORKGROUP) {
-      let place = block_place(i, QUADS_N, B_ROWS_K == 0u);
-      put_b(place, block_of_b(n + place.x, k + place.y, last_k));
-    }
+  let first_k = split * K_PER_SPLIT;
+  let corner = vec4u(m, n, count_m - 1u, last_k);
+  var next = bring(lane, corner, first_k);
+  for (var k = first_k; k < last_k; k += SLAB) {
+    put_slab(lane, next);
     workgroupBarrier();
+    if (k + SLAB < last_k) { next = bring(lane, corner, k + SLAB); }
     add_slab(&sums, lane);
     workgroupBarrier();
   }
@@ -37,15 +34,31 @@ fn product(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   if (TALL && WIDE) { write(split, m + at.x + TILE_M / 2u, count_m, n + at.y + TILE_N / 2u, sums.bb); }
 }
 
+fn bring(lane: u32, tile: vec4u, k: u32) -> Brought {
+  var brought = Brought();
+  brought.a = bring_block(lane, tile, k);
+  if (BLOCKS > WORKGROUP) { brought.b = bring_block(lane + WORKGROUP, tile, k); }
+  if (BLOCKS > 2u * WORKGROUP) { brought.c = bring_block(lane + 2u * WORKGROUP, tile, k); }
+  return brought;
+}
+
+// tile: its first row and column, the last row, the end of k
+fn bring_block(i: u32, tile: vec4u, k: u32) -> mat4x4f {
+  let place = block_at(i);
+  if (i < BLOCKS_A) { return block_of_a(tile.x + place.x, k + place.y, tile.z, tile.w); }
+  if (i >= BLOCKS) { return mat4x4f(); }
+  return block_of_b(tile.y + place.x, k + place.y, tile.w);
+}
+
 fn block_of_a(m: u32, k: u32, last_m: u32, end_k: u32) -> mat4x4f {
   if (k >= end_k) { return mat4x4f(); }
-  if (A_ROWS_K == 0u) { return transpose(left_block(left_rows(m, last_m), k)); }
+  if (A_ALONG_K == 1u) { return transpose(left_block(left_rows(m, last_m), k)); }
   return rows_below(left_block(left_rows(k, end_k - 1u), min(m, LAST_QUAD_M)), k, end_k);
 }
 
 fn block_of_b(n: u32, k: u32, end_k: u32) -> mat4x4f {
   if (k >= end_k) { return mat4x4f(); }
-  if (B_ROWS_K == 0u) { return transpose(right_block(right_rows(n, N - 1u), k)); }
+  if (B_ALONG_K == 1u) { return transpose(right_block(right_rows(n, N - 1u), k)); }
   return rows_below(right_block(right_rows(k, end_k - 1u), min(n, LAST_QUAD_N)), k, end_k);
 }
 

@@ -1,11 +1,11 @@
 // Starling itself as a library under measurement, on the executors that volunteers use. Web-standard: runs in Node and
 // in pages.
 import {
+  emptyStates,
   meanOfStep,
   nextVersion,
   parameterLayout,
   parseModelSpec,
-  initialVersionState,
   type ModelSpec,
 } from '@starling-grid/model'
 import type { AdapterDescription } from '@starling-grid/protocol'
@@ -100,17 +100,17 @@ export function starlingOnBoth(executor: OwnExecutor, device: OpenDevice, thread
     : [starlingOn(device), starlingOnWasm(threads, 'starling-wasm')]
 }
 
-/** A linear layer computes x · weightᵀ, so its weight is B transposed. */
+/** A linear layer computes x · weightᵀ, so its weight is B transposed. All rows are one sample's. */
 async function matmul(task: MatmulTask, backend: StarlingBackend): Promise<PreparedTask> {
   const { size } = task
   const { a, b } = matmulInputs(task)
   const graph = buildGraph(
-    parseModelSpec({ input: [size], layers: [{ type: 'linear', name: 'product', out: size, bias: false }] }),
+    parseModelSpec({ input: [size, size], layers: [{ type: 'linear', name: 'product', out: size, bias: false }] }),
     { keepInputs: true },
   )
-  const runner = await backend.createRunner(graph, size)
+  const runner = await backend.createRunner(graph, 1)
   runner.loadParameters(transposed(b, size))
-  return graphTask(runner, { samples: size, write: [[graph.input, a]], parts: ['forward'], read: [graph.output] })
+  return graphTask(runner, { samples: 1, write: [[graph.input, a]], parts: ['forward'], read: [graph.output] })
 }
 
 function transposed(matrix: Float32Array, size: number): Float32Array {
@@ -198,7 +198,10 @@ async function trainingStep(task: StepTask, backend: StarlingBackend): Promise<P
   const layout = parameterLayout(spec)
   const optimizer = { type: 'sgd', lr: STEP_RATE } as const
   const gradient = new Float32Array(layout.total)
-  const version = initialVersionState(spec, optimizer, 0)
+  const version = {
+    parameters: new Float32Array(layout.total),
+    ...emptyStates({ layout, optimizer, outer: undefined }),
+  }
   const step = async (): Promise<number> => {
     const { lossSum, targets } = await executor.gradient({ samples: task.samples, x, y }, gradient)
     meanOfStep({ layout }, gradient, { targets, mean: gradient, clipNorm: undefined })

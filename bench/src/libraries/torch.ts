@@ -1,7 +1,10 @@
-// PyTorch on the CPU as a library under measurement, in a process of its own that is spoken to in lines of JSON. Only a
-// PyTorch with a BLAS worth the name takes part: its rate of a large matrix product is asked for first and shown.
+// PyTorch as a library under measurement, on the CPU or on a GPU through CUDA, in a process of its own that is spoken to
+// in lines of JSON. Only a PyTorch with a BLAS worth the name takes part: its rate of a large matrix product is asked
+// for first and shown.
 import { spawn } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { appendFileSync, existsSync, mkdtempSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { fromBase64, toBase64 } from '@starling-grid/cli/browser'
 import { parameterLayout } from '@starling-grid/model'
@@ -18,16 +21,19 @@ const THREADS = 2
  */
 const HONEST_BLAS = 10
 const NAME = 'pytorch'
+/** A line of JSON holds no more: what is larger goes through a file. */
+const MOST_SENT_FLOATS = 1 << 20
 
+export type TorchDevice = 'cpu' | 'cuda'
 export type Torch = Library & { close(): void }
 
 /** Why it is missing, where it is. */
-export async function openTorch(): Promise<Torch | Missing> {
+export async function openTorch(device: TorchDevice = 'cpu'): Promise<Torch | Missing> {
   if (!existsSync(PYTHON)) return { name: NAME, reason: `there is no ${PYTHON}` }
-  const process = spawn(PYTHON, [SCRIPT, String(THREADS)], { stdio: ['pipe', 'pipe', 'ignore'] })
+  const process = spawn(PYTHON, [SCRIPT, String(THREADS), device], { stdio: ['pipe', 'pipe', 'ignore'] })
   try {
     const ask = conversation(process)
-    const { version, gflops } = await ask({ ask: 'hello' })
+    const { version, gflops, device: name } = await ask({ ask: 'hello' })
     const rate = `1024 × 1024 product: ${Number(gflops).toFixed(0)} GFLOP/s`
     if (!(Number(gflops) >= HONEST_BLAS)) {
       process.kill()
@@ -36,7 +42,7 @@ export async function openTorch(): Promise<Torch | Missing> {
     return {
       name: NAME,
       version: String(version),
-      adapter: `CPU, ${THREADS} threads, ${rate}`,
+      adapter: device === 'cpu' ? `CPU, ${THREADS} threads, ${rate}` : `${String(name)} through CUDA, ${rate}`,
       prepare: (task) => prepare(task, ask),
       close: () => void process.kill(),
     }
@@ -52,7 +58,9 @@ export async function openTorch(): Promise<Torch | Missing> {
 }
 
 async function prepare(task: BenchTask, ask: Ask): Promise<PreparedTask> {
-  const { id } = await ask({ ask: 'prepare', task, tensors: tensorsOf(task) })
+  const folder = mkdtempSync(join(tmpdir(), 'starling-torch-'))
+  const { id } = await ask({ ask: 'prepare', task, tensors: tensorsOf(task, join(folder, 'tensors')) })
+  rmSync(folder, { recursive: true })
   return {
     result: async () => new Float32Array(fromBase64(String((await ask({ ask: 'result', id }))['values'])).buffer),
     time: async (repeats) => Number((await ask({ ask: 'time', id, repeats }))['ms']),
@@ -60,12 +68,15 @@ async function prepare(task: BenchTask, ask: Ask): Promise<PreparedTask> {
   }
 }
 
-interface SentTensor {
-  readonly shape: readonly number[]
-  readonly base64: string
-}
+type SentTensor = { readonly shape: readonly number[] } & (
+  | { readonly base64: string }
+  /** bytes before it, and its elements */
+  | { readonly file: string; readonly offset: number; readonly length: number }
+)
 
-function tensorsOf(task: BenchTask): Readonly<Record<string, unknown>> {
+/** `file`: where large ones are put one after the other. */
+function tensorsOf(task: BenchTask, file: string): Readonly<Record<string, unknown>> {
+  const sent = (values: Float32Array, shape: readonly number[]) => sentTensor(values, shape, file)
   switch (task.kind) {
     case 'matmul': {
       const { a, b } = matmulInputs(task)
@@ -104,6 +115,10 @@ function tensorsOf(task: BenchTask): Readonly<Record<string, unknown>> {
   }
 }
 
-function sent(values: Float32Array, shape: readonly number[]): SentTensor {
-  return { shape, base64: toBase64(new Uint8Array(values.buffer, values.byteOffset, values.byteLength)) }
+function sentTensor(values: Float32Array, shape: readonly number[], file: string): SentTensor {
+  const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
+  if (values.length <= MOST_SENT_FLOATS) return { shape, base64: toBase64(bytes) }
+  const offset = existsSync(file) ? statSync(file).size : 0
+  appendFileSync(file, bytes)
+  return { shape, file, offset, length: values.length }
 }

@@ -60,7 +60,12 @@ function splitOf(tile: SharedTile, dims: Conv2dDims, capacity: number) {
 // x (B, C, H, W), weight (O, C/g, K, K), bias (O,), residual (B, O, H', W') → y (B, O, H', W')
 function forward(tile: SharedTile): MakeRecipe<'conv2d.forward'> {
   return (dims, capacity, { bias, residual }) => {
-    const pass = productPass(tile, dims, outputProduct(dims, capacity), { steps: tapsOf(dims), a: 4, b: 16 })
+    const pass = productPass(tile, dims, outputProduct(dims, capacity), {
+      steps: tapsOf(dims),
+      a: 4,
+      b: 16,
+      bAlongK: false,
+    })
     return {
       scratch: {},
       passes: [
@@ -95,6 +100,7 @@ function inputGradient(tile: SharedTile): MakeRecipe<'conv2d.inputGradient'> {
       steps: (dims.out / dims.groups) * dims.kernel ** 2,
       a: 16,
       b: 16,
+      bAlongK: false,
     })
     return {
       scratch: {},
@@ -125,7 +131,7 @@ function inputGradient(tile: SharedTile): MakeRecipe<'conv2d.inputGradient'> {
 function parameterGradient(tile: SharedTile): MakeRecipe<'conv2d.parameterGradient'> {
   return (dims, capacity, { dbias }) => {
     const { splits, stepsPerSplit } = splitOf(tile, dims, capacity)
-    const pass = productPass(tile, dims, tapProduct(dims), { steps: stepsPerSplit, a: 4, b: 16 })
+    const pass = productPass(tile, dims, tapProduct(dims), { steps: stepsPerSplit, a: 4, b: 16, bAlongK: true })
     const tapsPadded = roundUp(tapsOf(dims) + 1, 4)
     const partials: Pass = {
       ...pass,
@@ -148,6 +154,8 @@ interface BlockReads {
   readonly steps: number
   readonly a: 4 | 16
   readonly b: 4 | 16
+  /** blocks of B that lie side by side in memory follow each other along k */
+  readonly bAlongK: boolean
 }
 
 function productPass(
@@ -164,6 +172,8 @@ function productPass(
     workgroup: sharedWorkgroup(tile),
     constants: {
       ...sharedConstants(tile),
+      A_ALONG_K: 1,
+      B_ALONG_K: Number(reads.bAlongK),
       TILES_M: Math.ceil(m / tile.m),
       TILES_N: Math.ceil(n / tile.n),
       CHANNELS: dims.channels,

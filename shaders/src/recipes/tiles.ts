@@ -61,7 +61,10 @@ export function registerTileSuits(
   )
 }
 
-/** A workgroup's results (m × n), those of one invocation, and the steps of k that it keeps at once. */
+/**
+ * A workgroup's results (m × n), those of one invocation, and the steps of k that it keeps at once. An invocation brings
+ * three blocks of 4 × 4 elements of these steps at most (tile-product.wgsl).
+ */
 export interface SharedTile {
   readonly m: number
   readonly n: number
@@ -70,8 +73,12 @@ export interface SharedTile {
   readonly slab: number
 }
 
+const USUAL_SLAB = 16
+
 /** The flat ones are for products with few rows or few columns: first layers, classes, gradients of small kernels. */
 export const SHARED_TILES: readonly SharedTile[] = [
+  // 17 KB of workgroup memory: not every adapter has it
+  { m: 128, n: 128, threadM: 8, threadN: 8, slab: 16 },
   { m: 128, n: 128, threadM: 8, threadN: 8, slab: 8 },
   { m: 64, n: 64, threadM: 8, threadN: 8, slab: 16 },
   { m: 64, n: 64, threadM: 4, threadN: 4, slab: 16 },
@@ -99,8 +106,8 @@ const LEAST_USEFUL = 0.5
 const NEAR = 1.6
 const BYTES_PER_QUAD = 16
 
-export function sharedTileName({ m, n, threadM, threadN }: SharedTile): string {
-  return `${m}×${n}/${threadM}×${threadN}`
+export function sharedTileName({ m, n, threadM, threadN, slab }: SharedTile): string {
+  return `${m}×${n}/${threadM}×${threadN}${slab === USUAL_SLAB ? '' : ` s${slab}`}`
 }
 
 export function sharedWorkgroup({ m, n, threadM, threadN }: SharedTile): number {
@@ -204,7 +211,7 @@ export function wantedGroups(tile: SharedTile): number {
   return Math.max(FULL_GPU_GROUPS, FEW_INVOCATIONS / sharedWorkgroup(tile))
 }
 
-/** Blocks of 4 × 4 elements that an invocation brings to workgroup memory for so many steps: A's, and B's. */
+/** Blocks of 4 × 4 elements that invocations bring to workgroup memory for so many steps: of A, and of B. */
 export function sharedBlocks(tile: SharedTile, steps: number): { readonly a: number; readonly b: number } {
   const slabs = Math.ceil(steps / tile.slab)
   const blocks = (edge: number) => slabs * Math.ceil((edge * tile.slab) / 16 / sharedWorkgroup(tile))

@@ -47,9 +47,11 @@ export interface TuneRequest {
 
 /** A timing shorter than this says more about the queue than about the kernel. */
 const SHORTEST_TIMING_MS = 4
-/** Rough: what repeats are chosen by. */
+/** Rough: what the first repeats are chosen by. */
 const FLOPS_PER_MS = { software: 4e6, gpu: 1e9 }
-const MOST_REPEATS = 32
+const MOST_REPEATS = 64
+/** ms: a GPU that was idle runs at a fifth of its clock, and the first variants would look slow */
+const WARMING_MS = 100
 /** Best of so many; a variant that is this much slower than the best in the first is dropped. */
 const ROUNDS = 3
 const HOPELESS = 1.5
@@ -66,7 +68,9 @@ export async function tune(
   const before = table.size
   for (const [key, call] of calls) {
     if (systemClock.now() >= deadline) break
-    if (!table.has(key)) table.set(key, await fastest(call, request, deadline))
+    if (table.has(key)) continue
+    const isFirst = table.size === before
+    table.set(key, await fastest(call, request, { deadline, warmingMs: isFirst ? WARMING_MS : 0 }))
   }
   if (cache && table.size > before)
     await cache
@@ -89,24 +93,39 @@ function worthTrying(call: KernelCall<Tensor>, capacity: number, traits: Adapter
 async function fastest(
   call: KernelCall<Tensor>,
   { capacity, traits, prepare }: TuneRequest,
-  deadline: number,
+  { deadline, warmingMs }: { readonly deadline: number; readonly warmingMs: number },
 ): Promise<MeasuredVariant> {
   const candidates = worthTrying(call, capacity, traits)
+  const trialOf = (candidate: Candidate, repeats: number): Promise<Trial> =>
+    prepare(
+      Array.from({ length: repeats }, () => call),
+      () => ({ candidate, why: 'being measured' }),
+    )
   const perMs = traits.software ? FLOPS_PER_MS.software : FLOPS_PER_MS.gpu
-  const repeats = Math.min(MOST_REPEATS, Math.ceil((SHORTEST_TIMING_MS * perMs) / flopsOf(call, capacity)))
+  const guess = Math.min(MOST_REPEATS, Math.ceil((SHORTEST_TIMING_MS * perMs) / flopsOf(call, capacity)))
+  const [usual] = candidates
+  const repeats = traits.software || !usual ? guess : await enoughRepeats(guess, () => trialOf(usual, guess), warmingMs)
   const times: { variant: string; ms: number }[] = []
   for (const candidate of candidates) {
     if (times.length > 0 && systemClock.now() >= deadline) break
     const best = Math.min(...times.map(({ ms }) => ms))
-    const trial = await prepare(
-      Array.from({ length: repeats }, () => call),
-      () => ({ candidate, why: 'being measured' }),
-    )
+    const trial = await trialOf(candidate, repeats)
     times.push({ variant: variantOf(candidate), ms: (await bestOf(trial, best * repeats)) / repeats })
     trial.destroy()
   }
   const [first = { variant: '', ms: 0 }, second] = times.sort((a, b) => a.ms - b.ms)
   return { variant: first.variant, ms: first.ms, ...(second ? { nextMs: second.ms } : {}) }
+}
+
+/** So many that a timing says something about the kernel: a GPU does up to 40 times as much as the guess. */
+async function enoughRepeats(guess: number, prepare: () => Promise<Trial>, warmingMs: number): Promise<number> {
+  const trial = await prepare()
+  const until = systemClock.now() + warmingMs
+  await trial.run()
+  let ms = await trial.run()
+  while (systemClock.now() < until) ms = await trial.run()
+  trial.destroy()
+  return Math.min(MOST_REPEATS, guess * Math.max(1, Math.ceil(SHORTEST_TIMING_MS / ms)))
 }
 
 async function bestOf(trial: Trial, best: number): Promise<number> {

@@ -57,14 +57,14 @@ export interface EncodedSection {
 }
 
 /** Of a request for a run, what its sections depend on. */
-export interface SectionRequest extends Pick<RunRequest, 'samples' | 'parts' | 'read' | 'early'> {
+export interface SectionRequest extends Pick<RunRequest, 'samples' | 'parts' | 'read' | 'glance' | 'early'> {
   readonly gradientInto?: { readonly length: number }
 }
 
 /** `cuts`: how runs of the early ranges are encoded, where they are. */
 export function sectionsOf(
   plan: Plan,
-  { samples, parts, read = [], gradientInto, early }: SectionRequest,
+  { samples, parts, read = [], glance = false, gradientInto, early }: SectionRequest,
   cuts: readonly (EncodingCut | undefined)[] = [],
 ): Section[] {
   const passes = parts.flatMap((part) => plan.parts[part])
@@ -73,7 +73,8 @@ export function sectionsOf(
   const whole = inPieces ? read.filter(({ storage }) => storage !== output.storage) : read
   const ranges = gradientInto && (early?.ranges ?? [{ start: 0, end: gradientInto.length }])
   if (!ranges) {
-    const first = { passes, ...staging(whole.map((tensor) => wanted(plan, tensor, samples))) }
+    const values = whole.map((tensor) => wanted(plan, tensor, samples))
+    const first = { passes, ...staging(glance ? values.map(firstOf) : values) }
     return [{ ...first, gradient: undefined, final: undefined }, ...(inPieces ? logitsSections(plan, samples) : [])]
   }
   const inDevice = ranges.map((range) => deviceRange(plan.flat, range))
@@ -177,6 +178,10 @@ function wanted({ placement, capacity }: Plan, tensor: Tensor, samples: number):
   if (!place) throw new Error(`internal: ${tensor.name} has no buffer`)
   const bytesFor = (count: number) => lengthFor(tensor, count) * FLOAT_BYTES
   return { source: { kind: 'pooled', ...place, bytes: bytesFor(samples) }, reserved: bytesFor(capacity) }
+}
+
+function firstOf({ source }: WantedBytes): WantedBytes {
+  return { source: { ...source, bytes: FLOAT_BYTES }, reserved: FLOAT_BYTES }
 }
 
 function gradientCopy({ start, end }: FloatRange = { start: 0, end: 0 }): WantedBytes {

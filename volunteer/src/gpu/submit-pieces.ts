@@ -9,8 +9,8 @@ export interface SubmitPiece {
   readonly share?: GroupShare
 }
 
-/** Of one pass: MAX_WORK in submits of 12 ms on a weak GPU, and after four losses of the device. */
-const MOST_SHARES = 1024
+/** Of one pass: MAX_PASS_WORK in submits of 12 ms on a weak GPU, and after four losses of the device. */
+const MOST_SHARES = 4096
 
 /** Passes in their order, in pieces of at most `mostWork`; one piece at least. */
 export function inSubmits(passes: readonly PlannedPass[], mostWork: number = MAX_WORK): SubmitPiece[] {

@@ -116,6 +116,8 @@ export const FLOP_PER_BYTE = 8
  * two seconds, and a desktop shows nothing meanwhile.
  */
 export const MAX_WORK = 2 ** 36
+/** Of one pass, which is submitted in shares of its workgroups: a product of 4,096 × 4,096 × 4,096 twice. */
+export const MAX_PASS_WORK = 4 * MAX_WORK
 
 /**
  * The plan with the largest micro-batch that fits, from `maxMicroBatch` down. Where none fits, values are computed
@@ -239,13 +241,13 @@ function ownObstacle(plan: AnyPlan, maxBytes: number): GridError | undefined {
   if (bytes > maxBytes) return overLimit('memory', bytes, maxBytes)
   const passes = PARTS.flatMap((part) => plan.parts[part])
   const longest = passes.reduce<PlannedPass<NamedPass> | undefined>(
-    (max, pass) => (pass.work > (max?.work ?? MAX_WORK) ? pass : max),
+    (max, pass) => (pass.work > (max?.work ?? MAX_PASS_WORK) ? pass : max),
     undefined,
   )
   if (longest === undefined) return undefined
   return new GridError(
     'own-limit',
-    `expected kernels of at most ${(MAX_WORK / 1e9).toFixed(0)} GFLOP, ` +
+    `expected kernels of at most ${(MAX_PASS_WORK / 1e9).toFixed(0)} GFLOP, ` +
       `got ${longest.origin.kernel} with ${(longest.work / 1e9).toFixed(0)}; take part in a job with a smaller model`,
   )
 }

@@ -16,6 +16,8 @@ export interface RunRequest {
   readonly parts: readonly GraphPart[]
   /** tensors to bring back afterwards, each as its elements for `samples` samples */
   readonly read?: readonly Tensor[]
+  /** the first element of each is enough: for measurements, which wait for the end of a run and need no values */
+  readonly glance?: boolean
   /** true: forget the gradient of earlier runs first; otherwise this run adds to it */
   readonly clearGradient?: boolean
   /** what the gradient at the loss is multiplied by, and everything after it; a power of two, 1 when absent */
