@@ -30,6 +30,8 @@ const GATHERED = [
   'protobufjs/light.js',
   'pngjs',
 ]
+/** Names the folder to the processes that a run of the tests starts: it has looked whether a source changed. */
+const FRESH = 'STARLING_COMPILED'
 const COMPILED = /[\\/]\.cache[\\/]compiled-\w+[\\/](.+)\.js$/
 const OWN_PACKAGE = /^@starling-grid\/([\w-]+)(\/.+)?$/
 /** Other versions of the compiler, of gathered packages and of this file write into a folder of their own. */
@@ -49,6 +51,13 @@ export async function compiled(source) {
   return out === undefined ? String(source) : pathToFileURL(join(out, javaScript(nameOf(source)))).href
 }
 
+/** Processes that this one starts from now on need not look whether a source changed. */
+export async function compiledForAll() {
+  folder ??= compileAll()
+  const out = await folder
+  if (out !== undefined) process.env[FRESH] = out
+}
+
 function nameOf(source) {
   return relative(ROOT, fileURLToPath(source))
 }
@@ -61,6 +70,10 @@ export function sourceOf(path) {
 
 async function compileAll() {
   const out = join(ROOT, '.cache', `compiled-${keyOfCompiler()}`)
+  if (process.env[FRESH] === out) {
+    process.setSourceMapsEnabled(true)
+    return out
+  }
   const stale = sources().filter(({ file, mtime }) => timeOf(join(out, javaScript(file))) !== mtime)
   // Errors name lines of the sources.
   process.setSourceMapsEnabled(true)

@@ -9,7 +9,7 @@ import { Readable } from 'node:stream'
 import { run } from 'node:test'
 import { spec } from 'node:test/reporters'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { compiled, sourceOf } from './compile.mjs'
+import { compiled, compiledForAll, sourceOf } from './compile.mjs'
 import { LATER, LONGEST_FIRST } from './test-choice.mjs'
 
 /**
@@ -46,6 +46,7 @@ const [{ prepareProcess }, { testAdapter }] = await Promise.all([
   load('../client-node/src/runtime/prepare-process.ts'),
   load('../client-node/src/runtime/test-adapter.ts'),
 ])
+await compiledForAll()
 // Chosen once, here; the test files inherit it.
 console.error(`Adapter: ${await prepareProcess(await testAdapter())}`)
 // Of simulated grids, so that what few seeds reach is reached; `npm test` has fewer.

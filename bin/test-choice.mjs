@@ -95,6 +95,8 @@ export const LATER = {
     'base-fetch.test.ts has which members a newcomer asks and believes, introductions.test.ts which may link',
   'a-page-writes-while-a-job-trains':
     'token-decoder.test.ts has what a version writes, dashboard.test.ts the page, browser-meets-node.test.ts a tab',
+  'gpu-rows':
+    'gpu-plan.test.ts has which kernels GPUs are given, golden.test.ts what they compute; how fast is no promise of a test',
   'coordinator-rows':
     'another-coordinator-takes-over.test.ts takes over, coordinator-restarts.test.ts restarts, async-server.test.ts ' +
     'takes pushes; how fast is no promise of a test',
