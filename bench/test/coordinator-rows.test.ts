@@ -68,13 +68,13 @@ test(
     const postgres = await startPostgres()
     if (postgres === undefined) return context.skip('PostgreSQL is not here')
     context.after(() => postgres.stop())
-    const database = postgres.database('rows')
-    const [, journal] = await rowsOf('journal', database)
+    // Coordinators of one row are no others to those of the next.
+    const [, journal] = await rowsOf('journal', postgres.database('journal'))
     assert.match(journal?.name ?? '', /^journal in PostgreSQL/)
-    const [, restart] = await rowsOf('restart', database)
+    const [, restart] = await rowsOf('restart', postgres.database('restart'))
     assert.equal(restart?.name, 'restart with a journal of 2,500 events in PostgreSQL')
     requireAim(restart, 5)
-    const takeovers = await rowsOf('takeover', database)
+    const takeovers = await rowsOf('takeover', postgres.database('takeover'))
     assert.deepEqual(
       takeovers.map(({ name }) => /(median|slowest) of 1 kills$/.exec(name)?.[1]),
       ['median', 'slowest'],

@@ -73,6 +73,8 @@ export interface OwnerAt {
 export class Owners {
   readonly #parts: OwnersParts
   readonly #work = new SerialQueue()
+  /** One that overtook the leaving would have the others believe that this coordinator lives. */
+  readonly #beats = new SerialQueue()
   #register: Register = { coordinators: [], owners: new Map() }
   /** of others that live */
   #others: readonly Other[] = []
@@ -146,7 +148,7 @@ export class Owners {
 
   /** What others read from now on: a job began or ended. */
   async refresh(): Promise<void> {
-    await this.#hear().catch(() => undefined)
+    if (this.#stage !== 'leaving') await this.#hear().catch(() => undefined)
   }
 
   /** This process ends: its jobs go to those that stay. Their runs have ended. @throws GridError 'disk-failed' */
@@ -189,7 +191,11 @@ export class Owners {
     this.#trouble = text
   }
 
-  async #hear(): Promise<void> {
+  #hear(): Promise<void> {
+    return this.#beats.run(() => this.#beatAndRead())
+  }
+
+  async #beatAndRead(): Promise<void> {
     const { book, clock } = this.#parts
     const register = await book.beat(this.self, cardText(this.#card))
     this.#register = register
