@@ -244,6 +244,7 @@ const MEMBERSHIP = {
    */
   detail: Type.Union([Type.Literal('whole'), Type.Literal('totals')]),
   memberCount: Count,
+  /** those of the ring first, then those who came first; 256 at most, where memberCount says how many there are */
   members: Type.Array(MemberViewSchema),
   departed: Type.Array(DepartureViewSchema),
   /**

@@ -128,7 +128,7 @@ function progressText(run: RunView, { steps, validations }: Watch): string {
   const percent = Math.floor((100 * run.samplesCommitted) / Math.max(run.samplesExpected, 1))
   const loss = steps.at(-1)?.loss
   const accuracy = validations.at(-1)?.accuracy
-  const parts = [`${String(percent).padStart(3)} %`, `epoch ${epochText(run)}`, `${run.mode} of ${run.members.length}`]
+  const parts = [`${String(percent).padStart(3)} %`, `epoch ${epochText(run)}`, `${run.mode} of ${run.memberCount}`]
   if (loss !== undefined) parts.push(`loss ${loss.toFixed(3)}`)
   if (accuracy !== undefined) parts.push(`accuracy ${(100 * accuracy).toFixed(1)} %`)
   parts.push(`${Math.round(run.samplesPerSecond)} samples/s`)

@@ -81,7 +81,7 @@ export class Watch {
       .map((event) => event.text)
       .join(' / ')
     return (
-      `${run.phase} (${run.reason}), mode ${run.mode}, version ${run.version.v}, ${run.members.length} members; ` +
+      `${run.phase} (${run.reason}), mode ${run.mode}, version ${run.version.v}, ${run.memberCount} members; ` +
       `lately: ${last}`
     )
   }

@@ -3,15 +3,18 @@ import { type AdapterDescription, type DepartureView, linksInWords, type MemberV
 import { ringNodes } from '../flock/ring-layout.ts'
 import { bytes, clockTime, plural, rate } from '../format.ts'
 
-export function Members(props: { readonly members: readonly MemberView[] }) {
+/** `count`: of all; the coordinator names some of very many. */
+export function Members(props: { readonly members: readonly MemberView[]; readonly count: number }) {
+  const more = props.count - props.members.length
   return (
     <section class="members" aria-label="Members">
-      <h2>{plural(props.members.length, 'member')}</h2>
+      <h2>{plural(props.count, 'member')}</h2>
       {props.members.length === 0 ? (
         <p class="soft">No members yet. Open the contribute page, or run: npm run volunteer -- {location.origin}</p>
       ) : (
         <MemberTable members={props.members} />
       )}
+      {more > 0 && <p class="soft">and {more.toLocaleString('en')} more</p>}
     </section>
   )
 }

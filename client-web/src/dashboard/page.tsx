@@ -83,7 +83,7 @@ function Run(props: RunProps) {
             <OnlyTotals />
           ) : (
             <>
-              <Members members={run.members} />
+              <Members members={run.members} count={run.memberCount} />
               <Departed departed={run.departed} />
               <Events events={history.events} />
             </>

@@ -266,8 +266,8 @@ function tell(watchers: Iterable<Watcher>, { runs, whereIs }: Pick<WatchRoutes, 
       void tellPast(watcher, run)
       continue
     }
-    const message = watcher.fresh ? snapshot(run.history, view.value) : update(watcher, run, view)
-    if (message !== undefined) send(watcher, message)
+    const news = watcher.fresh ? snapshot(run.history, view.value) : update(watcher, run, view)
+    if (news !== undefined) sendView(watcher, view, news)
     told(watcher, run, view.text)
   }
 }
@@ -294,7 +294,7 @@ async function tellPast(watcher: Watcher, run: RunHost): Promise<void> {
   watcher.reading = false
   if (watcher.run !== run) return
   const view = shown(readerWith(watcher.holder, run), run)
-  send(watcher, snapshot(past, view.value))
+  sendView(watcher, view, snapshot(past, view.value))
   told(watcher, run, view.text)
 }
 
@@ -303,11 +303,14 @@ function shown(reader: Reader, run: RunHost): ShownView {
   return { value, text: JSON.stringify(value) }
 }
 
-function snapshot({ steps, validations, events }: Past, run: RunView): WatchMessage {
-  return { type: 'snapshot', run, steps, validations, events: eventsFor(run, events) }
+/** A message about a run, less its view: the text of that is made once for all who are told. */
+type RunNews = Omit<Exclude<WatchMessage, { type: 'none' }>, 'run'>
+
+function snapshot({ steps, validations, events }: Past, run: RunView): RunNews {
+  return { type: 'snapshot', steps, validations, events: eventsFor(run, events) }
 }
 
-function update(watcher: Watcher, { history }: RunHost, view: ShownView): WatchMessage | undefined {
+function update(watcher: Watcher, { history }: RunHost, view: ShownView): RunNews | undefined {
   const missed = history.rewindCount - watcher.rewinds
   const rewoundTo = missed === 0 ? undefined : Math.min(...history.rewinds.slice(-missed))
   const steps = after(history.steps, Math.min(watcher.v, rewoundTo ?? watcher.v))
@@ -318,7 +321,6 @@ function update(watcher: Watcher, { history }: RunHost, view: ShownView): WatchM
     return undefined
   return {
     type: 'update',
-    run: view.value,
     steps,
     validations,
     events,
@@ -347,6 +349,14 @@ function after<T extends { readonly v: number }>(points: readonly T[], v: number
   return points.slice(points.findLastIndex((point) => point.v <= v) + 1)
 }
 
-function send({ socket }: Watcher, message: WatchMessage): void {
-  if (socket.readyState === socket.OPEN) socket.send(JSON.stringify(message))
+function sendView(watcher: Watcher, { text }: ShownView, news: RunNews): void {
+  sendText(watcher, `${JSON.stringify(news).slice(0, -1)},"run":${text}}`)
+}
+
+function send(watcher: Watcher, message: WatchMessage): void {
+  sendText(watcher, JSON.stringify(message))
+}
+
+function sendText({ socket }: Watcher, text: string): void {
+  if (socket.readyState === socket.OPEN) socket.send(text)
 }

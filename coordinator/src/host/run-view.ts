@@ -49,6 +49,11 @@ export interface Presence {
   >
 }
 
+/**
+ * Members that a view names. Of thousands it would be a megabyte, made twice a second while they wait for their leases.
+ */
+export const LISTED_MEMBERS = 256
+
 export interface ViewParts {
   readonly job: Job
   readonly state: RunState
@@ -121,9 +126,7 @@ export function runView(parts: ViewParts): RunView {
   const { samplesCommitted } = history
   const committed = committedOf(parts)
   const expected = samplesExpected(job, committed)
-  const members = [...parts.present]
-    .filter((presence) => presence.job === job.id)
-    .map(({ member }) => memberView(state, member))
+  const present = [...parts.present].flatMap((presence) => (presence.job === job.id ? [presence.member] : []))
   const samplesPerSecond = state.finished === undefined ? speedOf(history.steps, now, parts.processStartedAt) : 0
   return {
     job: {
@@ -145,8 +148,8 @@ export function runView(parts: ViewParts): RunView {
     validationQueue: validationQueueOf(state),
     detail: 'whole',
     wait: parts.wait,
-    memberCount: members.length,
-    members,
+    memberCount: present.length,
+    members: listed(state.phase.type === 'ring' ? state.phase.members : [], present).map((member) => memberView(state, member)),
     departed: history.departed,
     samplesCommitted,
     samplesExpected: expected,
@@ -298,6 +301,17 @@ function validationQueueOf({ validation, validated, chain, config }: RunState): 
   const leased = now?.version.id === chain.head.id ? [...now.leases.values()] : []
   const pending = new Set(leased.flatMap((own) => [...own.keys()])).size
   return { todo: Math.max(0, config.validationBlocks - done - pending), pending, done }
+}
+
+/** Those of the ring come first, then those who came first. */
+export function listed<T extends Pick<MemberView, 'id'>>(
+  ring: readonly MemberId[],
+  present: readonly T[],
+): readonly T[] {
+  if (present.length <= LISTED_MEMBERS) return present
+  const isIn = new Set(ring)
+  const others = present.filter(({ id }) => !isIn.has(id))
+  return [...present.filter(({ id }) => isIn.has(id)), ...others].slice(0, LISTED_MEMBERS)
 }
 
 function memberView(state: RunState, presence: Presence['member']): MemberView {
