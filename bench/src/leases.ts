@@ -9,6 +9,7 @@ import { Grid } from '@starling-grid/cli'
 import type { BlockId, JobSpec, StepRecord } from '@starling-grid/protocol'
 import { type Ask, conversation } from './conversation.ts'
 import type { CrowdHistory, CrowdLoad, CrowdOrder } from './lease-crowd.ts'
+import { figuresOf } from './process-figures.ts'
 import { type BenchRow, compared, rounded, toAim } from './row.ts'
 import type { SuiteOptions } from './suite.ts'
 
@@ -110,7 +111,10 @@ async function ofCoordinator(
   try {
     const job = await grid.submit(jobOf(sizes.pushes))
     await crowd.join(grid.url)
+    const cpuMs = (): number => figuresOf(grid.coordinator.process.pid)?.cpuMs ?? Number.NaN
+    const before = cpuMs()
     const loads = await crowd.rounds(`coordinator, ${volunteers}`)
+    const cpuUs = Math.round((1000 * (cpuMs() - before)) / loads.reduce((sum, { pushed }) => sum + pushed, 0))
     const taken = await crowd.finish()
     const counts = countedOnce(taken, await grid.records(job))
     log(
@@ -118,7 +122,12 @@ async function ofCoordinator(
         .map(([what, count]) => `${count} ${what}`)
         .join(', ')}`,
     )
-    return { loads, counts: { ...counts, 'pushes refused': loads.reduce((sum, { refused }) => sum + refused, 0) } }
+    const refused = loads.reduce((sum, load) => sum + load.refused, 0)
+    log(`coordinator, ${volunteers}: ${cpuUs} µs of processor time for a lease and its push`)
+    return {
+      loads,
+      counts: { ...counts, 'pushes refused': refused, ...(cpuUs > 0 ? { 'CPU µs of a push': cpuUs } : {}) },
+    }
   } finally {
     crowd.stop()
     await grid.stop()

@@ -149,7 +149,9 @@ export function runView(parts: ViewParts): RunView {
     detail: 'whole',
     wait: parts.wait,
     memberCount: present.length,
-    members: listed(state.phase.type === 'ring' ? state.phase.members : [], present).map((member) => memberView(state, member)),
+    members: listed(state.phase.type === 'ring' ? state.phase.members : [], present).map((member) =>
+      memberView(state, member),
+    ),
     departed: history.departed,
     samplesCommitted,
     samplesExpected: expected,

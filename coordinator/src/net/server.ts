@@ -3,7 +3,6 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import fastifyHelmet from '@fastify/helmet'
 import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
 import {
@@ -38,6 +37,7 @@ import { registerMemberRoutes } from '../api/member-routes.ts'
 import { type MetricsOptions, registerMetrics } from '../api/metrics.ts'
 import { registerPages, registerProbes } from '../api/pages.ts'
 import { registerRoutesOnly, type Route } from '../api/routes.ts'
+import { registerSecurityHeaders } from '../api/security-headers.ts'
 import { registerShardProcesses } from '../api/shard-processes.ts'
 import { registerTokens } from '../api/tokens.ts'
 import { registerWatch, type WatchService } from '../api/watch.ts'
@@ -463,7 +463,7 @@ class CoordinatorLife implements Coordinator {
     })
     if (this.#options.accessLog === true) registerAccessLog(app, (entry) => this.#log(entry))
     // Before what refuses: a refusal carries these headers, too.
-    await app.register(fastifyHelmet, {
+    await registerSecurityHeaders(app, {
       contentSecurityPolicy: { useDefaults: false, directives: CONTENT_SECURITY_POLICY },
       strictTransportSecurity: false, // this server speaks http; a proxy in front of it knows better
       referrerPolicy: { policy: 'no-referrer' },
