@@ -2,6 +2,7 @@
 import { ROUTES, sha256Name } from '@starling-grid/protocol'
 import type { FastifyInstance } from 'fastify'
 import type { BlobStore } from '../blobs/blob-store.ts'
+import { WantedBlobs } from '../blobs/wanted.ts'
 import type { Access } from './access.ts'
 import { sendStored } from './downloads.ts'
 import { notFound } from './errors.ts'
@@ -14,6 +15,7 @@ export interface ShardRoutes {
 }
 
 export function registerShards(app: FastifyInstance, { access, blobs }: ShardRoutes): void {
+  const wanted = new WantedBlobs(blobs)
   app.route<{ Params: { sha256: string } }>({
     method: ['GET', 'HEAD'],
     url: ROUTES.shard,
@@ -27,7 +29,7 @@ export function registerShards(app: FastifyInstance, { access, blobs }: ShardRou
         bytes: found.bytes,
         cacheControl: `${caches}, max-age=${YEAR_SECONDS}, immutable`,
         stored: async () => {
-          const stored = await blobs.read(name)
+          const stored = await wanted.read(name, found.bytes)
           if (stored === undefined) throw notFound('this shard is gone')
           return stored
         },

@@ -4,13 +4,11 @@ import { Readable } from 'node:stream'
 import { type Clock, FETCH_CHUNK_BYTES } from '@starling-grid/protocol'
 import { inTurns, PIECE_BYTES } from '../turns.ts'
 
-/** Bytes of one chunk of a stream from memory. */
-const CHUNK_BYTES = 64 * 1024
 /**
- * Bytes of one chunk of a file. Each is a turn of another thread: with chunks of 64 KiB a GB costs a third more CPU time.
- * A slow reader costs two of them.
+ * Bytes of one chunk of a stream. Those of a file are a turn of another thread each: with chunks of 64 KiB a GB costs a
+ * third more CPU time. A slow reader costs two of them, and shows that it reads by taking one (api/connections.ts).
  */
-const FILE_CHUNK_BYTES = 128 * 1024
+const CHUNK_BYTES = 128 * 1024
 
 /** The same bytes in runs of FETCH_CHUNK_BYTES, as saltedDigest takes them. */
 export async function* inChunks(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
@@ -36,18 +34,23 @@ export interface Stored {
 }
 
 export function storedInFile(path: string, bytes: number): Stored {
-  return { bytes, open: (start, end) => createReadStream(path, { start, end, highWaterMark: FILE_CHUNK_BYTES }) }
+  return { bytes, open: (start, end) => createReadStream(path, { start, end, highWaterMark: CHUNK_BYTES }) }
 }
 
 export function storedInMemory(all: Uint8Array): Stored {
-  function* chunks(bytes: Uint8Array): Generator<Uint8Array> {
-    for (let at = 0; at < bytes.byteLength; at += CHUNK_BYTES) yield bytes.subarray(at, at + CHUNK_BYTES)
-  }
-  return {
-    bytes: all.byteLength,
-    open: (first, last) =>
-      Readable.from(chunks(all.subarray(first, last + 1)), { objectMode: false, highWaterMark: CHUNK_BYTES }),
-  }
+  return { bytes: all.byteLength, open: (first, last) => streamOf(all.subarray(first, last + 1)) }
+}
+
+/** Views, not copies. */
+function streamOf(bytes: Uint8Array): Readable {
+  let at = 0
+  return new Readable({
+    highWaterMark: CHUNK_BYTES,
+    read() {
+      this.push(at < bytes.byteLength ? bytes.subarray(at, at + CHUNK_BYTES) : null)
+      at += CHUNK_BYTES
+    },
+  })
 }
 
 /** All parts in new memory. Other work gets its turns between two pieces, and may change what is still to be copied. */
