@@ -41,7 +41,10 @@ test('a beat that the store is slow to write does not bring a coordinator back t
   const owners = ownersOf({
     ...book,
     beat: async (id, card) => {
-      if (isSlow && write === undefined) await new Promise<void>((resolve) => (write = resolve))
+      if (isSlow && write === undefined)
+        await new Promise<void>((resolve) => {
+          write = resolve
+        })
       return book.beat(id, card)
     },
   })
