@@ -14,7 +14,8 @@ import { type BenchRow, compared } from './row.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
 
 const PROGRAM = fileURLToPath(new URL('import-task.ts', import.meta.url))
-const TSX = import.meta.resolve('tsx')
+/** Compiled as users run it: with another compiler its loops are others. */
+const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 /** Part of the full sizes, for machines that others use too: STARLING_BENCH_PART=0.1 imports a tenth. */
 const PART = Number(process.env['STARLING_BENCH_PART'] ?? 1)
 const CSV_BYTES = 1e9 * PART
@@ -97,7 +98,7 @@ async function rows({ rounds, log }: SuiteOptions, source: ImportSource, kind: I
 }
 
 async function run(task: string, path: string, dataDir: string): Promise<ImportAnswer> {
-  const { stdout } = await promisify(execFile)(process.execPath, ['--import', TSX, PROGRAM, task, path, dataDir])
+  const { stdout } = await promisify(execFile)(process.execPath, [TYPESCRIPT, PROGRAM, task, path, dataDir])
   return JSON.parse(stdout) as ImportAnswer
 }
 
