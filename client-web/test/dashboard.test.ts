@@ -376,13 +376,17 @@ test('five hundred members and ten thousand steps neither scroll sideways nor st
     name: `volunteer ${i}`,
     rank: i,
   }))
-  server.first = { ...snapshotAt(330, { members }), steps: Array.from({ length: 10_000 }, (_, i) => stepPoint(i + 1)) }
+  const change = { members, memberCount: 2000 } // the coordinator names some of them
+  server.first = { ...snapshotAt(330, change), steps: Array.from({ length: 10_000 }, (_, i) => stepPoint(i + 1)) }
   const { page, complaints } = await open()
+  const table = page.getByRole('region', { name: 'Members', exact: true })
+  await table.getByText('2,000 members', { exact: true }).waitFor()
+  await table.getByText('and 1,500 more', { exact: true }).waitFor()
   for (const width of [1440, 390]) {
     await page.setViewportSize({ width, height: 844 })
     assert.equal(await overflow(page), 0)
   }
-  server.send(updateTo(10_000, 10_001, { members }))
+  server.send(updateTo(10_000, 10_001, change))
   await waitForStep(page, 10_001).catch(() => page.getByText('step 10,001').first().waitFor())
   assert.deepEqual(complaints, [])
   await page.close()

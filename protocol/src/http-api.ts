@@ -190,7 +190,7 @@ export const HTTP_API = {
     method: 'GET',
     path: ROUTES.job,
     caller: 'reader',
-    about: 'the run as the dashboard sees it',
+    about: 'the run as the dashboard sees it; it names 256 members at most, memberCount has all',
     status: 200,
     tagged: true,
     answer: RunViewSchema,
