@@ -1,9 +1,10 @@
 // Local rounds against the plain ring, on the same digits in the same order, with the same members, seed and optimizer.
 // Counts the bytes that members send each other for a sample, and what both have learned from as many samples. Then
 // rounds in fragments against whole ones: the most that a member sends in one inner step, and the loss again. And rounds
-// whose differences travel sparse, in two bits a number.
+// whose differences travel sparse, in two bits a number. Last, rounds of groups against one ring over home lines.
 import { mlp } from '@starling-grid/model'
 import type { JobSpec } from '@starling-grid/protocol'
+import { CROWD_ROW, crowdRow } from './grouped-crowd.ts'
 import { type BenchRow, compared, mean } from './row.ts'
 import { type MemberSetting, type TrainedGrid, trainTogether } from './small-grid.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
@@ -29,6 +30,7 @@ export async function localSuite(options: SuiteOptions): Promise<BenchRow[]> {
     ...(isWanted(options, 'loss') ? await wholeRuns(runs) : []),
     ...(isWanted(options, 'sparse2') ? await sparseRuns(runs) : []),
     ...(isWanted(options, 'peak') ? [await peakRow(log)] : []),
+    ...(isWanted(options, CROWD_ROW) ? [await crowdRow(options)] : []),
   ]
 }
 

@@ -45,7 +45,11 @@ const peer: MemberId = other ?? access.self
 
 const held = new LocalVersion({ spec: MODEL, optimizer: OPTIMIZER, clipNorm: undefined })
 held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
-const compute = new Compute(timedExecutor(parameterCount(MODEL), STEP_MS), held, systemClock)
+const compute = new Compute(
+  timedExecutor(parameterCount(MODEL), `${STEP_MS} ms a step`, () => STEP_MS),
+  held,
+  systemClock,
+)
 const batch = batchFor(rank)
 const ranges = gradientBuckets(held.layout)
 const lease = compute.buffers.lease()

@@ -42,7 +42,10 @@ const rank = members.indexOf(access.self)
 const peer: MemberId = members[1 - rank] ?? access.self
 
 const gpu = process.argv[2] === TIMED ? undefined : await openGpu({ adapter: process.argv[2] })
-const executor = gpu === undefined ? timedExecutor(parameterCount(MODEL), STEP_MS) : await executorOn(gpu)
+const executor =
+  gpu === undefined
+    ? timedExecutor(parameterCount(MODEL), `${STEP_MS} ms a step`, () => STEP_MS)
+    : await executorOn(gpu)
 const held = new LocalVersion({ spec: MODEL, optimizer: OPTIMIZER, clipNorm: undefined })
 held.adoptInitial({ v: 0, id: versionId('0'.repeat(64)) }, 1)
 const compute = new Compute(executor, held, systemClock)

@@ -8,7 +8,7 @@ import { createNodeHost } from '@starling-grid/client-node/host'
 import { createCoordinator, type Coordinator, type Job } from '@starling-grid/coordinator'
 import { describeError, type JobSpec } from '@starling-grid/protocol'
 import { createVolunteer, type Executor, type VolunteerHost } from '@starling-grid/volunteer'
-import { slowNetwork } from '@starling-grid/volunteer/testing'
+import { type LineSpeed, slowNetwork } from '@starling-grid/volunteer/testing'
 import { StepBytes } from './step-bytes.ts'
 
 /**
@@ -38,7 +38,7 @@ export interface MemberSetting {
   /** that computing one sample takes at least; absent: as long as it takes */
   readonly sampleMs?: number
   /** what it sends to others takes as long as over such a line; absent: as long as it takes */
-  readonly line?: { readonly bytesPerMs: number; readonly latencyMs: number }
+  readonly line?: LineSpeed
 }
 
 export interface TrainOptions {

@@ -9,15 +9,13 @@ import type { Executor } from '@starling-grid/volunteer'
 /** of a step's time, before backward begins: backward computes twice as much */
 const FORWARD = 1 / 3
 
-export function timedExecutor(parameters: number, stepMs: number): Executor {
+/** `takes`: for a batch, for people; `msOf`: for so many samples */
+export function timedExecutor(parameters: number, takes: string, msOf: (samples: number) => number): Executor {
   const random = random32(1)
   const values = Float32Array.from({ length: parameters }, () => random() / 2 ** 32 - 0.5)
-  const none = (): never => {
-    throw new Error('internal: a timed executor computes gradients only')
-  }
   return {
     adapter: {
-      name: `a GPU that takes ${stepMs} ms a step, timed`,
+      name: `a GPU that takes ${takes}, timed`,
       vendor: 'starling',
       software: false,
       executor: 'reference',
@@ -25,7 +23,8 @@ export function timedExecutor(parameters: number, stepMs: number): Executor {
     loadParameters: () => undefined,
     async gradient({ samples }, into, early) {
       const begin = performance.now()
-      const until = (share: number): Promise<void> => delay(Math.max(0, begin + stepMs * share - performance.now()))
+      const until = (share: number): Promise<void> =>
+        delay(Math.max(0, begin + msOf(samples) * share - performance.now()))
       let done = 0
       for (const [index, { start, end }] of (early?.ranges ?? [{ start: 0, end: into.length }]).entries()) {
         done += end - start
@@ -35,8 +34,13 @@ export function timedExecutor(parameters: number, stepMs: number): Executor {
       }
       return { lossSum: 1, targets: samples, correct: 0 }
     },
-    evaluate: none,
-    predict: none,
+    async evaluate({ samples }) {
+      await delay(FORWARD * msOf(samples))
+      return { lossSum: samples, targets: samples, correct: 0 }
+    },
+    predict: () => {
+      throw new Error('internal: a timed executor predicts nothing')
+    },
     destroy: () => undefined,
   }
 }
