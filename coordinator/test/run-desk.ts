@@ -76,7 +76,7 @@ export class Desk {
       evaluate: {},
       keep: {},
       roundSteps: 1,
-      roundBytes: 0,
+      roundBytes: { push: 0, pull: 0 },
       minVolunteers: 1,
       mode: 'ring',
       exchange: { asked: 'auto', bytes: 0 },

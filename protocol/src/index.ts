@@ -1,5 +1,14 @@
 // Public face of the protocol package.
 export type { AdapterDescription, ExecutorKind } from './adapter.ts'
+export {
+  chunksOf,
+  HASH_BYTES,
+  hashChunks,
+  hashListBytes,
+  type HashList,
+  readHashList,
+  writeHashList,
+} from './hash-list.ts'
 export { BASE_FORMAT, type BaseManifest, type BaseShard, MAX_BASE_SOURCES, readBaseManifest } from './base-manifest.ts'
 export {
   digest,
@@ -133,6 +142,7 @@ export {
   MAX_MESSAGE_BYTES,
   MAX_NAME_LENGTH,
   MAX_STATE_BYTES,
+  MAX_VERSION_SOURCES,
   MAX_REFUSALS,
   MAX_RING_MEMBERS,
   MAX_SHARD_BYTES,

@@ -18,6 +18,7 @@ import {
   MAX_RING_MEMBERS,
   MAX_SPARSE_PARTS,
   MAX_STEP_BLOCKS,
+  MAX_VERSION_SOURCES,
   MIN_LINK_OPEN_MS,
   PLAN_WINDOW,
   PROTOCOL_VERSION,
@@ -292,7 +293,12 @@ const toCoordinator = {
     message: Text,
   }),
   /** async mode: the member is idle and asks for blocks */
-  'lease-request': strict({ type: literal('lease-request'), modeEpoch: Count }),
+  'lease-request': strict({
+    type: literal('lease-request'),
+    modeEpoch: Count,
+    /** sources of the last grant that did not serve its base (G3) */
+    unserved: Type.Optional(Type.Array(MemberIdSchema, { maxItems: MAX_VERSION_SOURCES })),
+  }),
   /** the volunteer closes on purpose; its leases return at once */
   leave: strict({ type: literal('leave') }),
 }
@@ -389,7 +395,7 @@ const toVolunteer = {
     type: literal('base-sources'),
     members: Type.Array(MemberIdSchema, { maxItems: MAX_BASE_SOURCES }),
   }),
-  /** this volunteer may fetch shards of the base */
+  /** this volunteer may fetch from its receiver */
   'share-base': strict({ type: literal('share-base'), member: MemberIdSchema }),
   /** to a newcomer that holds the copy: fetch and apply the reduced gradients of the steps committed since (R7) */
   follow: strict({
@@ -483,6 +489,8 @@ const toVolunteer = {
     /** global batches in the base, for the learning rate's schedule */
     fromStep: Type.Optional(Count),
     offRing: Type.Optional(Type.Boolean()),
+    /** members that have the base, or fetch it now (G3); absent: the coordinator has it */
+    sources: Type.Optional(Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_VERSION_SOURCES })),
   }),
   /** no work at present, with the reason */
   wait: strict({ type: literal('wait'), reason: Text }),
@@ -602,7 +610,7 @@ export interface Manifest {
  * bytes that start at byte `from`.
  */
 export const FetchSchema = strict({
-  kind: Type.Union([Type.Literal('state'), Type.Literal('reduced')]),
+  kind: Type.Union([Type.Literal('state'), Type.Literal('reduced'), Type.Literal('parameters')]),
   ask: Type.Union([Type.Literal('hashes'), Type.Literal('bytes')]),
   version: strict({ v: Count, id: VersionIdSchema }),
   from: Count,

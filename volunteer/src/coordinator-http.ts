@@ -5,12 +5,15 @@ import {
   type Clock,
   type ErrorCode,
   GridError,
+  type HashList,
+  hashListBytes,
   isErrorCode,
   type JobId,
   MAX_SHARD_BYTES,
   pathTo,
   type PushHeader,
   PUSH_HEADER,
+  readHashList,
   ROUTES,
   ROWS_HEADER,
   type Sha256,
@@ -91,6 +94,9 @@ export interface CoordinatorHttpOptions {
   readonly beforeSending?: (bytes: number) => void
 }
 
+/** How the parameters of a version are asked for. */
+export type ParametersAs = 'f32' | 'f16'
+
 export class CoordinatorHttp {
   readonly #url: () => string
   readonly #session: () => string
@@ -123,12 +129,26 @@ export class CoordinatorHttp {
 
   /** Safetensors of a version: its parameters. */
   parameters(job: JobId, version: VersionRef, maxBytes: number): Promise<Uint8Array> {
-    return this.#get(`${versionPath(job, version)}?part=parameters`, { maxBytes })
+    return this.#get(parametersPath(job, version, 'f32'), { maxBytes })
   }
 
-  /** Its parameters as halves: `bytes` of them (model/src/encoded-vector.ts). */
-  halves(job: JobId, version: VersionRef, bytes: number): Promise<Uint8Array> {
-    return this.#get(`${versionPath(job, version)}?part=parameters&as=f16`, { maxBytes: bytes })
+  /** The parameters that rounds begin from, from a byte on; as halves (model/src/encoded-vector.ts), or safetensors. */
+  roundBase(
+    job: JobId,
+    version: VersionRef,
+    { as, maxBytes, from = 0 }: { readonly as: ParametersAs; readonly maxBytes: number; readonly from?: number },
+  ): Promise<Uint8Array> {
+    return this.#get(parametersPath(job, version, as), { maxBytes, from })
+  }
+
+  /** What the chunks of these are (G3). @throws GridError 'message-malformed' */
+  async hashesOfBase(
+    job: JobId,
+    version: VersionRef,
+    { as, maxBytes }: { readonly as: ParametersAs; readonly maxBytes: number },
+  ): Promise<HashList> {
+    const path = `${parametersPath(job, version, as)}&hashes=1`
+    return readHashList(await this.#get(path, { maxBytes: hashListBytes(maxBytes) }), maxBytes)
   }
 
   /**
@@ -298,6 +318,10 @@ function tooLarge(path: string, bytes: number, maxBytes: number): GridError {
 
 function binary(bytes: Uint8Array, headers: Readonly<Record<string, string>> = {}): Asked {
   return { headers: { 'content-type': 'application/octet-stream', ...headers }, body: bytes }
+}
+
+function parametersPath(job: JobId, version: VersionRef, as: ParametersAs): string {
+  return `${versionPath(job, version)}?part=parameters${as === 'f16' ? '&as=f16' : ''}`
 }
 
 /** Empty texts for what is no answer of a coordinator. */

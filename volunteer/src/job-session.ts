@@ -30,7 +30,7 @@ import {
   type ToVolunteer,
   type VersionRef,
 } from '@starling-grid/protocol'
-import { AsyncMode } from './async/async-mode.ts'
+import { AsyncMode, type PulledBase } from './async/async-mode.ts'
 import { pullRows } from './async/pull-rows.ts'
 import { validateLeases } from './async/validation.ts'
 import { Compute, type NamedParameters } from './compute.ts'
@@ -38,7 +38,7 @@ import type { CoordinatorHttp } from './coordinator-http.ts'
 import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
-import { GenerationRunner, type GenerationRunnerParts } from './generation/generation-runner.ts'
+import { GenerationRunner, type GenerationRunnerParts, type RoundBaseRequest } from './generation/generation-runner.ts'
 import type { Executor } from './graph/executor.ts'
 import type { VolunteerHost } from './host.ts'
 import { baseModels, localRounds } from './late-parts.ts'
@@ -50,6 +50,7 @@ import { DEFAULT_LIMITS, executorBytes, requireBlockWork } from './own-limits.ts
 import { requireInitial } from './recovery/catch-up.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { LocalVersion } from './recovery/local-version.ts'
+import { UploadShare } from './recovery/upload-share.ts'
 import { requireAdapter, requireMemory, unmetWithoutAdapter } from './requirements.ts'
 import { toldAdapter } from './told-adapter.ts'
 import type { TunedBase, TunedBaseParts } from './tuned-base.ts'
@@ -95,6 +96,18 @@ const ENDS_WORK: ReadonlySet<string> = new Set<ControlMessage['type']>([
   'upload-request',
   'async',
 ])
+
+function parametersBytes({ total }: ParameterLayout): number {
+  return Float32Array.BYTES_PER_ELEMENT * total + HEADER_BYTES
+}
+
+/** @throws GridError 'version-corrupt' */
+function halvesOf(bytes: Uint8Array, { total }: ParameterLayout, { v }: VersionRef): Float32Array {
+  const parameters = new Float32Array(total)
+  decodeVector(bytes, 'f16', parameters)
+  if (allFinite(parameters)) return parameters
+  throw new GridError('version-corrupt', `expected finite parameters of version ${v}, got NaN or infinity`)
+}
 
 /** @throws GridError 'gradient-shape', 'gradient-not-finite' */
 function floatsOf(bytes: Uint8Array, length: number): Float32Array {
@@ -278,7 +291,9 @@ export class JobSession {
   }): GenerationRunner {
     const { terms } = this
     const { http, host, network, linkOpenMs, openRelay, onChange } = this.#parts
-    const shards = this.#base?.server(() => this.runner.links)
+    const { uploadBytesPerHour } = host.limits ?? DEFAULT_LIMITS
+    const uploads = new UploadShare(host.clock, uploadBytesPerHour)
+    const shards = this.#base?.server(() => this.runner.links, uploads)
     return new GenerationRunner({
       clock: host.clock,
       core: this.core,
@@ -293,6 +308,7 @@ export class JobSession {
       seed: terms.seed,
       initial: terms.initial,
       encoding: terms.encoding ?? 'f32',
+      uploads,
       shareBase: shards && ((from, frame) => void shards.serve(from, frame)),
       send: this.#send,
       onChange,
@@ -323,7 +339,7 @@ export class JobSession {
       onFatal: this.#failed,
       onPushed,
       encoding: terms.encoding ?? 'f32',
-      pullEncoded: (version) => this.#pullEncoded(version),
+      pullRoundBase: (version, sources, signal) => this.#pullRoundBase({ version, sources }, signal),
       pull: (version, rows) =>
         rows === undefined || this.#isOffRing
           ? this.#pull(version)
@@ -362,7 +378,7 @@ export class JobSession {
     if (message.type === 'grant') return this.#granted(message)
     if (message.type === 'appended') return this.#batches.append(message)
     if (message.type === 'sums-request') return this.runner.sendSums(message.versions)
-    if (message.type === 'share-base') return this.#base && this.runner.links.welcome(message.member)
+    if (message.type === 'share-base') return this.runner.links.welcome(message.member)
     if (ENDS_WORK.has(message.type)) this.#rest()
     this.runner.order(message)
   }
@@ -462,16 +478,21 @@ export class JobSession {
   }
 
   /** Version 0 is what its digest says, to the last bit. */
-  async #pullEncoded(version: VersionRef): Promise<NamedParameters> {
+  async #pullRoundBase(
+    { version, sources }: Pick<RoundBaseRequest, 'version' | 'sources'>,
+    signal: AbortSignal,
+  ): Promise<PulledBase> {
     const { encoding = 'f32', id } = this.terms
-    if (encoding === 'f32' || version.v === 0) return this.#pull(version)
-    const { total } = parameterLayout(this.spec)
-    const bytes = await this.#parts.http.halves(id, version, encodedVectorBytes(total, 'f16'))
-    const parameters = new Float32Array(total)
-    decodeVector(bytes, 'f16', parameters)
-    if (!allFinite(parameters))
-      throw new GridError('version-corrupt', `expected finite parameters of version ${version.v}, got NaN or infinity`)
-    return { version, parameters }
+    if (version.v === 0) return { ...(await this.#pull(version)), unserved: [] }
+    const { http } = this.#parts
+    const layout = parameterLayout(this.spec)
+    const as = encoding === 'f32' ? 'f32' : 'f16'
+    const maxBytes = as === 'f32' ? parametersBytes(layout) : encodedVectorBytes(layout.total, 'f16')
+    // Without hashes nothing is believed of a member.
+    const list = sources.length === 0 ? undefined : await http.hashesOfBase(id, version, { as, maxBytes })
+    const rest = (from: number): Promise<Uint8Array> => http.roundBase(id, version, { as, maxBytes, from })
+    const { bytes, unserved } = await this.runner.roundBase({ version, sources, list, rest }, signal)
+    return { version, unserved, parameters: as === 'f32' ? readParameters(bytes, layout) : halvesOf(bytes, layout, version) }
   }
 
   async #pull(version: VersionRef): Promise<NamedParameters> {
@@ -479,7 +500,7 @@ export class JobSession {
     const bytes = await this.#parts.http.parameters(
       this.terms.id,
       version,
-      Float32Array.BYTES_PER_ELEMENT * layout.total + HEADER_BYTES,
+      parametersBytes(layout),
     )
     const parameters = readParameters(bytes, layout)
     const { initial } = this.terms

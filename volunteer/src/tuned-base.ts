@@ -7,22 +7,22 @@ import { openBaseModel } from './data/base-model.ts'
 import type { FrozenSource } from './graph/frozen-source.ts'
 import type { VolunteerHost } from './host.ts'
 import type { LinkSet } from './link/link-set.ts'
-import { DEFAULT_LIMITS } from './own-limits.ts'
 import { BaseFetch, type BaseFetchParts, type BaseProgress } from './recovery/base-fetch.ts'
 import { BaseServer } from './recovery/base-server.ts'
+import type { UploadShare } from './recovery/upload-share.ts'
 
 export interface TunedBase {
   readonly frozen: FrozenSource | undefined
   /** Where its bytes came from, for people; undefined: all were here. */
   from(): string | undefined
   /** Gives shards to newcomers. */
-  server(links: () => LinkSet): BaseServer
+  server(links: () => LinkSet, uploads: UploadShare): BaseServer
   /** It is read: the links that it came over close. */
   close(): void
 }
 
 export interface TunedBaseParts extends Pick<BaseFetchParts, 'network' | 'linkOpenMs' | 'openRelay'> {
-  readonly host: Pick<VolunteerHost, 'clock' | 'shards' | 'limits'>
+  readonly host: Pick<VolunteerHost, 'clock' | 'shards'>
   readonly http: Pick<CoordinatorHttp, 'shard'>
   /** members that have the base of this job; none: the coordinator did not answer */
   seekBase(signal: AbortSignal): Promise<readonly MemberId[]>
@@ -54,7 +54,7 @@ export async function openTunedBase(spec: ModelSpec, parts: TunedBaseParts): Pro
       frozen,
       from: () => told.sources,
       close: () => fetch.close(),
-      server: (links) => serverOf(spec, parts, links),
+      server: (links, uploads) => serverOf(spec, parts, { links, uploads }),
     }
   } catch (error) {
     fetch.close()
@@ -62,12 +62,14 @@ export async function openTunedBase(spec: ModelSpec, parts: TunedBaseParts): Pro
   }
 }
 
-function serverOf({ base = '' }: ModelSpec, { host }: TunedBaseParts, links: () => LinkSet): BaseServer {
-  const { clock, shards, limits = DEFAULT_LIMITS } = host
+function serverOf(
+  { base = '' }: ModelSpec,
+  { host: { shards } }: TunedBaseParts,
+  { links, uploads }: { readonly links: () => LinkSet; readonly uploads: UploadShare },
+): BaseServer {
   return new BaseServer({
-    clock,
     base: sha256Name(base),
-    uploadBytesPerHour: limits.uploadBytesPerHour,
+    uploads,
     shardOf: (name) => shards.get(name),
     send: (to, frame) => links().send(to, frame),
     waiting: (to) => links().waiting(to),

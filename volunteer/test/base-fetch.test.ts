@@ -14,6 +14,7 @@ import { LinkSet } from '../src/link/link-set.ts'
 import { MemoryGrid } from '../src/link/memory-link.ts'
 import { BaseFetch, type BaseProgress } from '../src/recovery/base-fetch.ts'
 import { BaseServer } from '../src/recovery/base-server.ts'
+import { UploadShare } from '../src/recovery/upload-share.ts'
 
 const NEWCOMER = memberId('ff'.repeat(16))
 const MEMBERS = ['0a', '0b', '0c'].map((hex) => memberId(hex.repeat(16)))
@@ -76,9 +77,8 @@ class Bench {
     links.welcome(NEWCOMER)
     this.#links.push(links)
     const server = new BaseServer({
-      clock: systemClock,
       base: this.#base.manifest,
-      uploadBytesPerHour,
+      uploads: new UploadShare(systemClock, uploadBytesPerHour),
       shardOf: async (name) => blobs.get(name),
       send: (to, frame) => links.send(to, frame),
       waiting: (to) => links.waiting(to),

@@ -22,6 +22,7 @@ import {
 import { Compute, createReferenceExecutor, type Executor, LocalVersion } from '@starling-grid/volunteer'
 import { formOf } from '@starling-grid/volunteer/testing'
 import type { Batches } from '../src/data/batch.ts'
+import { UploadShare } from '../src/recovery/upload-share.ts'
 import { GenerationRunner } from '../src/generation/generation-runner.ts'
 import type { Batch, EarlyRanges } from '../src/graph/executor.ts'
 import { MemoryGrid } from '../src/link/memory-link.ts'
@@ -184,6 +185,7 @@ export class BenchMember {
       batches,
       rounds,
       encoding,
+      uploads: new UploadShare(systemClock, 1e9),
       network: grid.join(id),
       linkOpenMs: undefined,
       genesis: ZERO,

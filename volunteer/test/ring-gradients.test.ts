@@ -81,7 +81,7 @@ test('a share without blocks stays empty while the computation of an older share
 function grant(bench: RingBench, member: BenchMember): AsyncMode {
   const mode = new AsyncMode({
     encoding: 'f32',
-    pullEncoded: () => assert.fail('it makes no rounds'),
+    pullRoundBase: () => assert.fail('it makes no rounds'),
     clock: systemClock,
     self: B,
     compute: member.compute,

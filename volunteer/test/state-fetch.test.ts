@@ -6,6 +6,7 @@ import {
   FETCH_CHUNK_BYTES,
   type FetchRequest,
   type Frame,
+  type HashList,
   isGridError,
   memberId,
   type MemberId,
@@ -15,7 +16,7 @@ import {
   systemClock,
 } from '@starling-grid/protocol'
 import { inTurn } from '../src/recovery/catch-up.ts'
-import { type HashList, agreedList } from '../src/recovery/chunk-board.ts'
+import { agreedList } from '../src/recovery/chunk-board.ts'
 import { StateFetch, type Wanted } from '../src/recovery/state-fetch.ts'
 import { StateServer } from '../src/recovery/state-server.ts'
 

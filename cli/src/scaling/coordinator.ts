@@ -78,7 +78,7 @@ export class ModelCoordinator {
       minVolunteers: setting.minVolunteers,
       mode: setting.mode,
       exchange: { asked: setting.exchange, bytes: setting.exchangeBytes },
-      roundBytes: pushBytesOf(setting) + pullBytesOf(setting),
+      roundBytes: { push: pushBytesOf(setting), pull: pullBytesOf(setting) },
       versionBytes: 0,
       timing: DEFAULT_TIMING,
       async: setting.async,

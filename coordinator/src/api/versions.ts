@@ -32,8 +32,8 @@ const MAX_CHECKPOINTS = 8
 
 interface VersionRoute {
   Params: { id: string; versionId: string }
-  /** `as=f16`: parameters as halves, which rounds may start from */
-  Querystring: { part?: string; as?: string }
+  /** `as=f16`: parameters as halves, which rounds may start from; `hashes=1`: of their chunks, in their place (G3) */
+  Querystring: { part?: string; as?: string; hashes?: string }
 }
 interface Upload {
   Params: { id: string; v: string; versionId: string }
@@ -97,20 +97,30 @@ function registerDownload(app: FastifyInstance, access: Access): void {
       } = access.requireMember(request, params.id)
       const id = params.versionId as VersionId // only compared with ids of versions that we have
       const whole = query.part !== 'parameters'
+      const wanted = { as: query.as === 'f16' ? 'f16' : 'f32', hashes: query.hashes === '1' } as const
       const found = async (): Promise<Stored> => {
         ;(whole ? states : parts).take(member, reply)
         return kept(
-          whole ? await versions.state(id) : await parametersOf(versions, id, query.as === 'f16' ? 'f16' : 'f32'),
+          whole ? await versions.state(id) : await parametersOf(versions, id, wanted),
         )
       }
-      const etag = `${id}-parameters${query.as === 'f16' ? '-f16' : ''}`
+      const etag = `${id}-parameters${wanted.as === 'f16' ? '-f16' : ''}${wanted.hashes ? '-hashes' : ''}`
       return sendStored(request, reply, { etag: whole ? id : etag, bytes: undefined, stored: found })
     },
   })
 }
 
-async function parametersOf(versions: Versions, id: VersionId, as: ParametersAs): Promise<Stored | undefined> {
-  const bytes = await versions.parameters(id, as)
+interface WantedParameters {
+  readonly as: ParametersAs
+  readonly hashes: boolean
+}
+
+async function parametersOf(
+  versions: Versions,
+  id: VersionId,
+  { as, hashes }: WantedParameters,
+): Promise<Stored | undefined> {
+  const bytes = hashes ? await versions.hashes(id, as) : await versions.parameters(id, as)
   return bytes && storedInMemory(bytes)
 }
 

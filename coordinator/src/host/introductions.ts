@@ -29,6 +29,7 @@ export class Introductions {
   /** What a member is sent may name others to it. `at`: ms */
   told(to: MemberId, message: ToVolunteer, at: number): void {
     if (message.type === 'follow') return this.#add(to, message.sources, at)
+    if (message.type === 'grant') return this.#begins(to, message.sources, at)
     if (message.type === 'prove') return this.#add(to, [...(this.#named.get(to)?.present ?? []), ...message.peers], at)
     if (message.type === 'prefetch') return this.#replace(to, message.sources, at)
     if (message.type !== 'form') return
@@ -61,6 +62,11 @@ export class Introductions {
   #names(a: MemberId, b: MemberId, at: number): boolean {
     const named = this.#named.get(a)
     return named !== undefined && (named.present.has(b) || (at - named.changedAt < LINGER_MS && named.before.has(b)))
+  }
+
+  /** Of a round: links to the sources of the round before stay, where they are asked again. */
+  #begins(to: MemberId, sources: readonly MemberId[] = [], at: number): void {
+    if (sources.length > 0) this.#add(to, sources, at)
   }
 
   #add(to: MemberId, others: readonly MemberId[], at: number): void {

@@ -3,6 +3,7 @@
 import { encodingVector, exportBytes, maxVersionBytes, parameterParts, type VersionState } from '@starling-grid/model'
 import {
   GridError,
+  hashChunks,
   isGridError,
   type JobId,
   type MemberId,
@@ -10,6 +11,7 @@ import {
   signatureOf,
   type VersionId,
   type VersionRef,
+  writeHashList,
 } from '@starling-grid/protocol'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { copied, type Stored } from '../blobs/stored.ts'
@@ -67,6 +69,9 @@ export class Versions {
     ParametersAs,
     { readonly id: VersionId; readonly bytes: Promise<Uint8Array | undefined> }
   >()
+
+  /** of the answers that are kept */
+  readonly #hashes = new WeakMap<Uint8Array, Promise<Uint8Array>>()
 
   /** what the job had let go of when it was tidied last: the entry that let go is durable by the next time (R1) */
   #released: ReadonlySet<Sha256 | undefined> = new Set()
@@ -145,6 +150,15 @@ export class Versions {
     const bytes = await encoding.bytes.catch(() => undefined)
     if (bytes === undefined && this.#encoded.get(as) === encoding) this.#encoded.delete(as) // kept by then, perhaps
     return encoding.bytes
+  }
+
+  /** Of the chunks of these bytes (protocol/src/hash-list.ts): what of them came from a member is checked with it (G3). */
+  async hashes(id: VersionId, as: ParametersAs): Promise<Uint8Array | undefined> {
+    const bytes = await this.parameters(id, as)
+    if (bytes === undefined) return undefined
+    const known = this.#hashes.get(bytes) ?? hashChunks(bytes)
+    this.#hashes.set(bytes, known)
+    return writeHashList({ total: bytes.byteLength, hashes: await known })
   }
 
   async #encodeParameters(id: VersionId, as: ParametersAs): Promise<Uint8Array | undefined> {

@@ -262,8 +262,8 @@ function exchangeOf({ exchange = 'auto', encoding = 'f32' }: JobSpec, model: Mod
 }
 
 /** A push in the job's encoding, and a version before it: as halves where the job encodes. */
-function roundBytesOf({ encoding = 'f32' }: JobSpec, model: ModelSpec): number {
-  return bytesIn(encoding, model) + bytesIn(encoding === 'f32' ? 'f32' : 'f16', model)
+function roundBytesOf({ encoding = 'f32' }: JobSpec, model: ModelSpec): RunConfig['roundBytes'] {
+  return { push: bytesIn(encoding, model), pull: bytesIn(encoding === 'f32' ? 'f32' : 'f16', model) }
 }
 
 function bytesIn(encoding: GradientEncoding, model: ModelSpec): number {

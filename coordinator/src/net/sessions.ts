@@ -49,6 +49,7 @@ const OPENS_LINKS: ReadonlySet<ToVolunteer['type']> = new Set([
   'prove',
   'prefetch',
   'follow',
+  'grant',
 ])
 
 export interface SessionsParts {

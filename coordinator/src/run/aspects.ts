@@ -14,6 +14,7 @@ import { promises } from './ballot/restored.ts'
 import { stranded } from './ballot/stranded.ts'
 import { unreached } from './ballot/unreached.ts'
 import { rounds } from './groups/round-length.ts'
+import { versionSources } from './groups/version-sources.ts'
 import { checkpoints } from './history/checkpoints.ts'
 import { completion } from './history/completion.ts'
 import { damagedCheckpoint } from './history/damaged-checkpoint.ts'
@@ -69,6 +70,7 @@ const ROWS = [
   admissions,
   pushNorms,
   rounds,
+  versionSources,
   validation,
   keeping,
   completion,

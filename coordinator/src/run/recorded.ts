@@ -62,7 +62,7 @@ export interface RunConfig extends RunBeginning, RunBlocks {
   /** which way gradients take in a ring, and the bytes of one as it travels */
   readonly exchange: { readonly asked: 'auto' | Exchange; readonly bytes: number }
   /** bytes that a member of async mode fetches and sends for one push */
-  readonly roundBytes: number
+  readonly roundBytes: { readonly push: number; readonly pull: number }
   /** bytes of a whole state as it is uploaded, about */
   readonly versionBytes: number
   readonly async: AsyncPolicy

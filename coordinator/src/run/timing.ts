@@ -65,6 +65,8 @@ export interface AsyncTiming {
   readonly stalenessBound: number
   /** for a thread of the parameter server to answer */
   readonly threadAnswerMs: number
+  /** members of replica groups that fetch each version from the coordinator; the others from members (G3) */
+  readonly versionSeeds: number
 }
 
 /** Milliseconds and counts that decisions depend on; the defaults below have their reasons. */
@@ -96,4 +98,5 @@ export const DEFAULT_TIMING: Timing = {
   linkMemoryMs: 600_000, // routers and networks change some times a day; a try that fails costs linkOpenMs
   stalenessBound: 16, // as many volunteers may push at once; published SSP systems use 3–10
   threadAnswerMs: 30_000, // as for a process (parameter-server/shard-processes.ts)
+  versionSeeds: 16, // a thousand are served over six members in a row, each of which passes it on to two in its time
 }

@@ -200,6 +200,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
     timing: {
       ...TIMING,
       checkpointSteps: dice.pick([1, 2, 3, 50]),
+      versionSeeds: 1,
       ...(isOffRing ? OFF_RING_TIMING : {}),
     },
     computeMs: special?.computeMs ?? dice.pick([50, 500, 2000]),

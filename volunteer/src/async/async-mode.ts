@@ -55,10 +55,15 @@ export interface AsyncParts extends AsyncEvents {
   readonly lookups: readonly ParameterEntry[]
   /** parameters of a version, from the coordinator; `rows`: of some matrices only these */
   pull(version: VersionRef, rows?: RowsByName): Promise<NamedParameters>
-  /** as the job's encoding has them: what a round starts from */
-  pullEncoded(version: VersionRef): Promise<NamedParameters>
+  /** what a round starts from, as the job's encoding has it: from these members, and from the coordinator */
+  pullRoundBase(version: VersionRef, sources: readonly MemberId[], signal: AbortSignal): Promise<PulledBase>
   push(push: PushHeader, gradient: Uint8Array): Promise<PushReply>
   send(message: ToCoordinator): void
+}
+
+export interface PulledBase extends NamedParameters {
+  /** sources that did not serve it: the coordinator is told (G3) */
+  readonly unserved: readonly MemberId[]
 }
 
 interface PushedWork {
@@ -85,6 +90,8 @@ export class AsyncMode {
   readonly #leaving = new AbortController()
   #underWay: Promise<void> = Promise.resolve()
   #feedback = startFeedback(0)
+  /** of the newest round */
+  #unserved: readonly MemberId[] = []
 
   constructor(parts: AsyncParts) {
     this.#parts = parts
@@ -132,7 +139,13 @@ export class AsyncMode {
       lease.end()
     }
     if (current() && !this.#leaving.signal.aborted)
-      this.#parts.send({ type: 'lease-request', modeEpoch: grant.modeEpoch })
+      this.#parts.send(this.#request(grant))
+  }
+
+  #request({ modeEpoch }: MessageTo<'grant'>): ToCoordinator {
+    const unserved = [...this.#unserved]
+    this.#unserved = []
+    return { type: 'lease-request', modeEpoch, ...(unserved.length === 0 ? {} : { unserved }) }
   }
 
   async #work(grant: MessageTo<'grant'>, lease: GradientLease): Promise<void> {
@@ -157,13 +170,14 @@ export class AsyncMode {
 
   /** The private copy begins at the base, and what it learned is its difference from there (G1). */
   async #round(grant: MessageTo<'grant'>, signal: AbortSignal): Promise<void> {
-    const { base, leases, innerSteps = 1, fromStep = 0 } = grant
-    const { rounds, pullEncoded, onActivity } = this.#parts
+    const { base, leases, innerSteps = 1, fromStep = 0, sources = [] } = grant
+    const { rounds, pullRoundBase, onActivity } = this.#parts
     if (rounds === undefined)
       throw new GridError('message-unexpected', 'expected rounds in a job that has them, got some in another')
     onActivity('exchanging', `fetching version ${base.v}`)
-    const { parameters } = await pullEncoded(base)
+    const { parameters, unserved } = await pullRoundBase(base, sources, signal)
     if (signal.aborted) return
+    this.#unserved = unserved
     const blocks = leases.map(({ block }) => block)
     onActivity('computing', `${innerSteps} inner steps from version ${base.v}`)
     const cut = this.#leaving.signal

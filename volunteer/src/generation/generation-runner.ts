@@ -4,6 +4,7 @@ import {
   type FetchRequest,
   type Frame,
   type GridError,
+  type HashList,
   isGridError,
   type LinkTrouble,
   MAX_DIRECT_MEMBERS,
@@ -30,10 +31,11 @@ import {
   type ControlMessage,
 } from '../member/member-state.ts'
 import { mayServe, react } from '../member/member.ts'
-import { catchUpBytes, type CatchUpEffect, type CatchUpSources, requireInitial } from '../recovery/catch-up.ts'
+import { catchUpBytes, type CatchUpEffect, type CatchUpSources, inTurn, requireInitial } from '../recovery/catch-up.ts'
 import type { DecodedVersion } from '../recovery/local-version.ts'
 import { StateFetch } from '../recovery/state-fetch.ts'
 import { StateServer } from '../recovery/state-server.ts'
+import type { UploadShare } from '../recovery/upload-share.ts'
 import { gradientBuckets } from '../reduce/gradient-buckets.ts'
 import { RankFailure } from '../reduce/rank-failure.ts'
 import { EncodeRequests } from './encode-requests.ts'
@@ -61,12 +63,30 @@ export interface GenerationRunnerParts extends JobParts {
   upload(version: VersionRef, bytes: Uint8Array): Promise<void>
   /** Σ gradients of the steps up to this version */
   uploadSums(version: VersionRef, bytes: Uint8Array): Promise<void>
+  /** of versions that others begin a round from */
+  readonly uploads: UploadShare
   /** the bytes of a version that most members hold about now */
   onEncoded(state: Uint8Array): void
   /** something worth showing changed */
   onChange(): void
   /** the executor failed: this volunteer cannot go on */
   onFatal(error: unknown): void
+}
+
+export interface RoundBaseRequest {
+  readonly version: VersionRef
+  /** members that have it, or fetch it now */
+  readonly sources: readonly MemberId[]
+  /** as the coordinator says; absent: it is fetched from the coordinator alone */
+  readonly list?: HashList | undefined
+  /** the coordinator's copy, from a byte on */
+  rest(from: number): Promise<Uint8Array>
+}
+
+export interface RoundBase {
+  readonly bytes: Uint8Array
+  /** sources that gave nothing, or something else */
+  readonly unserved: readonly MemberId[]
 }
 
 export class GenerationRunner {
@@ -188,6 +208,39 @@ export class GenerationRunner {
     this.#generation = new Generation(this.#lasting)
     this.#server.forget()
     this.links.clear()
+  }
+
+  /**
+   * The bytes that a round begins from (G3): chunks that the coordinator's list knows from the sources, and what they do
+   * not give from the coordinator. Without sources all of it. Others that begin from it get it from here meanwhile.
+   */
+  async roundBase({ version, sources, list, rest }: RoundBaseRequest, signal: AbortSignal): Promise<RoundBase> {
+    const { core, uploads } = this.#parts
+    const shared = this.#server.share(version, uploads)
+    const unserved: MemberId[] = []
+    try {
+      const bytes = list
+        ? await this.#fetch.fetch(
+            {
+              kind: 'parameters',
+              version,
+              generation: core.promised,
+              maxBytes: list.total,
+              list,
+              onChunk: (all, { from }) => shared.chunk(all, from),
+              onFailed: (source) => void unserved.push(source),
+            },
+            inTurn(core.id, sources, (member) => this.links.has(member)),
+            signal,
+            rest,
+          )
+        : await rest(0)
+      shared.whole(bytes)
+      return { bytes, unserved }
+    } catch (error) {
+      shared.end()
+      throw error
+    }
   }
 
   /**

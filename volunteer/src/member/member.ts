@@ -16,6 +16,7 @@ import {
   assignmentsOfStep,
   type StepRecord,
   type ToCoordinator,
+  type FetchRequest,
   type VersionRef,
 } from '@starling-grid/protocol'
 import {
@@ -115,9 +116,9 @@ export function mayServe(
   core: MemberCore,
   generation: number,
   version: VersionRef,
-  kind: 'state' | 'reduced' = 'state',
+  kind: FetchRequest['kind'] = 'state',
 ): boolean {
-  if (kind === 'reduced') return core.promised === generation
+  if (kind !== 'state') return kind === 'reduced' && core.promised === generation
   return core.promised === generation && core.version !== undefined && sameVersion(core.version, version)
 }
 

@@ -1,7 +1,6 @@
 // The serving side of a base (frame `shard`): a member gives shards that it keeps to newcomers that prepare. They are
 // named by their hash, and only those of the job's own base are given.
 import {
-  type Clock,
   describeError,
   type ErrorCode,
   FRAME_PAYLOAD_BYTES,
@@ -13,20 +12,17 @@ import {
   sha256Name,
 } from '@starling-grid/protocol'
 import { blank } from './state-server.ts'
+import type { UploadShare } from './upload-share.ts'
 
 /** of a shard's name, as it is asked for */
 const NAME_BYTES = 32
 /** Newcomers that are served at once: each has one shard in memory here. */
 const MAX_ASKERS = 4
-/** Share of what the owner lets this machine upload in an hour: training needs the rest. */
-const UPLOAD_SHARE = 0.25
-const HOUR_MS = 3_600_000
 
 export interface BaseServerParts {
-  readonly clock: Clock
   /** of the job's base: the hash of its manifest */
   readonly base: Sha256
-  readonly uploadBytesPerHour: number
+  readonly uploads: UploadShare
   /** undefined: not kept any more */
   shardOf(name: Sha256): Promise<Uint8Array | undefined>
   send(to: MemberId, frame: Frame): void
@@ -38,8 +34,6 @@ export class BaseServer {
   readonly #parts: BaseServerParts
   readonly #reading = new Set<MemberId>()
   #names: Promise<ReadonlySet<Sha256>> | undefined
-  /** bytes in the hour that began at `since`, ms */
-  #sent = { since: Number.NEGATIVE_INFINITY, bytes: 0 }
 
   constructor(parts: BaseServerParts) {
     this.#parts = parts
@@ -55,7 +49,7 @@ export class BaseServer {
     try {
       const shard = await this.#find(sha256Name(hex(payload)))
       if (shard === undefined) return this.#refuse(from, 'base-stale', 'this shard is not kept here')
-      if (!this.#mayUpload(shard.byteLength))
+      if (!this.#parts.uploads.take(shard.byteLength))
         return this.#refuse(from, 'own-limit', 'the owner of this machine allows no more upload in this hour')
       this.#send(from, shard)
     } catch (error) {
@@ -76,15 +70,6 @@ export class BaseServer {
       this.#names = undefined
     })
     return (await this.#names).has(name) ? shardOf(name) : undefined
-  }
-
-  #mayUpload(bytes: number): boolean {
-    const { clock, uploadBytesPerHour } = this.#parts
-    const now = clock.now()
-    if (now - this.#sent.since > HOUR_MS) this.#sent = { since: now, bytes: 0 }
-    if (this.#sent.bytes + bytes > UPLOAD_SHARE * uploadBytesPerHour) return false
-    this.#sent.bytes += bytes
-    return true
   }
 
   #send(to: MemberId, bytes: Uint8Array): void {

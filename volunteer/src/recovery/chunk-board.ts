@@ -1,14 +1,6 @@
 // The chunks of one state or reduced gradient while it is fetched: which are here, which are asked for. A chunk is here
 // when its SHA-256 is the one that the sources agreed on. A chunk that is here stays, even when its source leaves.
-import { FETCH_CHUNK_BYTES } from '@starling-grid/protocol'
-
-export const HASH_BYTES = 32
-
-/** SHA-256 of every chunk, in order, and how many bytes they are in all. */
-export interface HashList {
-  readonly total: number
-  readonly hashes: Uint8Array
-}
+import { chunksOf, FETCH_CHUNK_BYTES, HASH_BYTES, type HashList } from '@starling-grid/protocol'
 
 export interface StateChunk {
   readonly index: number
@@ -18,18 +10,6 @@ export interface StateChunk {
 }
 
 const STATE = { missing: 0, asked: 1, here: 2 } as const
-
-export function chunksOf(total: number): number {
-  return Math.ceil(total / FETCH_CHUNK_BYTES)
-}
-
-/** The hashes of all chunks, one after the other. */
-export async function hashChunks(bytes: Uint8Array): Promise<Uint8Array> {
-  const hashes = new Uint8Array(HASH_BYTES * chunksOf(bytes.byteLength))
-  for (let i = 0; i < chunksOf(bytes.byteLength); i++)
-    hashes.set(await sha256(bytes.subarray(i * FETCH_CHUNK_BYTES, (i + 1) * FETCH_CHUNK_BYTES)), HASH_BYTES * i)
-  return hashes
-}
 
 /** The list that most sources gave; of equally common ones the first. */
 export function agreedList(lists: readonly HashList[]): HashList | undefined {

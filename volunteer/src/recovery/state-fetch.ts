@@ -2,11 +2,14 @@
 // that agree, in parallel. A member that goes away, lies or stalls costs the chunk that it was asked for, never what is
 // here already.
 import {
+  chunksOf,
   type ErrorCode,
   FetchRefusalSchema,
   type FetchRequest,
   type Frame,
   GridError,
+  HASH_BYTES,
+  type HashList,
   isErrorCode,
   type MemberId,
   parse,
@@ -14,15 +17,7 @@ import {
   type Clock,
   type CancelTimer,
 } from '@starling-grid/protocol'
-import {
-  agreedList,
-  ChunkTracker,
-  chunksOf,
-  HASH_BYTES,
-  type HashList,
-  sameList,
-  type StateChunk,
-} from './chunk-board.ts'
+import { agreedList, ChunkTracker, sameList, type StateChunk } from './chunk-board.ts'
 import { blank } from './state-server.ts'
 
 /** ms without an answer before a source counts as dead (R7: drop that source) */
@@ -49,6 +44,12 @@ export interface Wanted {
   readonly generation: number
   /** largest answer that is believed, bytes */
   readonly maxBytes: number
+  /** as the coordinator says (G3); absent: most of the sources that are asked decide (R7) */
+  readonly list?: HashList
+  /** told of each chunk of `bytes` that is here and right */
+  readonly onChunk?: (bytes: Uint8Array, chunk: StateChunk) => void
+  /** told of each source that did not serve what it was asked for */
+  readonly onFailed?: (source: MemberId) => void
 }
 
 export interface FetchParts {
@@ -99,12 +100,16 @@ export class StateFetch {
     const failures: string[] = []
     let left = [...sources]
     while (left.length > 0) {
-      const asked = this.#awake(left).slice(0, MAX_SOURCES)
+      const asked = this.#awake(left, wanted).slice(0, MAX_SOURCES)
+      if (asked.length === 0) break
       const failed = await this.#from(asked, { wanted, signal, impatient: rest !== undefined })
       signal.throwIfAborted()
+      for (const { source, reason } of failed) {
+        failures.push(reason)
+        wanted.onFailed?.(source)
+      }
       const board = this.#board(wanted)
       if (board?.done === true) return this.#finished(board)
-      for (const { reason } of failed) failures.push(reason)
       left = left.filter((source) => !failed.some((failure) => failure.source === source))
     }
     if (rest === undefined)
@@ -127,21 +132,30 @@ export class StateFetch {
     this.#questions.get(member)?.fail(new GridError('link-lost', `${short(member)} went away while sending its state`))
   }
 
-  /** Those that do not rest; all of them where none can be asked instead. */
-  #awake(sources: readonly MemberId[]): readonly MemberId[] {
+  /** Those that do not rest; all of them where none can be asked instead, unless the coordinator has it all. */
+  #awake(sources: readonly MemberId[], { list, onFailed }: Wanted): readonly MemberId[] {
     const now = this.#parts.clock.now()
     const awake = sources.filter((source) => (this.#resting.get(source)?.until ?? 0) <= now)
-    return awake.length > 0 ? awake : sources
+    if (awake.length > 0) return awake
+    if (list === undefined) return sources
+    for (const source of sources) onFailed?.(source)
+    return []
   }
 
   /** @throws GridError, or the reason of either signal */
-  async #reach(source: MemberId, { signal }: FetchTask, late: AbortSignal): Promise<void> {
+  async #reach(source: MemberId, { signal, wanted }: FetchTask, late: AbortSignal): Promise<void> {
+    const slow = new AbortController()
+    const giveUp = (): void => slow.abort(new GridError('link-timeout', `no link to ${short(source)} in time`))
+    // The coordinator's copy need not wait as long as a link may take.
+    const cancelTimer = wanted.list === undefined ? () => undefined : this.#parts.clock.timer(STALL_MS, giveUp)
     try {
-      await this.#parts.reach(source, AbortSignal.any([signal, late]))
+      await this.#parts.reach(source, AbortSignal.any([signal, late, slow.signal]))
       this.#resting.delete(source)
     } catch (error) {
       if (!signal.aborted) this.#letRest(source)
       throw error
+    } finally {
+      cancelTimer()
     }
   }
 
@@ -162,8 +176,9 @@ export class StateFetch {
     const failed: { readonly source: MemberId; readonly reason: string }[] = []
     const fail = (source: MemberId, error: unknown): void =>
       void failed.push({ source, reason: error instanceof Error ? error.message : String(error) })
+    const { list: known } = task.wanted
     const lists = await this.#gather(sources, task, fail)
-    const agreed = agreedList([...lists.values()])
+    const agreed = known ?? agreedList([...lists.values()])
     if (agreed === undefined) return failed
     const board = this.#resume(task.wanted, agreed)
     await Promise.all(
@@ -198,7 +213,7 @@ export class StateFetch {
       sources.map(async (source) => {
         try {
           await this.#reach(source, task, late.signal)
-          lists.set(source, await this.#askHashes(source, { ...task, signal }))
+          lists.set(source, task.wanted.list ?? (await this.#askHashes(source, { ...task, signal })))
           cancelTimer ??= this.#parts.clock.timer(GRACE_MS, () =>
             late.abort(new GridError('link-timeout', 'slower than the others')),
           )
@@ -261,6 +276,7 @@ export class StateFetch {
       )
       if (!(await board.check(chunk)))
         throw new GridError('checksum', `expected a chunk that matches its hash, got another from ${short(source)}`)
+      task.wanted.onChunk?.(board.bytes, chunk)
     } finally {
       board.giveBack(chunk) // unless it is here
     }

@@ -1,6 +1,7 @@
 // The serving side of a fetch (R7): hashes first, then runs of bytes of the one version that is held whole. A herd of
 // newcomers is told to wait: each costs this member a state's worth of upload.
 import {
+  describeError,
   type ErrorCode,
   FetchSchema,
   FRAME_PAYLOAD_BYTES,
@@ -9,10 +10,13 @@ import {
   type MemberId,
   parse,
   parseJson,
+  hashChunks,
   type Clock,
   type CancelTimer,
+  sameVersion,
 } from '@starling-grid/protocol'
-import { hashChunks } from './chunk-board.ts'
+import { SharedVersion } from './shared-version.ts'
+import type { UploadShare } from './upload-share.ts'
 
 /** Members that are served at once. */
 const MAX_ASKERS = 4
@@ -51,6 +55,7 @@ export class StateServer {
   readonly #served = new Map<FetchRequest['kind'], Served>()
   /** of an earlier version, whole and committed, for newcomers while the ring goes on: one at most */
   #copy: Served | undefined
+  #shared: SharedVersion | undefined
   #cancelCopyTimer: CancelTimer = () => undefined
 
   constructor(parts: StateServerParts) {
@@ -64,6 +69,7 @@ export class StateServer {
       parseJson(new TextDecoder().decode(frame.payload), MAX_REQUEST_BYTES, 'a fetch request'),
       'a fetch request',
     )
+    if (request.kind === 'parameters') return this.#serveShared(from, frame, request)
     const mayServe =
       this.#parts.mayServe(request, frame.generation) ||
       (this.#isCopied(request) && frame.generation === this.#parts.promised())
@@ -90,6 +96,28 @@ export class StateServer {
     this.#sendBytes(from, frame.generation, { served, request })
   }
 
+  /**
+   * What this member begins its round from, or fetches to begin: others may ask for its chunks, and get each as soon as
+   * it is here (G3). Replaces the last one.
+   */
+  share(version: FetchRequest['version'], uploads: UploadShare): SharedVersion {
+    this.#shared?.end()
+    this.#shared = new SharedVersion(version, uploads)
+    return this.#shared
+  }
+
+  #serveShared(from: MemberId, frame: Frame, request: FetchRequest): void {
+    const shared = this.#shared
+    if (shared === undefined || !sameVersion(shared.version, request.version) || frame.generation !== this.#parts.promised())
+      return this.#refuse(from, frame, 'base-stale', `version ${request.version.v} is not what this member begins from`)
+    if (!this.#admit(from))
+      return this.#refuse(from, frame, 'rate-exceeded', `expected at most ${MAX_ASKERS} members at a time, got one more`)
+    shared.when(from, request).then(
+      (bytes) => this.#sendBytes(from, frame.generation, { served: { bytes }, request }),
+      (error: unknown) => this.#refuse(from, frame, 'base-stale', describeError(error)),
+    )
+  }
+
   /** Replaces the last copy. */
   keep({ v, id }: FetchRequest['version'], bytes: Uint8Array): void {
     this.#copy = { name: `${v} ${id}`, bytes, hashes: undefined }
@@ -108,12 +136,16 @@ export class StateServer {
   }
 
   stop(): void {
+    this.#shared?.end()
+    this.#shared = undefined
     this.#cancelCopyTimer()
     this.#copy = undefined
   }
 
   /** What was served belongs to a ballot that is over; the copy is of a committed version, and stays. */
   forget(): void {
+    this.#shared?.end()
+    this.#shared = undefined
     this.#served.clear()
     this.#askers.clear()
   }
@@ -151,7 +183,7 @@ export class StateServer {
   #sendBytes(
     to: MemberId,
     generation: number,
-    { served: { bytes }, request }: { readonly served: Served; readonly request: FetchRequest },
+    { served: { bytes }, request }: { readonly served: Pick<Served, 'bytes'>; readonly request: FetchRequest },
   ): void {
     const end = Math.min(bytes.byteLength, request.from + request.length)
     for (let offset = request.from; offset < end; offset += FRAME_PAYLOAD_BYTES)

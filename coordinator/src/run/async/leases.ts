@@ -13,6 +13,7 @@ import {
   stepsIn,
 } from '../groups/group-rounds.ts'
 import { measureExchange, roundsInWords } from '../groups/round-length.ts'
+import { giveSources, noteUnserved } from '../groups/version-sources.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } from '../queue/quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
@@ -72,7 +73,11 @@ export function isOffRing(state: RunState, id: MemberId, now: number): boolean {
   )
 }
 
-function onLeaseRequest(transition: Transition, member: MemberId, { modeEpoch }: MessageFrom<'lease-request'>): void {
+function onLeaseRequest(
+  transition: Transition,
+  member: MemberId,
+  { modeEpoch, unserved = [] }: MessageFrom<'lease-request'>,
+): void {
   const { state } = transition
   const holder = state.members.get(member)
   if (holder === undefined || (state.phase.type !== 'async' && !isOffRing(state, member, transition.now))) return
@@ -80,6 +85,7 @@ function onLeaseRequest(transition: Transition, member: MemberId, { modeEpoch }:
     return transition.refuse(member, 'mode-stale', `mode epoch is ${state.modeEpoch}, got ${modeEpoch}`)
   // One grant at a time: who asks again without a push gave the last one up.
   if (releaseAll(state.leases, holder)) gaveUp(state, member)
+  noteUnserved(state, member, unserved)
   holder.awaitingLease = true
   own(state, 'asked').add(member)
   transition.enqueue({ type: 'advance' })
@@ -172,6 +178,9 @@ function grant(transition: Transition, member: Member, blocks: readonly BlockId[
     ? Math.ceil(Math.min(state.config.timing.leaseMaxMs, Math.max(usualMs, roundMs(state, member, blocks.length))))
     : usualMs
   const leases = lease(transition, state.leases, { holder: member.id, blocks, ms: deadlineMs })
+  const sources = giveSources(state, member)
+  // An offer that a source does not expect is refused.
+  for (const source of sources) transition.send(source, { type: 'share-base', member: member.id })
   transition.send(member.id, {
     type: 'grant',
     ...transition.ballot,
@@ -180,6 +189,7 @@ function grant(transition: Transition, member: Member, blocks: readonly BlockId[
     leases,
     deadlineMs,
     ...(isRound ? { innerSteps: stepsIn(state, blocks.length), fromStep: batchesDone(state) } : {}),
+    ...(sources.length === 0 ? {} : { sources: [...sources] }),
   })
 }
 

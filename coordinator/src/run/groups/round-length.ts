@@ -5,6 +5,7 @@
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { makesRounds } from './group-policy.ts'
+import { servedByMembers } from './version-sources.ts'
 
 export interface RoundMeasurements {
   /** ms of a round in which a member sends and fetches instead of computing; undefined: none was measured */
@@ -12,7 +13,7 @@ export interface RoundMeasurements {
   /** ms that a member stays, on average; infinity: none has left */
   readonly stayMs: number
   readonly members: number
-  /** that a member sends and fetches in a round */
+  /** that all of them send to the coordinator and fetch from it in a round */
   readonly bytes: number
 }
 
@@ -38,7 +39,7 @@ const LINE_BYTES_PER_MS = 11_500
 
 export function chooseRoundLength({ exchangeMs, stayMs, members, bytes }: RoundMeasurements): RoundLength {
   // from one push of a member to its next, exchange passes, too
-  const carried = (members * bytes) / LINE_BYTES_PER_MS - (exchangeMs ?? 0)
+  const carried = bytes / LINE_BYTES_PER_MS - (exchangeMs ?? 0)
   if (exchangeMs === undefined) return bounded(Math.max(FIRST_MS, carried), 'no round is measured yet')
   const cheap = exchangeMs / EXCHANGE_SHARE
   const kept = Math.sqrt(2 * exchangeMs * stayMs)
@@ -164,12 +165,19 @@ function sumOf(stays: RoundClock['stays'], field: Exclude<keyof StayWindow, 'sin
   return stays[0][field] + stays[1][field]
 }
 
-function measurementsOf({ rounds: { exchanges, stays }, members, config }: RunState): RoundMeasurements {
+function measurementsOf(state: RunState): RoundMeasurements {
+  const {
+    rounds: { exchanges, stays },
+    members,
+    config: {
+      roundBytes: { push, pull },
+    },
+  } = state
   const sorted = exchanges.toSorted((a, b) => a - b)
   return {
     exchangeMs: sorted[sorted.length >> 1],
     stayMs: sumOf(stays, 'memberMs') / sumOf(stays, 'departures'),
     members: members.size,
-    bytes: config.roundBytes,
+    bytes: members.size * push + (members.size - servedByMembers(state)) * pull,
   }
 }
