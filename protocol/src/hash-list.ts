@@ -43,7 +43,9 @@ export function writeHashList({ total, hashes }: HashList): Uint8Array {
 /** Of at most `maxBytes`. @throws GridError 'message-malformed' */
 export function readHashList(bytes: Uint8Array, maxBytes: number): HashList {
   const total =
-    bytes.byteLength < TOTAL_BYTES ? 0 : new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getUint32(0, true)
+    bytes.byteLength < TOTAL_BYTES
+      ? 0
+      : new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getUint32(0, true)
   if (total === 0 || total > maxBytes || bytes.byteLength !== hashListBytes(total))
     throw new GridError(
       'message-malformed',

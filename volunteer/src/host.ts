@@ -30,6 +30,8 @@ export interface StepWitness {
   applied(record: StepRecord, sum: Float32Array): void
   /** this member took over a whole version that it did not compute */
   adopted(version: VersionRef, state: () => Uint8Array): void
+  /** this member begins a round of a group from these parameters, as its job encodes them; absent: not kept */
+  began?(version: VersionRef, bytes: Uint8Array): void
 }
 
 /** How one coordinator is reached. */

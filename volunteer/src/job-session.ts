@@ -492,16 +492,16 @@ export class JobSession {
     const list = sources.length === 0 ? undefined : await http.hashesOfBase(id, version, { as, maxBytes })
     const rest = (from: number): Promise<Uint8Array> => http.roundBase(id, version, { as, maxBytes, from })
     const { bytes, unserved } = await this.runner.roundBase({ version, sources, list, rest }, signal)
-    return { version, unserved, parameters: as === 'f32' ? readParameters(bytes, layout) : halvesOf(bytes, layout, version) }
+    return {
+      version,
+      unserved,
+      parameters: as === 'f32' ? readParameters(bytes, layout) : halvesOf(bytes, layout, version),
+    }
   }
 
   async #pull(version: VersionRef): Promise<NamedParameters> {
     const layout = parameterLayout(this.spec)
-    const bytes = await this.#parts.http.parameters(
-      this.terms.id,
-      version,
-      parametersBytes(layout),
-    )
+    const bytes = await this.#parts.http.parameters(this.terms.id, version, parametersBytes(layout))
     const parameters = readParameters(bytes, layout)
     const { initial } = this.terms
     if (version.v === 0 && initial !== undefined) await requireInitial(parameters, initial)

@@ -100,9 +100,7 @@ function registerDownload(app: FastifyInstance, access: Access): void {
       const wanted = { as: query.as === 'f16' ? 'f16' : 'f32', hashes: query.hashes === '1' } as const
       const found = async (): Promise<Stored> => {
         ;(whole ? states : parts).take(member, reply)
-        return kept(
-          whole ? await versions.state(id) : await parametersOf(versions, id, wanted),
-        )
+        return kept(whole ? await versions.state(id) : await parametersOf(versions, id, wanted))
       }
       const etag = `${id}-parameters${wanted.as === 'f16' ? '-f16' : ''}${wanted.hashes ? '-hashes' : ''}`
       return sendStored(request, reply, { etag: whole ? id : etag, bytes: undefined, stored: found })

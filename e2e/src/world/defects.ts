@@ -13,7 +13,8 @@ export const DEFECTS = [
   /** its computations never end in a ring, and do elsewhere */
   'hangs-in-rings',
 ] as const
-export type Defect = (typeof DEFECTS)[number]
+/** `false-chunks`: it passes versions on, and other bytes than it has; where a grid is asked for it */
+export type Defect = (typeof DEFECTS)[number] | 'false-chunks'
 
 /** Of the first seat. */
 function has(defect: Defect, { seat }: VolunteerProcess, scenario: GridScenario): boolean {

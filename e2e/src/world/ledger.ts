@@ -2,7 +2,7 @@
 // add up exactly what their record names. What a parameter server or a local round makes is the same for all who hold
 // it.
 import { decodeVersionState, initialVersionState } from '@starling-grid/model'
-import { blockIndex, type StepRecord, type VersionRef } from '@starling-grid/protocol'
+import { blockIndex, digest, type Sha256, type StepRecord, type VersionRef } from '@starling-grid/protocol'
 import { History } from './history.ts'
 import { genesisOf, type WorldJob } from './job.ts'
 import type { Violations } from './violations.ts'
@@ -30,6 +30,8 @@ export class Ledger extends History {
   isDamped: boolean
   /** version id → its parameters; of other kinds than ring as they were first seen */
   readonly #parameters = new Map<string, Float32Array>()
+  /** of groups: version id → SHA-256 of what rounds begin from, first from the coordinator */
+  readonly #bases = new Map<string, Sha256>()
   /** of groups: version id → how far each parameter has moved */
   readonly #moves = new Map<string, Moves>()
 
@@ -139,6 +141,15 @@ export class Ledger extends History {
     const { parameters } = decodeVersionState(bytes, { ...this.job.form, version })
     if (!this.holds(version, parameters))
       this.#violations.report('I6', `${who} holds other parameters than those of version ${version.v}`)
+  }
+
+  /** I6: rounds begin from the version that the parameter server made, whoever passed it on (G3). */
+  checkBase(who: string, { v, id }: VersionRef, bytes: Uint8Array): void {
+    const found = digest(bytes)
+    const known = this.#bases.get(id) ?? found
+    this.#bases.set(id, known)
+    if (found !== known)
+      this.#violations.report('I6', `${who} begins a round from other parameters of version ${v} than others do`)
   }
 
   holds(version: VersionRef, parameters: Float32Array): boolean {

@@ -221,6 +221,7 @@ export class Observer {
     const { counts } = this.#world
     if (method === 'PUT') counts.uploads++
     else if (method === 'POST' && path.includes('/push')) counts[status < 300 ? 'pushesTaken' : 'pushesRefused']++
+    else if (path.includes('hashes=')) counts.sharedVersions++
     else if (path.includes('/versions/') && !path.includes('part=')) counts.coordinatorFetches++
   }
 

@@ -352,6 +352,9 @@ export class VolunteerProcess {
         const held = this.#held.get(id)
         if (held === undefined || !sameVersion(held, version)) this.#held.set(id, version)
       },
+      began: (version, bytes) => {
+        if (this.isAlive) ledger.checkBase(this.name, version, bytes)
+      },
     }
   }
 }

@@ -217,6 +217,8 @@ export class Air {
   readonly parts: AirParts
   /** told of every frame, when it leaves its sender and when it has reached its receiver */
   onFrame: (self: MemberId, at: 'sends' | 'gets', frame: Uint8Array) => void = () => undefined
+  /** what a member sends in place of a frame, if it does not send that */
+  changed: (self: MemberId, frame: Uint8Array<ArrayBuffer>) => Uint8Array<ArrayBuffer> = (_, frame) => frame
   /** may these two open a link now? The coordinator introduces them */
   readonly mayTalk: (a: MemberId, b: MemberId) => boolean
   readonly #networks = new Map<MemberId, AirNetwork>()
@@ -407,7 +409,7 @@ class AirChannel implements Channel {
 
   write(frame: Uint8Array<ArrayBuffer>): void {
     const { process, air, from } = this.#parts
-    const copy = frame.slice()
+    const copy = air.changed(from, frame.slice())
     const now = process.now()
     this.bufferedBytes += copy.byteLength
     this.#freeAt = Math.max(this.#freeAt, now) + copy.byteLength / air.parts.linkBytesPerMs

@@ -1,6 +1,6 @@
 // START HERE: one seed, one grid of production's own shells on virtual time. Coordinators over a data folder, and
 // volunteers, with faults between and in them. The invariants are those of docs/RULES.md.
-import { type JobId, type MemberId, type StepRecord, unpackFrame } from '@starling-grid/protocol'
+import { type JobId, type MemberId, type StepRecord, packFrame, unpackFrame } from '@starling-grid/protocol'
 import { compileChecks } from '@starling-grid/protocol/compiled-checks'
 import { fetchLateParts } from '@starling-grid/volunteer/testing'
 import { CoordinatorProcess } from './coordinator-process.ts'
@@ -79,6 +79,7 @@ export class World {
       { mayTalk: (a, b) => this.#mayLink(a, b), isBroken: (from, to) => this.#isBroken(from, to) },
     )
     this.air.onFrame = (self, at, frame) => this.#frame(self, at, frame)
+    if (scenario.defect === 'false-chunks') this.air.changed = (self, frame) => this.#changed(self, frame)
     this.observer = new Observer(this)
     this.faults = new Faults(this)
     if (isTold) this.#story = (line) => this.#lines.push(`${(this.time.now / 1000).toFixed(3)} s  ${line()}`)
@@ -239,6 +240,15 @@ export class World {
     const volunteer = this.volunteers.find(({ member }) => member === self)
     const { type, hop } = unpackFrame(frame)
     if (volunteer !== undefined) this.onMoment(volunteer, { at, type, hop })
+  }
+
+  /** What the member at the first seat passes on is not what it has. */
+  #changed(self: MemberId, frame: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+    const sender = this.volunteers.find(({ member }) => member === self)
+    const { payload, ...rest } = unpackFrame(frame)
+    if (sender?.seat !== 0 || rest.type !== 'chunk') return frame
+    this.counts.falseChunks++
+    return packFrame({ ...rest, payload: payload.map((byte) => byte ^ 1) })
   }
 
   // ---- coordinators ----

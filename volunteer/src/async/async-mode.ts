@@ -138,8 +138,7 @@ export class AsyncMode {
     } finally {
       lease.end()
     }
-    if (current() && !this.#leaving.signal.aborted)
-      this.#parts.send(this.#request(grant))
+    if (current() && !this.#leaving.signal.aborted) this.#parts.send(this.#request(grant))
   }
 
   #request({ modeEpoch }: MessageTo<'grant'>): ToCoordinator {

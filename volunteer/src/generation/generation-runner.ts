@@ -215,7 +215,7 @@ export class GenerationRunner {
    * not give from the coordinator. Without sources all of it. Others that begin from it get it from here meanwhile.
    */
   async roundBase({ version, sources, list, rest }: RoundBaseRequest, signal: AbortSignal): Promise<RoundBase> {
-    const { core, uploads } = this.#parts
+    const { core, uploads, witness } = this.#parts
     const shared = this.#server.share(version, uploads)
     const unserved: MemberId[] = []
     try {
@@ -236,6 +236,7 @@ export class GenerationRunner {
           )
         : await rest(0)
       shared.whole(bytes)
+      witness?.began?.(version, bytes)
       return { bytes, unserved }
     } catch (error) {
       shared.end()

@@ -108,10 +108,19 @@ export class StateServer {
 
   #serveShared(from: MemberId, frame: Frame, request: FetchRequest): void {
     const shared = this.#shared
-    if (shared === undefined || !sameVersion(shared.version, request.version) || frame.generation !== this.#parts.promised())
+    if (
+      shared === undefined ||
+      !sameVersion(shared.version, request.version) ||
+      frame.generation !== this.#parts.promised()
+    )
       return this.#refuse(from, frame, 'base-stale', `version ${request.version.v} is not what this member begins from`)
     if (!this.#admit(from))
-      return this.#refuse(from, frame, 'rate-exceeded', `expected at most ${MAX_ASKERS} members at a time, got one more`)
+      return this.#refuse(
+        from,
+        frame,
+        'rate-exceeded',
+        `expected at most ${MAX_ASKERS} members at a time, got one more`,
+      )
     shared.when(from, request).then(
       (bytes) => this.#sendBytes(from, frame.generation, { served: { bytes }, request }),
       (error: unknown) => this.#refuse(from, frame, 'base-stale', describeError(error)),
