@@ -19,6 +19,7 @@ import {
   describeError,
   GridError,
   genesis,
+  type HashList,
   isGridError,
   type JobTerms,
   type MemberId,
@@ -488,10 +489,9 @@ export class JobSession {
     const layout = parameterLayout(this.spec)
     const as = encoding === 'f32' ? 'f32' : 'f16'
     const maxBytes = as === 'f32' ? parametersBytes(layout) : encodedVectorBytes(layout.total, 'f16')
-    // Without hashes nothing is believed of a member.
-    const list = sources.length === 0 ? undefined : await http.hashesOfBase(id, version, { as, maxBytes })
+    const hashes = (): Promise<HashList> => http.hashesOfBase(id, version, { as, maxBytes })
     const rest = (from: number): Promise<Uint8Array> => http.roundBase(id, version, { as, maxBytes, from })
-    const { bytes, unserved } = await this.runner.roundBase({ version, sources, list, rest }, signal)
+    const { bytes, unserved } = await this.runner.roundBase({ version, sources, hashes, rest }, signal)
     return {
       version,
       unserved,

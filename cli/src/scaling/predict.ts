@@ -23,7 +23,6 @@ const FEWEST_COMMITS = 10
 const ROUNDS_AFTER = 1.5
 
 interface OpenScaleModel extends ScaleModel {
-  readonly volunteers: ReadonlyMap<MemberId, ModelVolunteer>
   /** virtual ms of the first computation; undefined before */
   readonly beganAt: () => number | undefined
 }
@@ -92,7 +91,8 @@ function openModel(setting: Setting): OpenScaleModel {
   const onWork = (): void => {
     beganAt ??= clock.now
   }
-  const all: ScaleModel = { clock, setting, coordinator, rings: new Rings(clock, setting, volunteers), random, onWork }
+  const rings = new Rings(clock, setting, volunteers)
+  const all: ScaleModel = { clock, setting, coordinator, rings, volunteers, random, onWork }
   let number = 0
   const arrive = (samplesPerSecond: number): void => {
     const volunteer = new ModelVolunteer(all, number++, samplesPerSecond)
@@ -103,7 +103,7 @@ function openModel(setting: Setting): OpenScaleModel {
     clock.after(ARRIVAL_MS * random(), () => arrive(samplesPerSecond[i % samplesPerSecond.length] ?? 1))
   }
   clock.after(ARRIVAL_MS, () => churn({ all, volunteers, arrive }))
-  return { ...all, volunteers, beganAt: () => beganAt }
+  return { ...all, beganAt: () => beganAt }
 }
 
 interface Restless {

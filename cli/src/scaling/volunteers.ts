@@ -1,6 +1,6 @@
 // The volunteers of the model: the production state machine of each member (member/member.ts). Formulas replace WebRTC
 // links and GPUs.
-import { CONNECT_MS, opensMoreLinks } from '@starling-grid/coordinator/run'
+import { CONNECT_MS, MOST_SERVED, opensMoreLinks } from '@starling-grid/coordinator/run'
 import {
   type BlockId,
   type MemberId,
@@ -33,6 +33,10 @@ const OPEN_LINK_MS = 800
 const HEARTBEAT_MS = 1000
 /** ms until the coordinator knows that a socket is closed */
 const CLOSE_MS = 50
+/** Of the hashes of a version, with the headers of the request and its answer (G3). */
+const HASHES_BYTES = 500
+/** As in volunteer/src/recovery/state-fetch.ts: ms without a chunk of a version before the coordinator is asked. */
+const STALL_MS = 5000
 /** As in volunteer/src/volunteer.ts: ms in which one that leaves sends what its round has learned. */
 const LEAVE_MS = 4000
 
@@ -41,6 +45,7 @@ export interface ScaleModel {
   readonly setting: Setting
   readonly coordinator: ModelCoordinator
   readonly rings: Rings
+  readonly volunteers: ReadonlyMap<MemberId, ModelVolunteer>
   /** a volunteer begins to compute */
   onWork(): void
   /** a number below 1, the same every time for one seed */
@@ -55,6 +60,14 @@ interface ModelRound {
   isSending: boolean
 }
 
+/** The version that a round began from, or is to begin from. */
+interface ModelBase {
+  readonly v: number
+  isHere: boolean
+  /** of others that fetch it from here */
+  readonly waiting: { readonly here: () => void; readonly lost: () => void }[]
+}
+
 export class ModelVolunteer {
   readonly id: MemberId
   readonly core: MemberCore
@@ -65,6 +78,9 @@ export class ModelVolunteer {
   #leaving = false
   /** of replica groups: under way, until its push is through */
   #round: ModelRound | undefined
+  #base: ModelBase | undefined
+  /** members that a link is open to */
+  readonly #linked = new Set<MemberId>()
   readonly #all: ScaleModel
   /** raised by a halt: what was under way for the old ring ends */
   #turn = 0
@@ -139,6 +155,7 @@ export class ModelVolunteer {
     if (!this.alive) return
     this.alive = false
     this.#all.rings.lost(this.id)
+    for (const { lost } of this.#base?.waiting.splice(0) ?? []) lost()
     this.#all.clock.after(CLOSE_MS, () =>
       this.#all.coordinator.feed({ type: 'member-lost', member: this.id, reason, expected: this.#leaving }),
     )
@@ -286,20 +303,77 @@ export class ModelVolunteer {
   /** Pull, compute, push, ask again. */
   #granted(grant: MessageTo<'grant'>): void {
     if (this.#leaving) return
-    const { setting, coordinator, clock } = this.#all
-    const { links } = setting
-    const pull = pullBytesOf(setting)
+    const { setting, clock } = this.#all
     this.#all.onWork()
     const from = clock.now
     const round: ModelRound = { grant, from, beganAt: undefined, isSending: false }
     if (setting.async.groups !== undefined) this.#round = round
-    coordinator.transfer(pull, () =>
-      this.#later((1000 * pull) / links.down + links.latencyMs, () => {
-        this.moved(0, pull)
-        round.beganAt = clock.now
-        this.#later(this.#computeMs(grant.leases.length), () => this.#push(grant, from))
-      }),
-    )
+    this.#pull(grant, () => {
+      round.beganAt = clock.now
+      this.#later(this.#computeMs(grant.leases.length), () => this.#push(grant, from))
+    })
+  }
+
+  /** G3: from members that have the version or are about to, else from the coordinator. */
+  #pull({ base: { v }, sources = [] }: MessageTo<'grant'>, then: () => void): void {
+    const base: ModelBase = { v, isHere: false, waiting: [] }
+    this.#base = base
+    const done = (): void => {
+      this.moved(0, pullBytesOf(this.#all.setting))
+      base.isHere = true
+      for (const { here } of base.waiting.splice(0)) here()
+      then()
+    }
+    const { volunteers } = this.#all
+    const present = sources.flatMap((id) => volunteers.get(id) ?? [])
+    if (present.length === 0) return this.#pullFromCoordinator(done)
+    this.#all.coordinator.transfer(HASHES_BYTES, () => this.#pullFrom(present, v, done))
+  }
+
+  #pullFromCoordinator(done: () => void): void {
+    const { setting, coordinator } = this.#all
+    const { links } = setting
+    const bytes = pullBytesOf(setting)
+    coordinator.transfer(bytes, () => this.#later((1000 * bytes) / links.down + links.latencyMs, done))
+  }
+
+  /** Each source shares its line among all that it serves. One that goes meanwhile is replaced by the coordinator. */
+  #pullFrom(sources: readonly ModelVolunteer[], v: number, done: () => void): void {
+    const { links } = this.#all.setting
+    const bytes = pullBytesOf(this.#all.setting)
+    const rate = Math.min(links.down, (links.up * sources.length) / MOST_SERVED)
+    const openMs = sources.every(({ id }) => this.#linked.has(id)) ? 0 : OPEN_LINK_MS
+    for (const { id } of sources) this.#linked.add(id)
+    let [isUnderWay, hopes] = [false, sources.length]
+    const giveUp = (): void => {
+      if (isUnderWay) return
+      isUnderWay = true
+      this.#pullFromCoordinator(done)
+    }
+    const lost = (): void => {
+      if (--hopes === 0) giveUp()
+    }
+    const here = (): void => {
+      if (isUnderWay) return
+      isUnderWay = true
+      this.#later((1000 * bytes) / rate + 2 * links.latencyMs, () => {
+        const left = sources.filter(({ alive }) => alive)
+        if (left.length === 0) return this.#pullFromCoordinator(done)
+        for (const source of left) source.moved(bytes / left.length, 0)
+        done()
+      })
+    }
+    this.#later(openMs, () => {
+      for (const source of sources) source.whenHere(v, { here, lost })
+    })
+    this.#later(openMs + STALL_MS, giveUp)
+  }
+
+  /** `lost`: it has another, or went. */
+  whenHere(v: number, then: ModelBase['waiting'][number]): void {
+    if (this.#base?.v !== v || !this.alive) then.lost()
+    else if (this.#base.isHere) then.here()
+    else this.#base.waiting.push(then)
   }
 
   #push({ base, leases, modeEpoch }: MessageTo<'grant'>, from: number): void {

@@ -65,8 +65,10 @@ export interface AsyncTiming {
   readonly stalenessBound: number
   /** for a thread of the parameter server to answer */
   readonly threadAnswerMs: number
-  /** members of replica groups that fetch each version from the coordinator; the others from members (G3) */
+  /** members of replica groups that fetch each version from the coordinator at least; the others from members (G3) */
   readonly versionSeeds: number
+  /** bytes a ms of pushes and versions up to which more of them do */
+  readonly easyBytesPerMs: number
 }
 
 /** Milliseconds and counts that decisions depend on; the defaults below have their reasons. */
@@ -98,5 +100,6 @@ export const DEFAULT_TIMING: Timing = {
   linkMemoryMs: 600_000, // routers and networks change some times a day; a try that fails costs linkOpenMs
   stalenessBound: 16, // as many volunteers may push at once; published SSP systems use 3–10
   threadAnswerMs: 30_000, // as for a process (parameter-server/shard-processes.ts)
+  easyBytesPerMs: 9000, // 75 Mbit/s, of the 100 Mbit/s that rounds may ask (run/groups/round-length.ts)
   versionSeeds: 16, // a thousand are served over six members in a row, each of which passes it on to two in its time
 }

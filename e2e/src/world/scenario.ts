@@ -201,6 +201,7 @@ export function gridScenario(seed: number, dice: Dice, options: GridOptions): Gr
       ...TIMING,
       checkpointSteps: dice.pick([1, 2, 3, 50]),
       versionSeeds: 1,
+      easyBytesPerMs: 0,
       ...(isOffRing ? OFF_RING_TIMING : {}),
     },
     computeMs: special?.computeMs ?? dice.pick([50, 500, 2000]),

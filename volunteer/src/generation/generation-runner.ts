@@ -77,8 +77,8 @@ export interface RoundBaseRequest {
   readonly version: VersionRef
   /** members that have it, or fetch it now */
   readonly sources: readonly MemberId[]
-  /** as the coordinator says; absent: it is fetched from the coordinator alone */
-  readonly list?: HashList | undefined
+  /** of its chunks, as the coordinator says: nothing else is believed of a member */
+  hashes(): Promise<HashList>
   /** the coordinator's copy, from a byte on */
   rest(from: number): Promise<Uint8Array>
 }
@@ -214,11 +214,12 @@ export class GenerationRunner {
    * The bytes that a round begins from (G3): chunks that the coordinator's list knows from the sources, and what they do
    * not give from the coordinator. Without sources all of it. Others that begin from it get it from here meanwhile.
    */
-  async roundBase({ version, sources, list, rest }: RoundBaseRequest, signal: AbortSignal): Promise<RoundBase> {
+  async roundBase({ version, sources, hashes, rest }: RoundBaseRequest, signal: AbortSignal): Promise<RoundBase> {
     const { core, uploads, witness } = this.#parts
     const shared = this.#server.share(version, uploads)
     const unserved: MemberId[] = []
     try {
+      const list = sources.length === 0 ? undefined : await hashes()
       const bytes = list
         ? await this.#fetch.fetch(
             {

@@ -1,14 +1,15 @@
 // Who passes a version on (G3). All members of a run of groups begin a round from the head at about the same time. The
 // first few fetch it from the coordinator, the others from members that were given it before them. So no two wait for
 // each other. A member's sources stay the same from one version to the next where they can, since a new link takes
-// time. Volatile: after a restart all are chosen anew.
+// time. Every further member in the way costs time, so the coordinator serves as many as its line carries with ease.
+// Volatile: after a restart all are chosen anew.
 import { MAX_VERSION_SOURCES, type MemberId, type VersionId } from '@starling-grid/protocol'
 import { type Member, own, type RunState } from '../state.ts'
 import type { Aspect } from '../transition.ts'
 import { makesRounds } from './group-policy.ts'
 
 /** Members that one passes a version on to: each gets a part of its line. */
-const MOST_SERVED = 4
+export const MOST_SERVED = 4
 /** Sources that did not serve a member which are remembered, the latest: perhaps no link opens between the two. */
 const MOST_AVOIDED = 8
 
@@ -21,8 +22,10 @@ declare module '../state.ts' {
 export interface VersionSources {
   /** the version that holders have */
   of: VersionId | undefined
-  /** that were given it, in this order → how many fetch it from each */
-  readonly holders: Map<MemberId, number>
+  /** members that were given it */
+  given: number
+  /** of these, the ones that may pass it on to more, in this order → to how many they do */
+  readonly free: Map<MemberId, number>
   readonly habits: Map<MemberId, SourceHabit>
 }
 
@@ -37,10 +40,10 @@ export interface SourceHabit {
 const NO_HABIT: SourceHabit = { sources: [], avoided: [] }
 
 export const versionSources = {
-  initial: () => ({ versionSources: { of: undefined, holders: new Map(), habits: new Map() } }),
+  initial: () => ({ versionSources: { of: undefined, given: 0, free: new Map(), habits: new Map() } }),
   memberLost: ({ state }, { id }) => {
     const slice = own(state, 'versionSources')
-    slice.holders.delete(id)
+    slice.free.delete(id)
     slice.habits.delete(id)
   },
   frozen: ({ state }) => {
@@ -55,27 +58,40 @@ export function giveSources(state: RunState, { id, relaysOnly }: Member): readon
   const slice = own(state, 'versionSources')
   if (slice.of !== head.id) {
     slice.of = head.id
-    slice.holders.clear()
+    slice.given = 0
+    slice.free.clear()
   }
   const habit = slice.habits.get(id) ?? NO_HABIT
-  const isSeed = slice.holders.size < state.config.timing.versionSeeds
-  const sources = isSeed ? [] : chooseSources(id, slice.holders, habit)
-  for (const source of sources) slice.holders.set(source, (slice.holders.get(source) ?? 0) + 1)
-  slice.holders.set(id, slice.holders.get(id) ?? 0)
+  const isSeed = slice.given < Math.max(state.config.timing.versionSeeds, seedsCarried(state))
+  const sources = isSeed ? [] : chooseSources(id, slice.free, habit)
+  for (const source of sources) serves(slice.free, source)
+  slice.given++
+  slice.free.set(id, slice.free.get(id) ?? 0)
   slice.habits.set(id, { ...habit, sources })
   return sources
+}
+
+/** Members that the coordinator serves with ease while a round lasts, beside the pushes of all. */
+function seedsCarried({ members, rounds, config }: RunState): number {
+  const { push, pull } = config.roundBytes
+  return Math.floor((config.timing.easyBytesPerMs * rounds.length.ms - members.size * push) / Math.max(pull, 1))
+}
+
+function serves(free: Map<MemberId, number>, source: MemberId): void {
+  const served = (free.get(source) ?? 0) + 1
+  if (served < MOST_SERVED) free.set(source, served)
+  else free.delete(source)
 }
 
 /** Those that it knows, then those that were given the version first: the way from the coordinator is short. */
 export function chooseSources(
   member: MemberId,
-  holders: ReadonlyMap<MemberId, number>,
+  free: ReadonlyMap<MemberId, number>,
   { sources, avoided }: SourceHabit,
 ): readonly MemberId[] {
-  const isFree = (id: MemberId): boolean =>
-    id !== member && !avoided.includes(id) && (holders.get(id) ?? MOST_SERVED) < MOST_SERVED
+  const isFree = (id: MemberId): boolean => id !== member && !avoided.includes(id) && free.has(id)
   const chosen = sources.filter(isFree)
-  for (const id of holders.keys()) {
+  for (const id of free.keys()) {
     if (chosen.length >= MAX_VERSION_SOURCES) break
     if (isFree(id) && !chosen.includes(id)) chosen.push(id)
   }
