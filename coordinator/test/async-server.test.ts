@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
 import { gradientForm, readGradient, readParameters, writeRowNumbers } from '@starling-grid/model'
-import { pathTo, ROUTES, ROWS_HEADER } from '@starling-grid/protocol'
+import { hashChunks, pathTo, readHashList, ROUTES, ROWS_HEADER } from '@starling-grid/protocol'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
 import { OWNER, QUICK, recordsOf, runOf, smallJob, startCoordinator, submit, until, volunteer } from './fixture.ts'
 
@@ -139,4 +139,21 @@ test('rows of a recent version come alone, to members only, when their numbers a
     refusals.map(({ status }) => status),
     [401, 422, 422, 422, 400, 413, 404],
   )
+})
+
+test('the hashes of a version are those of its chunks, whichever way it is asked for', async () => {
+  const { url } = await startCoordinator()
+  const { id } = await submit(url, smallJob({ mode: 'async', stop: { epochs: 50 }, volunteers: { min: 1 } }))
+  const member = volunteer(url, { stepMs: 50 })
+  await member.heard('welcome')
+  const { version } = await until(url, 'the first versions', (run) => run.mode === 'async' && run.version.v > 1)
+  const path = `${pathTo(ROUTES.version, { id, versionId: version.id })}?part=parameters`
+  const bytesOf = async (query: string): Promise<Uint8Array> =>
+    new Uint8Array(await (await member.request(path + query)).arrayBuffer())
+  for (const as of ['', '&as=f16']) {
+    const [whole, list] = await Promise.all([bytesOf(as), bytesOf(`${as}&hashes=1`)])
+    assert.deepEqual(readHashList(list, whole.byteLength), { total: whole.byteLength, hashes: await hashChunks(whole) })
+  }
+  const unknown = `${pathTo(ROUTES.version, { id, versionId: '0'.repeat(64) })}?part=parameters&hashes=1`
+  assert.equal((await member.request(unknown)).status, 404)
 })

@@ -11,6 +11,10 @@ const EPOCHS = 3
 /** of an epoch: 9,000 digits */
 const BLOCKS = 1125
 const INNER_STEPS = 8
+/** Of a version one member fetches from the coordinator, and the others from members. */
+const PASSED_ON = { ...QUICK, versionSeeds: 1, easyBytesPerMs: 0 }
+/** as halves, of 25 thousand parameters */
+const VERSION_BYTES = 50_000
 /** of ten classes: chance is 0.1 */
 const LEARNED = 0.8
 
@@ -18,7 +22,7 @@ test(
   'groups learn the digits in outer rounds; a killed member loses no block and doubles none',
   { timeout: 300_000 },
   async () => {
-    const grid = await Grid.start({ timing: QUICK })
+    const grid = await Grid.start({ timing: PASSED_ON })
     try {
       const job = await grid.submit({
         ...tinyJob({ stop: { epochs: EPOCHS }, minVolunteers: 3 }),
@@ -36,6 +40,10 @@ test(
       const { lost, duplicated } = auditChain(records, EPOCHS * BLOCKS)
       assert.deepEqual({ lost, duplicated }, { lost: 0, duplicated: 0 })
       assert.ok(records.length < (EPOCHS * BLOCKS) / INNER_STEPS, `${records.length} versions`)
+      assert.ok(
+        grid.watch.members.some(({ bytesReceived }) => bytesReceived > VERSION_BYTES),
+        'members pass versions on',
+      )
       assert.ok((run.lastValidation?.accuracy ?? 0) > LEARNED, `accuracy ${run.lastValidation?.accuracy}`)
     } finally {
       await grid.stop()
