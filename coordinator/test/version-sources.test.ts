@@ -160,7 +160,7 @@ test('known sources come before those that were given the version first, and ful
   assert.deepEqual(chooseSources(a, free, { sources: [], avoided: [] }), [b])
 })
 
-test('threat: members may open links to the sources of their grant, and to no others', () => {
+test('members may open links to the sources of their grant, and to no others', () => {
   const introductions = new Introductions()
   const [a, b, c] = ['a', 'b', 'c'].map(memberId) as [MemberId, MemberId, MemberId]
   const grant: Grant = {

@@ -57,6 +57,7 @@ describe(`${SEEDS} simulated grids under faults`, () => {
     'go on to another job and back': 'jobs',
     'append data to the dataset of a job that trains': 'appends',
     'let the batch follow the ring': 'scaledSteps',
+    'fetch versions of groups from members': 'sharedVersions',
   }
   const rarer: Record<string, Counted> = {
     'take a rewind back when a holder returns after it': 'undoneRewinds',
@@ -80,6 +81,18 @@ test('threat 43: two liars of three pass no false state, whatever is late', asyn
     addCounts(total, outcome.counts)
   }
   assert.ok(total.derivedStates >= 10, `${total.derivedStates} states were derived`)
+})
+
+test('members of groups pass versions on, and what one passes on falsely is not believed', async () => {
+  const total = noCounts()
+  const options = { mode: 'async', members: { grouped: true }, defect: 'false-chunks' } as const
+  for (let seed = 1; seed <= 20; seed++) {
+    const outcome = await simulateGrid(seed, options)
+    if (outcome.violation !== undefined) assert.fail(await explain(outcome, options))
+    addCounts(total, outcome.counts)
+  }
+  assert.ok(total.sharedVersions >= 20, `${total.sharedVersions} versions were to come from members`)
+  assert.ok(total.falseChunks >= 5, `${total.falseChunks} chunks were false`)
 })
 
 // Seed 3 trains in local rounds, whose part of a volunteer is read from the disk once: no event may wait for it.

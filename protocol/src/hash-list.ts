@@ -5,6 +5,8 @@ import { FETCH_CHUNK_BYTES } from './limits.ts'
 import { chunksOfState } from './salted-digest.ts'
 
 export const HASH_BYTES = 32
+/** Members that one fetches a version from before its round (G3): each sends a part. */
+export const MAX_VERSION_SOURCES = 2
 const TOTAL_BYTES = 4
 
 /** SHA-256 of every chunk, in order, and how many bytes they are in all. */

@@ -6,6 +6,7 @@ export {
   hashChunks,
   hashListBytes,
   type HashList,
+  MAX_VERSION_SOURCES,
   readHashList,
   writeHashList,
 } from './hash-list.ts'
@@ -142,7 +143,6 @@ export {
   MAX_MESSAGE_BYTES,
   MAX_NAME_LENGTH,
   MAX_STATE_BYTES,
-  MAX_VERSION_SOURCES,
   MAX_REFUSALS,
   MAX_RING_MEMBERS,
   MAX_SHARD_BYTES,

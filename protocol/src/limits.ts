@@ -37,8 +37,6 @@ export const MAX_DIRECT_MEMBERS = 16
 export const MAX_VOLUNTEERS = 5000
 /** Blocks in one record: a global batch of 256, or several batches of a local round, within MAX_MANIFEST_BYTES. */
 export const MAX_STEP_BLOCKS = 1024
-/** Members that a member of a run of groups fetches a version from. */
-export const MAX_VERSION_SOURCES = 2
 /** Blocks in a record of the parameter server: a thousand rounds. */
 export const MAX_VERSION_BLOCKS = 256 * 1024
 /** Steps W that a member may be ahead of the last acknowledged commit; also the longest plan (R14). */

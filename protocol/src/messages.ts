@@ -1,6 +1,7 @@
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
 import { MAX_BASE_SOURCES } from './base-manifest.ts'
+import { MAX_VERSION_SOURCES } from './hash-list.ts'
 import { StepRecordSchema, type StepScaling, StepScalingSchema, VersionRefSchema } from './chain.ts'
 import { ShardRefSchema } from './dataset.ts'
 import type { ErrorCode } from './errors.ts'
@@ -18,7 +19,6 @@ import {
   MAX_RING_MEMBERS,
   MAX_SPARSE_PARTS,
   MAX_STEP_BLOCKS,
-  MAX_VERSION_SOURCES,
   MIN_LINK_OPEN_MS,
   PLAN_WINDOW,
   PROTOCOL_VERSION,
@@ -395,7 +395,7 @@ const toVolunteer = {
     type: literal('base-sources'),
     members: Type.Array(MemberIdSchema, { maxItems: MAX_BASE_SOURCES }),
   }),
-  /** this volunteer may fetch from its receiver */
+  /** this volunteer may fetch here */
   'share-base': strict({ type: literal('share-base'), member: MemberIdSchema }),
   /** to a newcomer that holds the copy: fetch and apply the reduced gradients of the steps committed since (R7) */
   follow: strict({

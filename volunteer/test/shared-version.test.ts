@@ -118,7 +118,7 @@ test('a member passes on what it has so far, and each further chunk as it comes'
   assert.deepEqual([crowd.served, crowd.failed], [[], []])
 })
 
-test('threat: what a member passes on falsely is not believed, and comes from the coordinator', async () => {
+test('threat 42: what a member passes on falsely is not believed, and comes from the coordinator', async () => {
   const crowd = new Crowd()
   const lying = (frame: Frame): Frame => ({ ...frame, payload: frame.payload.map((byte) => byte ^ 1) })
   crowd.member(one, VERSION, (frame) => (frame.type === 'chunk' ? lying(frame) : frame)).whole(bytes)

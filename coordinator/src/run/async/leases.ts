@@ -28,6 +28,9 @@ import { weighed, WITNESSES } from './push-norms.ts'
 /** Refused pushes in a row after which a member gets no work for a while, and after which its session ends. */
 const REFUSED_FOR_A_REST = 3
 const REFUSED_FOR_THE_END = 6
+/** Members from which on what is said of the work is renewed after so many ms, and not at once. */
+const CROWD = 256
+const WORDS_MS = 1000
 /** weight of the newest measurement in the moving average of push times */
 const NEWEST_WEIGHT = 0.3
 
@@ -35,11 +38,13 @@ declare module '../state.ts' {
   interface Slices {
     /** who asked for a lease, and perhaps got one since: thousands of others are not looked at */
     asked: Set<MemberId>
+    /** what was said of the work last */
+    words: { readonly at: number; readonly text: string }
   }
 }
 
 export const leases = {
-  initial: () => ({ asked: new Set<MemberId>() }),
+  initial: () => ({ asked: new Set<MemberId>(), words: { at: Number.NEGATIVE_INFINITY, text: '' } }),
   on: {
     'coordinator-started': ({ state }) => {
       state.leaseEpoch = state.leasesReserved
@@ -131,7 +136,16 @@ function grantTraining(transition: Transition): string | undefined {
     member.awaitingLease = false
     grant(transition, member, blocks)
   }
-  return workInWords(state)
+  return workNow(transition)
+}
+
+/** To look at all of a crowd at each of its pushes would cost more than the pushes. */
+function workNow({ state, now }: Transition): string {
+  const { at, text } = own(state, 'words')
+  if (state.members.size >= CROWD && now - at < WORDS_MS) return text
+  const words = { at: now, text: workInWords(state) }
+  Object.assign(own(state, 'words'), words)
+  return words.text
 }
 
 function workInWords(state: RunState): string {
