@@ -95,7 +95,7 @@ export interface CoordinatorHttpOptions {
 }
 
 /** How the parameters of a version are asked for. */
-export type ParametersAs = 'f32' | 'f16'
+export type RoundBaseForm = 'f32' | 'f16'
 
 export class CoordinatorHttp {
   readonly #url: () => string
@@ -136,7 +136,7 @@ export class CoordinatorHttp {
   roundBase(
     job: JobId,
     version: VersionRef,
-    { as, maxBytes, from = 0 }: { readonly as: ParametersAs; readonly maxBytes: number; readonly from?: number },
+    { as, maxBytes, from = 0 }: { readonly as: RoundBaseForm; readonly maxBytes: number; readonly from?: number },
   ): Promise<Uint8Array> {
     return this.#get(parametersPath(job, version, as), { maxBytes, from })
   }
@@ -145,7 +145,7 @@ export class CoordinatorHttp {
   async hashesOfBase(
     job: JobId,
     version: VersionRef,
-    { as, maxBytes }: { readonly as: ParametersAs; readonly maxBytes: number },
+    { as, maxBytes }: { readonly as: RoundBaseForm; readonly maxBytes: number },
   ): Promise<HashList> {
     const path = `${parametersPath(job, version, as)}&hashes=1`
     return readHashList(await this.#get(path, { maxBytes: hashListBytes(maxBytes) }), maxBytes)
@@ -320,7 +320,7 @@ function binary(bytes: Uint8Array, headers: Readonly<Record<string, string>> = {
   return { headers: { 'content-type': 'application/octet-stream', ...headers }, body: bytes }
 }
 
-function parametersPath(job: JobId, version: VersionRef, as: ParametersAs): string {
+function parametersPath(job: JobId, version: VersionRef, as: RoundBaseForm): string {
   return `${versionPath(job, version)}?part=parameters${as === 'f16' ? '&as=f16' : ''}`
 }
 

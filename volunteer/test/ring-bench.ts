@@ -22,13 +22,13 @@ import {
 import { Compute, createReferenceExecutor, type Executor, LocalVersion } from '@starling-grid/volunteer'
 import { formOf } from '@starling-grid/volunteer/testing'
 import type { Batches } from '../src/data/batch.ts'
-import { UploadShare } from '../src/recovery/upload-share.ts'
 import { GenerationRunner } from '../src/generation/generation-runner.ts'
 import type { Batch, EarlyRanges } from '../src/graph/executor.ts'
 import { MemoryGrid } from '../src/link/memory-link.ts'
 import { openLocalRounds } from '../src/local/local-round.ts'
 import type { ControlMessage } from '../src/member/member-state.ts'
 import { createMember } from '../src/member/member.ts'
+import { UploadShare } from '../src/recovery/upload-share.ts'
 
 export const ZERO = genesis(jobId('job'), 'hash', 7)
 export const [A, B] = [memberId('a'), memberId('b')]

@@ -60,10 +60,13 @@ export const LANGUAGE: readonly Mutant[] = [
     'language models',
     'volunteer/src/recovery/base-server.ts',
     ['base-fetch'],
-    [
-      ['shards of other jobs are given', '(await this.#names).has(name) ? shardOf(name) : undefined', 'shardOf(name)'],
-      ['training may want for upload', 'return false', 'return true'],
-    ],
+    [['shards of other jobs are given', '(await this.#names).has(name) ? shardOf(name) : undefined', 'shardOf(name)']],
+  ),
+  ...mutantsOf(
+    'language models',
+    'volunteer/src/recovery/upload-share.ts',
+    ['base-fetch'],
+    [['training may want for upload', 'return false', 'return true']],
   ),
   ...mutantsOf(
     'language models',
