@@ -4,6 +4,7 @@
 import { predict, type ScalePrediction, type Setting } from '@starling-grid/cli/scaling'
 import { HOMES, LAB, MIXED, SOFTWARE } from '@starling-grid/cli/scaling/profiles'
 import { asyncPolicy, DEFAULT_ASYNC } from '@starling-grid/coordinator/run'
+import { encodedVectorBytes } from '@starling-grid/model'
 import type { BenchRow } from './row.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
 
@@ -55,6 +56,8 @@ const GROUPS = {
   seconds: 160,
 } as const
 const CROWDS = [10, 50, 200, 1000]
+/** Pushes of so many would fill the coordinator's line in 8 bits a number: theirs are sparse. */
+const LARGEST_CROWD = { volunteers: MOST, pushBytes: encodedVectorBytes(272_474, 'sparse2') }
 
 export async function scalingSuite(options: SuiteOptions): Promise<BenchRow[]> {
   const wanted = Object.entries(questions()).filter(([name]) => isWanted(options, name))
@@ -84,13 +87,13 @@ function questions(): Record<string, ScalingQuestion> {
     machines: SOFTWARE,
     volunteers,
   }))
-  const crowds = CROWDS.map((volunteers) => ({
+  const crowds = [...CROWDS.map((volunteers) => ({ volunteers })), LARGEST_CROWD].map((crowd) => ({
     ...RESNET20,
     ...ALWAYS,
     ...GROUPS,
     links: HOMES,
     machines: MIXED,
-    volunteers,
+    ...crowd,
   }))
   const nameOf = ({ links, volunteers, machines, async }: ScalingQuestion): string =>
     `scaling ${links.name} ${volunteers}${machines === SOFTWARE ? ', LeNet-5' : ''}${async.groups ? ', groups' : ''}`
