@@ -17,6 +17,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   newcomer: async () => (await import('./newcomer.ts')).newcomerSuite,
   compression: async () => (await import('./compression.ts')).compressionSuite,
   reduce: async () => (await import('./reduce.ts')).reduceSuite,
+  links: async () => (await import('./links.ts')).linksSuite,
   exchange: async () => (await import('./exchange.ts')).exchangeSuite,
   coordinator: async () => (await import('./coordinator.ts')).coordinatorSuite,
   scaling: async () => (await import('./scaling.ts')).scalingSuite,

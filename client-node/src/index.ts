@@ -8,6 +8,7 @@ export {
   leaveGroup,
   startLocalSignalling,
   startRanks,
+  type LocalSignal,
   type RankProgram,
   type ProcessSeat,
   type RunningRanks,

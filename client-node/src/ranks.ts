@@ -181,8 +181,20 @@ export interface LocalSignalling {
   stop(): void
 }
 
-/** The PeerJS protocol between processes with the token; on this machine only. */
-export async function startLocalSignalling(): Promise<LocalSignalling> {
+/** A message of one member to another. */
+export interface LocalSignal {
+  readonly type: string
+  readonly src: MemberId
+  readonly payload?: unknown
+}
+
+/**
+ * The PeerJS protocol between processes with the token; on this machine only. `change`: what of a message is passed on;
+ * absent: all of each.
+ */
+export async function startLocalSignalling(
+  change: (signal: LocalSignal) => LocalSignal | undefined = (signal) => signal,
+): Promise<LocalSignalling> {
   const token = newMemberId()
   const clients = new Map<MemberId, WebSocket>()
   const server = new WebSocketServer({ host: '127.0.0.1', port: 0, maxPayload: MAX_SIGNAL_BYTES })
@@ -191,7 +203,7 @@ export async function startLocalSignalling(): Promise<LocalSignalling> {
     if (tokenIn(headers['sec-websocket-protocol']) !== token) return socket.terminate()
     clients.set(id, socket)
     socket.on('error', () => socket.terminate())
-    socket.on('message', (data) => forward(clients, id, data.toString()))
+    socket.on('message', (data) => forward(clients, { src: id, text: data.toString(), change }))
     socket.send(JSON.stringify({ type: 'OPEN' }))
   })
   await once(server, 'listening')
@@ -205,12 +217,20 @@ export async function startLocalSignalling(): Promise<LocalSignalling> {
   }
 }
 
-function forward(clients: ReadonlyMap<MemberId, WebSocket>, src: MemberId, text: string): void {
+interface Forwarding {
+  readonly src: MemberId
+  readonly text: string
+  readonly change: (signal: LocalSignal) => LocalSignal | undefined
+}
+
+function forward(clients: ReadonlyMap<MemberId, WebSocket>, { src, text, change }: Forwarding): void {
   const { type, dst, payload } = JSON.parse(text) as { type: string; dst?: MemberId; payload?: unknown }
   if (dst === undefined) return // a heartbeat
   const destination = clients.get(dst)
-  if (destination?.readyState === destination?.OPEN && destination !== undefined)
-    destination.send(JSON.stringify({ type, src, payload }))
+  if (destination?.readyState === destination?.OPEN && destination !== undefined) {
+    const passed = change({ type, src, payload })
+    if (passed !== undefined) destination.send(JSON.stringify(passed))
+  }
   else if (type === 'OFFER') clients.get(src)?.send(JSON.stringify({ type: 'EXPIRE', src: dst }))
   else if (type === 'KNOCK') clients.get(src)?.send(JSON.stringify({ type: 'DOOR', src: dst }))
 }
