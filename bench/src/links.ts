@@ -92,7 +92,7 @@ async function rowOf(line: Line, pair: readonly [EndKind, EndKind], options: Sui
   }
 }
 
-async function startPair([from, to]: readonly [EndKind, EndKind]): Promise<readonly [OrderedEnd, OrderedEnd]> {
+export async function startPair([from, to]: readonly [EndKind, EndKind]): Promise<readonly [OrderedEnd, OrderedEnd]> {
   if (from === 'Node' && to === 'Node') return [await startProcess(), await startProcess()]
   const tabs = await openPages({ modules: { page: PAGE }, gpu: false }, from === to ? 2 : 1)
   const [first, second] = tabs.pages.map(({ call }): OrderedEnd => ({ call, close: tabs.close }))

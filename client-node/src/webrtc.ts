@@ -3,7 +3,7 @@
 import { createRequire } from 'node:module'
 import { withoutToken } from '@starling-grid/protocol'
 import { CandidateGate } from '@starling-grid/volunteer'
-import { PeerConnection, type RtcConfig } from 'node-datachannel'
+import { PeerConnection, type RtcConfig, setSctpSettings } from 'node-datachannel'
 import { RTCIceCandidate, RTCPeerConnection, RTCSessionDescription } from 'node-datachannel/polyfill'
 import { WebSocket } from 'ws'
 import { socketTrust } from './pinned-certificate.ts'
@@ -13,6 +13,7 @@ export { cleanup } from 'node-datachannel'
 type PeerJs = typeof import('peerjs')
 type Callable = (...args: unknown[]) => unknown
 
+if (process.env['X_SCTP']) setSctpSettings(JSON.parse(process.env['X_SCTP']))
 /** PeerJS, ready to be used in this process. */
 export async function loadPeerJs(): Promise<PeerJs> {
   // On import PeerJS tests what the browser can do, with a connection to its makers' STUN servers: it gets a dummy for

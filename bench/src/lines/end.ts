@@ -20,11 +20,11 @@ export const FRAME_BYTES = CHUNK_BYTES + FRAME_HEADER_BYTES
 
 export function lineEnd(openNetwork: (access: SignallingAccess) => Promise<PeerNetwork>): LineOrders {
   let network: PeerNetwork | undefined
-  let link: PeerLink | undefined
+  const links: PeerLink[] = []
   let pushing = false
   let bytes = 0
   const take = (taken: PeerLink): void => {
-    link = taken
+    links.push(taken)
     taken.onFrame = (frame) => {
       bytes += frame.byteLength
     }
@@ -43,7 +43,7 @@ export function lineEnd(openNetwork: (access: SignallingAccess) => Promise<PeerN
     },
     async push() {
       pushing = true
-      if (link !== undefined) void pushWhile(link, () => pushing)
+      for (const link of links) void pushWhile(link, () => pushing)
     },
     async halt() {
       pushing = false

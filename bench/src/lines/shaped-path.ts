@@ -16,7 +16,7 @@ export interface Face {
 /** Bytes that a face keeps until this process reads them: its own pauses should cost no packet. */
 const SOCKET_BYTES = 4 * 1024 * 1024
 /** ms before a packet is due from which a timer is too coarse. */
-const SPIN_MS = 2
+const SPIN_MS = 0
 
 interface Behind {
   port: number

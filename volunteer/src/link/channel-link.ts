@@ -12,6 +12,8 @@ export const MAX_EARLY_BYTES = 2 * HIGH_WATER_BYTES
 export interface Channel {
   /** bytes written and not yet handed to the network */
   readonly bufferedBytes: number
+  /** false: the next frame waits for `drained`, however few bytes are buffered; absent: it never does */
+  readonly hasRoom?: boolean
   /** Copies the bytes, or has handed them over, before it returns: their memory is used again. */
   write(frame: Uint8Array<ArrayBuffer>): void
   /** May be called more than once. */
@@ -109,7 +111,8 @@ export class ChannelLink implements PeerLink {
 
   #pump(): void {
     while (!this.#congested) {
-      const next = this.#channel.bufferedBytes < HIGH_WATER_BYTES ? this.#waiting.shift() : undefined
+      const takes = this.#channel.bufferedBytes < HIGH_WATER_BYTES && this.#channel.hasRoom !== false
+      const next = takes ? this.#waiting.shift() : undefined
       if (next === undefined) break
       this.#write(next)
     }

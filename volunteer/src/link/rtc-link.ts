@@ -1,8 +1,9 @@
 // One WebRTC data channel as a PeerLink, from the connection that PeerJS made to the moment both sides have greeted.
 // The same for tabs and Node. A link counts as open only when frames went both ways: some channels open on one side
 // only.
-import { type Clock, GridError, LOW_WATER_BYTES, memberId, systemClock } from '@starling-grid/protocol'
+import { type Clock, describeError, GridError, LOW_WATER_BYTES, memberId, systemClock } from '@starling-grid/protocol'
 import { ChannelLink, type Channel } from './channel-link.ts'
+import { FlightWindow, receiptIn, Receipts } from './flight-window.ts'
 import { LinkOpening, type LinkOpeningOptions } from './link-opening.ts'
 
 /** Milliseconds that a closed channel may take to tell the other side before its connection is torn down. */
@@ -96,8 +97,20 @@ class RtcOpening {
   }
 
   #receive(data: unknown): void {
-    if (data instanceof ArrayBuffer) this.#opening.received(new Uint8Array(data))
-    else this.#link.close('expected binary frames on a link, got text')
+    if (!(data instanceof ArrayBuffer)) return this.#link.close('expected binary frames on a link, got text')
+    try {
+      const receipt = receiptIn(data)
+      if (receipt !== undefined) return this.#arrived(receipt)
+      this.#channel.received(data.byteLength)
+      this.#opening.received(new Uint8Array(data))
+    } catch (error) {
+      this.#link.close(describeError(error))
+    }
+  }
+
+  #arrived(receipt: number): void {
+    this.#channel.arrived(receipt)
+    this.#link.drained()
   }
 }
 
@@ -113,6 +126,8 @@ function fingerprintIn(description: { readonly sdp?: string } | null | undefined
 class RtcChannel implements Channel {
   readonly #connection: RtcConnection
   readonly #clock: Clock
+  readonly #flight = new FlightWindow()
+  readonly #receipts = new Receipts()
   #channel: RTCDataChannel | undefined
   #closed = false
 
@@ -136,6 +151,22 @@ class RtcChannel implements Channel {
   write(frame: Uint8Array<ArrayBuffer>): void {
     if (this.#channel === undefined) throw new Error('internal: nothing is sent before the channel is open')
     this.#channel.send(frame)
+    this.#flight.sent(frame.byteLength, this.#clock.now())
+  }
+
+  get hasRoom(): boolean {
+    return this.#flight.hasRoom
+  }
+
+  /** At the other side. @throws GridError 'message-malformed' */
+  arrived(receipt: number): void {
+    this.#flight.arrived(receipt, this.#clock.now())
+  }
+
+  /** Here. */
+  received(bytes: number): void {
+    const receipt = this.#receipts.after(bytes)
+    if (receipt !== undefined && this.#channel?.readyState === 'open') this.#channel.send(receipt)
   }
 
   /** Closes the channel, which tells the other side; then the connection, which would not. */

@@ -1,0 +1,121 @@
+// How many bytes of a WebRTC link may be under way: as many as keep the line full, and few enough that no queue on the
+// way overflows. SCTP by itself sends until packets are lost. Chromium takes minutes to recover from many lost at once
+// (decision 0039). The receiver counts what came; the sender compares how long that took with the shortest time so far.
+// Pure: times are given.
+import { GridError } from '@starling-grid/protocol'
+
+/** Bytes that come before the receiver says how many there are. Less than the smallest window: no sender waits for ever. */
+export const RECEIPT_EVERY_BYTES = 32 * 1024
+/** Bytes of a receipt: fewer than any frame has. */
+export const RECEIPT_BYTES = 4
+
+/** Four frames of the ring: SCTP forgets what a line carries when it has nothing to send between them. */
+const LEAST_BYTES = 256 * 1024
+/** A line of 200 Mbit/s over 80 ms each way. */
+const MOST_BYTES = 4 * 1024 * 1024
+/** Times what the line carries in the shortest way: half of it waits in queues. Also the growth of a round trip. */
+const GAIN = 1.5
+/** Round trips whose best rate counts: lines change, and one is seldom as good as the next. */
+const ROUNDS = 10
+/** A way that is shorter (ms) is a network of its own: its window is not worth a wait. */
+const NEAR_MS = 5
+/** ms for which the shortest way is remembered at least: lines change */
+const REMEMBERED_MS = 30_000
+const COUNTER = 2 ** 32
+
+interface Mark {
+  /** bytes sent with this frame and those before */
+  readonly total: number
+  readonly at: number
+}
+
+export class FlightWindow {
+  #bytes = LEAST_BYTES
+  #sent = 0
+  #arrived = 0
+  readonly #marks: Mark[] = []
+  #shortest = { now: Number.POSITIVE_INFINITY, before: Number.POSITIVE_INFINITY, since: 0 }
+  /** bytes/ms of the last rounds */
+  readonly #rates: number[] = []
+  /** ends when what was sent at its begin has arrived */
+  #round = { end: 0, arrived: 0, at: 0, wasFull: false }
+
+  /** May the next frame leave? */
+  get hasRoom(): boolean {
+    return this.underWay < this.#bytes || this.#shortestMs < NEAR_MS
+  }
+
+  /** bytes that were sent and have not arrived, as far as this side knows */
+  get underWay(): number {
+    return this.#sent - this.#arrived
+  }
+
+  sent(bytes: number, now: number): void {
+    if (this.underWay === 0) this.#begin(now)
+    this.#sent += bytes
+    this.#marks.push({ total: this.#sent, at: now })
+    if (!this.hasRoom) this.#round.wasFull = true
+  }
+
+  /** `count`: bytes of frames that came, as the other side counts them. @throws GridError 'message-malformed' */
+  arrived(count: number, now: number): void {
+    const more = (count - this.#arrived) % COUNTER
+    const bytes = more < 0 ? more + COUNTER : more
+    if (bytes > this.underWay)
+      throw new GridError(
+        'message-malformed',
+        `expected a receipt of at most ${this.underWay} bytes, got one of ${bytes}; close the link`,
+      )
+    this.#arrived += bytes
+    const known = this.#marks.findIndex(({ total }) => total > this.#arrived)
+    const marks = this.#marks.splice(0, known < 0 ? this.#marks.length : known)
+    const newest = marks.at(-1)
+    if (newest !== undefined) this.#measured(now - newest.at, now)
+    if (this.#arrived >= this.#round.end) this.#endRound(now)
+  }
+
+  get #shortestMs(): number {
+    return Math.min(this.#shortest.now, this.#shortest.before)
+  }
+
+  #measured(ms: number, now: number): void {
+    const { now: present, since } = this.#shortest
+    if (now - since > REMEMBERED_MS) this.#shortest = { now: ms, before: present, since: now }
+    else this.#shortest.now = Math.min(present, ms)
+  }
+
+  /** A round that the owner did not fill says nothing of the line, unless it was the best. */
+  #endRound(now: number): void {
+    const { arrived, at, wasFull } = this.#round
+    const rate = (this.#arrived - arrived) / Math.max(1, now - at)
+    if (wasFull || rate > Math.max(...this.#rates)) this.#rates.push(rate)
+    if (this.#rates.length > ROUNDS) this.#rates.shift()
+    this.#bytes = Math.min(MOST_BYTES, Math.max(LEAST_BYTES, GAIN * Math.max(...this.#rates) * this.#shortestMs))
+    this.#begin(now)
+  }
+
+  #begin(now: number): void {
+    this.#round = { end: this.#sent, arrived: this.#arrived, at: now, wasFull: !this.hasRoom }
+  }
+}
+
+/** What came, at the receiving end. */
+export class Receipts {
+  #count = 0
+  #said = 0
+
+  /** The receipt to send now; undefined: not yet. */
+  after(bytes: number): Uint8Array<ArrayBuffer> | undefined {
+    this.#count += bytes
+    if (this.#count - this.#said < RECEIPT_EVERY_BYTES) return undefined
+    this.#said = this.#count
+    const receipt = new DataView(new ArrayBuffer(RECEIPT_BYTES))
+    receipt.setUint32(0, this.#count % COUNTER, true)
+    return new Uint8Array(receipt.buffer)
+  }
+}
+
+/** Undefined: a frame. */
+export function receiptIn(message: ArrayBuffer): number | undefined {
+  return message.byteLength === RECEIPT_BYTES ? new DataView(message).getUint32(0, true) : undefined
+}
