@@ -8,8 +8,8 @@ import { fileURLToPath } from 'node:url'
 import { openPages } from '@starling-grid/cli/browser'
 import { startLocalSignalling } from '@starling-grid/client-node'
 import { newMemberId } from '@starling-grid/protocol'
-import type { Arrived } from './lines/end.ts'
 import type { BarePush, LineAnswer, LineOrder } from './lines/end-process.ts'
+import type { Arrived } from './lines/end.ts'
 import type { Line } from './lines/line.ts'
 import { reroute } from './lines/reroute.ts'
 import { ShapedPath } from './lines/shaped-path.ts'
@@ -92,7 +92,7 @@ async function rowOf(line: Line, pair: readonly [EndKind, EndKind], options: Sui
   }
 }
 
-export async function startPair([from, to]: readonly [EndKind, EndKind]): Promise<readonly [OrderedEnd, OrderedEnd]> {
+async function startPair([from, to]: readonly [EndKind, EndKind]): Promise<readonly [OrderedEnd, OrderedEnd]> {
   if (from === 'Node' && to === 'Node') return [await startProcess(), await startProcess()]
   const tabs = await openPages({ modules: { page: PAGE }, gpu: false }, from === to ? 2 : 1)
   const [first, second] = tabs.pages.map(({ call }): OrderedEnd => ({ call, close: tabs.close }))

@@ -230,8 +230,7 @@ function forward(clients: ReadonlyMap<MemberId, WebSocket>, { src, text, change 
   if (destination?.readyState === destination?.OPEN && destination !== undefined) {
     const passed = change({ type, src, payload })
     if (passed !== undefined) destination.send(JSON.stringify(passed))
-  }
-  else if (type === 'OFFER') clients.get(src)?.send(JSON.stringify({ type: 'EXPIRE', src: dst }))
+  } else if (type === 'OFFER') clients.get(src)?.send(JSON.stringify({ type: 'EXPIRE', src: dst }))
   else if (type === 'KNOCK') clients.get(src)?.send(JSON.stringify({ type: 'DOOR', src: dst }))
 }
 

@@ -13,7 +13,14 @@ export { cleanup } from 'node-datachannel'
 type PeerJs = typeof import('peerjs')
 type Callable = (...args: unknown[]) => unknown
 
-if (process.env['X_SCTP']) setSctpSettings(JSON.parse(process.env['X_SCTP']))
+/**
+ * Bytes that SCTP takes of a sender before they arrived, and of the network before they are read: 1 MiB otherwise, which
+ * is 80 Mbit/s over 50 ms there and back each. How many are under way decides the link (flight-window.ts).
+ */
+const SCTP_BYTES = 4 * 1024 * 1024
+// Of links that are made from here on. Not with another congestion control: decision 0039.
+setSctpSettings({ recvBufferSize: SCTP_BYTES, sendBufferSize: SCTP_BYTES })
+
 /** PeerJS, ready to be used in this process. */
 export async function loadPeerJs(): Promise<PeerJs> {
   // On import PeerJS tests what the browser can do, with a connection to its makers' STUN servers: it gets a dummy for

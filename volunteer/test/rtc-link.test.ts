@@ -14,6 +14,7 @@ import {
   type MemberId,
 } from '@starling-grid/protocol'
 import { openPeerJsNetwork, type PeerLink, type SignallingAccess } from '@starling-grid/volunteer'
+import { RECEIPT_BYTES } from '../src/link/flight-window.ts'
 import type { PeerJsClient } from '../src/link/peerjs-network.ts'
 import { openRtcLink, type RtcConnection } from '../src/link/rtc-link.ts'
 import { type Signalled, SignalGate } from '../src/link/signal-gate.ts'
@@ -28,11 +29,13 @@ class MadeUpChannel extends EventTarget {
   bufferedAmount = 0
   bufferedAmountLowThreshold = 0
   readonly sent: FrameType[] = []
+  receipts = 0
   carry: ((bytes: Uint8Array) => void) | undefined
   onClosed: () => void = () => undefined
 
   send(bytes: Uint8Array): void {
-    this.sent.push(unpackFrame(bytes).type)
+    if (bytes.byteLength === RECEIPT_BYTES) this.receipts++
+    else this.sent.push(unpackFrame(bytes).type)
     this.carry?.(bytes)
   }
   close(): void {
@@ -211,6 +214,61 @@ test('text on an open link closes it', async () => {
   await link
   connection.channel.deliver('hello')
   assert.match(await closed, /text/)
+})
+
+async function openLink(): Promise<{ readonly channel: MadeUpChannel; readonly link: PeerLink }> {
+  const { connection, link } = begin(true)
+  connection.channel.open()
+  connection.channel.deliverFrame('greeting')
+  return { channel: connection.channel, link: await link }
+}
+
+const receiptOf = (bytes: number): ArrayBuffer => Uint32Array.of(bytes).buffer
+
+test('frames wait for the receipt of those under way, and no frame is lost in the wait', async () => {
+  const { channel, link } = await openLink()
+  const frame = packFrame({
+    type: 'chunk',
+    generation: 0,
+    step: 0,
+    bucket: 0,
+    hop: 0,
+    offset: 0,
+    payload: new Uint8Array(60_000),
+  })
+  const greetingBytes = packFrame({
+    type: 'greeting',
+    generation: 0,
+    step: 0,
+    bucket: 0,
+    hop: 0,
+    offset: 0,
+    payload: new TextEncoder().encode(JSON.stringify({ from: near })),
+  }).byteLength
+  const sends = Array.from({ length: 12 }, () => link.send(frame))
+  assert.equal(channel.sent.filter((type) => type === 'chunk').length, 5, '256 KiB and the frame across its border')
+  channel.deliver(receiptOf(greetingBytes + 2 * frame.byteLength))
+  assert.ok(channel.sent.length > 6, 'the receipt made room')
+  while (channel.sent.length < 13)
+    channel.deliver(receiptOf(greetingBytes + (channel.sent.length - 1) * frame.byteLength))
+  await Promise.all(sends)
+})
+
+test('a link that gets frames says how many bytes came', async () => {
+  const { channel } = await openLink()
+  channel.deliverFrame('chunk', new Uint8Array(20_000))
+  assert.equal(channel.receipts, 0)
+  channel.deliverFrame('chunk', new Uint8Array(20_000))
+  assert.equal(channel.receipts, 1)
+})
+
+test('a receipt of bytes that were not sent closes the link', async () => {
+  const { channel, link } = await openLink()
+  const closed = new Promise<string>((resolve) => {
+    link.onClose = resolve
+  })
+  channel.deliver(receiptOf(1_000_000))
+  assert.match(await closed, /expected a receipt of at most \d+ bytes, got one of 1000000/)
 })
 
 const asText = (mark: string): string => Array.from({ length: 32 }, () => mark.repeat(2)).join(':')

@@ -61,7 +61,9 @@ function bareEnd(): LineOrders {
 const orders: LineOrders = { ...lineEnd((access) => openPeerNetwork(access, false)), ...bareEnd() }
 
 process.on('message', async ({ name, argument }: LineOrder) => {
-  const answer = await (orders[name]?.(argument as never) ?? Promise.reject(new Error(`internal: no order ${name}`))).then(
+  const answer = await (
+    orders[name]?.(argument as never) ?? Promise.reject(new Error(`internal: no order ${name}`))
+  ).then(
     (value): LineAnswer => ({ value }),
     (error: Error): LineAnswer => ({ error: error.stack ?? error.message }),
   )

@@ -20,11 +20,11 @@ export const FRAME_BYTES = CHUNK_BYTES + FRAME_HEADER_BYTES
 
 export function lineEnd(openNetwork: (access: SignallingAccess) => Promise<PeerNetwork>): LineOrders {
   let network: PeerNetwork | undefined
-  const links: PeerLink[] = []
+  let link: PeerLink | undefined
   let pushing = false
   let bytes = 0
   const take = (taken: PeerLink): void => {
-    links.push(taken)
+    link = taken
     taken.onFrame = (frame) => {
       bytes += frame.byteLength
     }
@@ -43,7 +43,7 @@ export function lineEnd(openNetwork: (access: SignallingAccess) => Promise<PeerN
     },
     async push() {
       pushing = true
-      for (const link of links) void pushWhile(link, () => pushing)
+      if (link !== undefined) pushWhile(link, () => pushing).catch(() => undefined) // nothing more arrives then
     },
     async halt() {
       pushing = false

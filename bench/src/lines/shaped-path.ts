@@ -16,7 +16,6 @@ export interface Face {
 /** Bytes that a face keeps until this process reads them: its own pauses should cost no packet. */
 const SOCKET_BYTES = 4 * 1024 * 1024
 /** ms before a packet is due from which a timer is too coarse. */
-const SPIN_MS = 0
 
 interface Behind {
   port: number
@@ -41,19 +40,20 @@ export class ShapedPath {
   /** towards each side */
   readonly #towards: Readonly<Record<Side, LineDirection>>
   readonly #underWay: Readonly<Record<Side, Queue>> = { a: new Queue(), b: new Queue() }
-  #timer: NodeJS.Timeout | NodeJS.Immediate | undefined
+  #timer: NodeJS.Timeout | undefined
+  #wakesAt = Number.POSITIVE_INFINITY
   #closed = false
 
-  /** For so many connections. */
-  static async open(line: Line, connections: number): Promise<ShapedPath> {
+  /** For so many connections. `back`: the line towards side a, if it is another. */
+  static async open(line: Line, connections: number, back = line): Promise<ShapedPath> {
     const opened = await Promise.all(Array.from({ length: connections }, openConnection))
-    return new ShapedPath(line, opened)
+    return new ShapedPath(line, back, opened)
   }
 
-  private constructor(line: Line, connections: Connection[]) {
+  private constructor(line: Line, back: Line, connections: Connection[]) {
     this.line = line
     this.#connections = connections
-    this.#towards = { a: new LineDirection(line, Math.random), b: new LineDirection(line, Math.random) }
+    this.#towards = { a: new LineDirection(back, Math.random), b: new LineDirection(line, Math.random) }
     for (const connection of connections)
       for (const side of ['a', 'b'] as const)
         connection.faces[side].on('message', (packet, { port, address }) => {
@@ -70,7 +70,12 @@ export class ShapedPath {
     return found.faces[side].address()
   }
 
-  /** Packets towards each side. */
+  /** Bytes on the way to side b now. */
+  get bytesUnderWay(): number {
+    return this.#underWay.b.bytes
+  }
+
+  /** Packets towards both sides. */
   get counts(): Readonly<Record<string, number>> {
     const { a, b } = this.#towards
     return {
@@ -92,17 +97,18 @@ export class ShapedPath {
     this.#wake()
   }
 
+  /** A timer is late by up to 1 ms, in which a line of 100 Mbit/s delivers ten packets. */
   #wake(): void {
-    if (this.#timer !== undefined || this.#closed) return
-    const wait = Math.min(this.#underWay.a.nextAt, this.#underWay.b.nextAt) - performance.now()
-    const deliver = (): void => {
-      this.#timer = undefined
+    const at = Math.min(this.#underWay.a.nextAt, this.#underWay.b.nextAt)
+    if (at >= this.#wakesAt || this.#closed) return
+    clearTimeout(this.#timer)
+    this.#wakesAt = at
+    this.#timer = setTimeout(() => {
+      this.#wakesAt = Number.POSITIVE_INFINITY
       this.#deliver('a')
       this.#deliver('b')
       this.#wake()
-    }
-    if (wait === Number.POSITIVE_INFINITY) return
-    this.#timer = wait > SPIN_MS ? setTimeout(deliver, wait - SPIN_MS) : setImmediate(deliver)
+    }, at - performance.now())
   }
 
   #deliver(to: Side): void {
@@ -120,9 +126,11 @@ export class ShapedPath {
 class Queue {
   #items: UnderWay[] = []
   #next = 0
+  bytes = 0
 
   add(item: UnderWay): void {
     this.#items.push(item)
+    this.bytes += item.packet.length
   }
 
   get nextAt(): number {
@@ -132,6 +140,7 @@ class Queue {
   due(now: number): UnderWay | undefined {
     if (this.nextAt > now) return undefined
     const item = this.#items[this.#next++]
+    this.bytes -= item?.packet.length ?? 0
     if (this.#next * 2 > this.#items.length) {
       this.#items = this.#items.slice(this.#next)
       this.#next = 0

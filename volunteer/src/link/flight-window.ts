@@ -27,6 +27,10 @@ interface Mark {
   /** bytes sent with this frame and those before */
   readonly total: number
   readonly at: number
+  /** bytes that had arrived then */
+  readonly arrived: number
+  /** the window was full after it */
+  readonly isLast: boolean
 }
 
 export class FlightWindow {
@@ -35,10 +39,9 @@ export class FlightWindow {
   #arrived = 0
   readonly #marks: Mark[] = []
   #shortest = { now: Number.POSITIVE_INFINITY, before: Number.POSITIVE_INFINITY, since: 0 }
-  /** bytes/ms of the last rounds */
+  /** bytes/ms, the best of each of the last round trips */
   readonly #rates: number[] = []
-  /** ends when what was sent at its begin has arrived */
-  #round = { end: 0, arrived: 0, at: 0, wasFull: false }
+  #round = { at: 0, best: 0 }
 
   /** May the next frame leave? */
   get hasRoom(): boolean {
@@ -51,10 +54,8 @@ export class FlightWindow {
   }
 
   sent(bytes: number, now: number): void {
-    if (this.underWay === 0) this.#begin(now)
     this.#sent += bytes
-    this.#marks.push({ total: this.#sent, at: now })
-    if (!this.hasRoom) this.#round.wasFull = true
+    this.#marks.push({ total: this.#sent, at: now, arrived: this.#arrived, isLast: !this.hasRoom })
   }
 
   /** `count`: bytes of frames that came, as the other side counts them. @throws GridError 'message-malformed' */
@@ -70,32 +71,30 @@ export class FlightWindow {
     const known = this.#marks.findIndex(({ total }) => total > this.#arrived)
     const marks = this.#marks.splice(0, known < 0 ? this.#marks.length : known)
     const newest = marks.at(-1)
-    if (newest !== undefined) this.#measured(now - newest.at, now)
-    if (this.#arrived >= this.#round.end) this.#endRound(now)
+    if (newest !== undefined) this.#measured(newest, now)
   }
 
   get #shortestMs(): number {
     return Math.min(this.#shortest.now, this.#shortest.before)
   }
 
-  #measured(ms: number, now: number): void {
+  /** What arrived in the time of one frame's way is what the line carries, if the owner had as much to send. */
+  #measured({ at, arrived, isLast }: Mark, now: number): void {
+    const ms = now - at
+    this.#remember(ms, now)
+    const rate = (this.#arrived - arrived) / Math.max(1, ms)
+    if (isLast || rate > Math.max(...this.#rates)) this.#round.best = Math.max(this.#round.best, rate)
+    if (this.#round.best === 0 || now - this.#round.at < this.#shortestMs) return
+    this.#rates.push(this.#round.best)
+    if (this.#rates.length > ROUNDS) this.#rates.shift()
+    this.#round = { at: now, best: 0 }
+    this.#bytes = Math.min(MOST_BYTES, Math.max(LEAST_BYTES, GAIN * Math.max(...this.#rates) * this.#shortestMs))
+  }
+
+  #remember(ms: number, now: number): void {
     const { now: present, since } = this.#shortest
     if (now - since > REMEMBERED_MS) this.#shortest = { now: ms, before: present, since: now }
     else this.#shortest.now = Math.min(present, ms)
-  }
-
-  /** A round that the owner did not fill says nothing of the line, unless it was the best. */
-  #endRound(now: number): void {
-    const { arrived, at, wasFull } = this.#round
-    const rate = (this.#arrived - arrived) / Math.max(1, now - at)
-    if (wasFull || rate > Math.max(...this.#rates)) this.#rates.push(rate)
-    if (this.#rates.length > ROUNDS) this.#rates.shift()
-    this.#bytes = Math.min(MOST_BYTES, Math.max(LEAST_BYTES, GAIN * Math.max(...this.#rates) * this.#shortestMs))
-    this.#begin(now)
-  }
-
-  #begin(now: number): void {
-    this.#round = { end: this.#sent, arrived: this.#arrived, at: now, wasFull: !this.hasRoom }
   }
 }
 
