@@ -50,7 +50,8 @@ test('members appear to each other at their faces alone, each connection at face
   const change = reroute(faceOf)
   const sdpOf = (type: string, connectionId: string): string => {
     const passed = change({ type, src, payload: { connectionId, sdp: { type, sdp: SDP } } })
-    return (passed?.payload as { sdp: { sdp: string } }).sdp.sdp
+    assert.ok(passed)
+    return (passed.payload as { sdp: { sdp: string } }).sdp.sdp
   }
   const candidates = (sdp: string): string[] => sdp.split('\r\n').filter((line) => line.startsWith('a=candidate'))
   const at = (port: number): string[] => [`a=candidate:1 1 UDP 2122317823 10.0.0.1 ${port} typ host`]

@@ -26,28 +26,42 @@ function product({ megabits, latencyMs }: TestLine): number {
   return megabits * 125 * 2 * latencyMs
 }
 
+/** In the order of their time: `take` is called for those that are due. */
+class Due<T> {
+  readonly #items: { readonly at: number; readonly item: T }[] = []
+
+  add(at: number, item: T): void {
+    this.#items.push({ at, item })
+  }
+
+  each(now: number, take: (item: T) => void): void {
+    for (let next = this.#items[0]; next !== undefined && next.at <= now; next = this.#items[0]) {
+      this.#items.shift()
+      take(next.item)
+    }
+  }
+}
+
 /** `hasWindow` false: frames leave as soon as there are any. */
-function carry(line: TestLine, milliseconds: number, hasWindow = true): Carried {
-  const window = new FlightWindow()
-  const bytesPerMs = line.megabits * 125
-  const receipts = new Receipts()
-  const coming: { at: number; bytes: number }[] = []
-  const back: { at: number; receipt: number }[] = []
+function carry({ megabits, latencyMs }: TestLine, milliseconds: number, hasWindow = true): Carried {
+  const [window, receipts] = [new FlightWindow(), new Receipts()]
+  const [coming, back] = [new Due<number>(), new Due<Uint8Array<ArrayBuffer>>()]
+  const bytesPerMs = megabits * 125
   let [freeAt, deepestQueue, sent, late] = [0, 0, 0, 0]
   for (let now = 0; now < milliseconds; now++) {
-    for (; (back[0]?.at ?? Number.POSITIVE_INFINITY) <= now; back.shift()) window.arrived(back[0]?.receipt ?? 0, now)
+    back.each(now, ({ buffer }) => window.arrived(receiptIn(buffer) ?? 0, now))
     while ((window.hasRoom || !hasWindow) && sent < (now + 1) * 10 * bytesPerMs) {
       sent += FRAME_BYTES
       window.sent(FRAME_BYTES, now)
       freeAt = Math.max(freeAt, now) + FRAME_BYTES / bytesPerMs
       deepestQueue = Math.max(deepestQueue, (freeAt - now) * bytesPerMs)
-      coming.push({ at: freeAt + line.latencyMs, bytes: FRAME_BYTES })
+      coming.add(freeAt + latencyMs, FRAME_BYTES)
     }
-    for (; (coming[0]?.at ?? Number.POSITIVE_INFINITY) <= now; coming.shift()) {
-      if (now >= milliseconds / 2) late += FRAME_BYTES
-      const receipt = receipts.after(FRAME_BYTES)
-      if (receipt !== undefined) back.push({ at: now + line.latencyMs, receipt: receiptIn(receipt.buffer) ?? 0 })
-    }
+    coming.each(now, (bytes) => {
+      if (now >= milliseconds / 2) late += bytes
+      const receipt = receipts.after(bytes)
+      if (receipt !== undefined) back.add(now + latencyMs, receipt)
+    })
   }
   return { share: late / (bytesPerMs * (milliseconds / 2)), deepestQueue }
 }

@@ -43,8 +43,9 @@ function bareEnd(): LineOrders {
     },
     async barePush({ to, megabits }: BarePush) {
       pushing = true
+      const began = performance.now()
       void (async () => {
-        for (let [began, sent] = [performance.now(), 0]; pushing; await delay(BURST_MS))
+        for (let sent = 0; pushing; await delay(BURST_MS))
           for (const due = (performance.now() - began) * megabits * 125 * ABOVE; sent < due; sent += PACKET_BYTES)
             send(to, PACKET_BYTES)
       })()
