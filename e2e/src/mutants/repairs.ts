@@ -651,6 +651,26 @@ export const REPAIRS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     OWN,
+    'volunteer/src/link/flight-window.ts',
+    ['volunteer/test/flight-window', 'volunteer/test/rtc-link'],
+    [
+      ['a receipt may name more than was sent', 'if (bytes > this.underWay)', 'if (bytes > COUNTER)'],
+      ['a link fills every queue on its way', 'this.underWay < this.#bytes ||', 'this.underWay < MOST_BYTES ||'],
+      ['a link never sends more than at its begin', 'const GAIN = 1.5', 'const GAIN = 0'],
+      [
+        'a link that rests forgets its line',
+        'if (isLast || rate > Math.max(...this.#rates))',
+        'if (isLast || rate > 0)',
+      ],
+      [
+        'a line that became slower is sent as much as before',
+        'if (this.#rates.length > ROUNDS) this.#rates.shift()',
+        '',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    OWN,
     'volunteer/src/own-limits.ts',
     ['volunteer/test/own-limits'],
     [
