@@ -108,9 +108,11 @@ class RtcOpening {
     }
   }
 
+  /** A link that waits for its buffer alone is told by `bufferedamountlow`, when a long piece of it is free. */
   #arrived(receipt: number): void {
+    const waits = !this.#channel.hasRoom
     this.#channel.arrived(receipt)
-    this.#link.drained()
+    if (waits && this.#channel.hasRoom) this.#link.drained()
   }
 }
 
