@@ -32,11 +32,11 @@ const MIB = 2 ** 20
 
 /** A lab: one switch; node-datachannel measured 52–93 MB/s on loopback, one core of work at each end. */
 export const LAB: LinkProfile = { name: 'lab', up: 50 * MIB, down: 50 * MIB, latencyMs: 0.5 }
-/** Homes: 20 Mbit/s up, 100 down, 20 ms; Chrome's best over 20 ms is 6.8 MiB/s, so the line is the limit. */
-export const HOMES: LinkProfile = { name: 'homes', up: 2.4 * MIB, down: 6.8 * MIB, latencyMs: 20 }
+/** Homes: 20 Mbit/s up, 100 down, 20 ms. A link carries 0.95 of such lines between two tabs (bench links). */
+export const HOMES: LinkProfile = { name: 'homes', up: 2.4 * MIB, down: 11 * MIB, latencyMs: 20 }
 
-/** Fibre at home, assumed: 100 Mbit/s up, 8 ms. Two pages of Chromium reach 10–19 MB/s: a faster line gains little. */
-export const FIBRE: LinkProfile = { name: 'fibre', up: 10 * MIB, down: 10 * MIB, latencyMs: 8 }
+/** Fibre at home, assumed: 100 Mbit/s up, 8 ms, of which a link carries as much. */
+export const FIBRE: LinkProfile = { name: 'fibre', up: 11 * MIB, down: 11 * MIB, latencyMs: 8 }
 /** A mobile network: 10 Mbit/s up, 30 down, 40 ms; assumed. */
 export const MOBILE: LinkProfile = { name: 'mobile', up: 1.2 * MIB, down: 3.6 * MIB, latencyMs: 40 }
 

@@ -29,12 +29,14 @@ interface Mark {
   readonly at: number
   /** bytes that had arrived then */
   readonly arrived: number
-  /** the window was full after it */
+  /** the whole window was full after it */
   readonly isLast: boolean
 }
 
 export class FlightWindow {
   #bytes = LEAST_BYTES
+  /** of them at present: all at once after a rest would overflow the queue that they fill by and by */
+  #allowed = LEAST_BYTES
   #sent = 0
   #arrived = 0
   readonly #marks: Mark[] = []
@@ -45,7 +47,7 @@ export class FlightWindow {
 
   /** May the next frame leave? */
   get hasRoom(): boolean {
-    return this.underWay < this.#bytes || this.#shortestMs < NEAR_MS
+    return this.underWay < Math.min(this.#allowed, this.#bytes) || this.#shortestMs < NEAR_MS
   }
 
   /** bytes that were sent and have not arrived, as far as this side knows */
@@ -54,8 +56,9 @@ export class FlightWindow {
   }
 
   sent(bytes: number, now: number): void {
+    if (this.underWay < RECEIPT_EVERY_BYTES) this.#allowed = Math.max(LEAST_BYTES, this.#bytes / (2 * GAIN))
     this.#sent += bytes
-    this.#marks.push({ total: this.#sent, at: now, arrived: this.#arrived, isLast: !this.hasRoom })
+    this.#marks.push({ total: this.#sent, at: now, arrived: this.#arrived, isLast: this.underWay >= this.#bytes })
   }
 
   /** `count`: bytes of frames that came, as the other side counts them. @throws GridError 'message-malformed' */
@@ -68,6 +71,7 @@ export class FlightWindow {
         `expected a receipt of at most ${this.underWay} bytes, got one of ${bytes}; close the link`,
       )
     this.#arrived += bytes
+    this.#allowed += bytes
     const known = this.#marks.findIndex(({ total }) => total > this.#arrived)
     const marks = this.#marks.splice(0, known < 0 ? this.#marks.length : known)
     const newest = marks.at(-1)
