@@ -37,7 +37,7 @@ const READ: readonly (readonly [text: string, means: string])[] = [
   ['1 laptop', '1 laptop; 20/92 20 ms'],
   ['2 Notebooks and 1 computer', '2 laptop, 1 desktop; 20/92 20 ms'],
   ['4 servers with a GPU, lab', '4 GPU server; 419/419 0.5 ms'],
-  ['3 CPUs, fibre', '3 software adapter; 84/84 8 ms'],
+  ['3 CPUs, fibre', '3 software adapter; 92/92 8 ms'],
   ['2 phones,mobile lines', '2 phone; 10/30 40 ms'],
   ['4 desktops at 200 samples/s, 20/60 Mbit/s 15 ms', '4 desktop 200; 20/60 15 ms'],
   ['4 desktops at 1.5 TFLOP/s, 8/16 mbit/s', '4 desktop 1500; 8/16 20 ms'],

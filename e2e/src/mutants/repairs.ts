@@ -655,7 +655,6 @@ export const REPAIRS: readonly Mutant[] = [
     ['volunteer/test/flight-window', 'volunteer/test/rtc-link'],
     [
       ['a receipt may name more than was sent', 'if (bytes > this.underWay)', 'if (bytes > COUNTER)'],
-      ['a link fills every queue on its way', 'Math.min(this.#allowed, this.#bytes)', 'MOST_BYTES'],
       ['a link sends its whole window after a rest', 'Math.min(this.#allowed, this.#bytes)', 'this.#bytes'],
       ['a link never sends more than at its begin', 'const GAIN = 1.5', 'const GAIN = 0'],
       [
