@@ -10,7 +10,7 @@ import { startLocalSignalling } from '@starling-grid/client-node'
 import { newMemberId } from '@starling-grid/protocol'
 import type { BarePush, LineAnswer, LineOrder } from './lines/end-process.ts'
 import type { Arrived } from './lines/end.ts'
-import type { Line } from './lines/line.ts'
+import type { HomeLine } from './lines/line.ts'
 import { reroute } from './lines/reroute.ts'
 import { ShapedPath } from './lines/shaped-path.ts'
 import { type BenchRow, type Contender, race } from './row.ts'
@@ -21,7 +21,7 @@ const LATENCIES = [20, 50, 100]
 const MEGABITS = [20, 100]
 /** Of packets: a wired line of a home loses about as many. */
 const LOSS = 1e-4
-const LINES: readonly Line[] = [
+const LINES: readonly HomeLine[] = [
   ...LATENCIES.flatMap((latencyMs) => MEGABITS.map((megabits) => ({ megabits, latencyMs, loss: 0 }))),
   { megabits: 100, latencyMs: 50, loss: LOSS },
   { megabits: 200, latencyMs: 50, loss: 0 },
@@ -62,12 +62,12 @@ export async function linksSuite(options: SuiteOptions): Promise<BenchRow[]> {
   return rows
 }
 
-function nameOf({ megabits, latencyMs, loss }: Line, [from, to]: readonly [EndKind, EndKind]): string {
+function nameOf({ megabits, latencyMs, loss }: HomeLine, [from, to]: readonly [EndKind, EndKind]): string {
   const lossy = loss === 0 ? '' : `, ${100 * loss} % lost`
   return `link ${from} to ${to}, ${megabits} Mbit/s, ${latencyMs} ms${lossy}`
 }
 
-async function rowOf(line: Line, pair: readonly [EndKind, EndKind], options: SuiteOptions): Promise<BenchRow> {
+async function rowOf(line: HomeLine, pair: readonly [EndKind, EndKind], options: SuiteOptions): Promise<BenchRow> {
   const name = nameOf(line, pair)
   options.log(name)
   const undo: (() => unknown)[] = []

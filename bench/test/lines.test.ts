@@ -8,11 +8,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { openPeerNetwork, startLocalSignalling } from '@starling-grid/client-node'
 import { newMemberId } from '@starling-grid/protocol'
 import { lineEnd } from '../src/lines/end.ts'
-import { HEADER_BYTES, type Line, LineDirection } from '../src/lines/line.ts'
+import { HEADER_BYTES, type HomeLine, LineDirection } from '../src/lines/line.ts'
 import { reroute } from '../src/lines/reroute.ts'
 import { ShapedPath, type Side } from '../src/lines/shaped-path.ts'
 
-const LINE: Line = { megabits: 8, latencyMs: 50, loss: 0 }
+const LINE: HomeLine = { megabits: 8, latencyMs: 50, loss: 0 }
 const MIB = 1024 * 1024
 
 test('a line takes its time for each packet, and the way after that', () => {
@@ -87,7 +87,7 @@ test(
   'two Node processes keep more under way than the mebibyte of SCTP as it comes',
   { timeout: 120_000 },
   async (t) => {
-    const long: Line = { megabits: 1000, latencyMs: 400, loss: 0 }
+    const long: HomeLine = { megabits: 1000, latencyMs: 400, loss: 0 }
     const path = await ShapedPath.open(long, 8, { ...long, latencyMs: 0 })
     const signalling = await startLocalSignalling(reroute((connection, side) => path.face(connection, side)))
     const [near, far] = [newMemberId(), newMemberId()]

@@ -1,6 +1,6 @@
 // One direction of a line to the Internet, as a formula: a rate, a queue before it, the way, and loss. Pure.
 
-export interface Line {
+export interface HomeLine {
   /** Mbit/s, headers of IP and UDP included */
   readonly megabits: number
   /** ms from one end to the other */
@@ -15,7 +15,7 @@ export const HEADER_BYTES = 28
 const SHORTEST_QUEUE_MS = 20
 
 export class LineDirection {
-  readonly #line: Line
+  readonly #line: HomeLine
   readonly #random: () => number
   readonly #queueMs: number
   /** when the last packet that was taken has left the queue, ms */
@@ -25,7 +25,7 @@ export class LineDirection {
   passed = 0
 
   /** `random`: from 0 to 1 */
-  constructor(line: Line, random: () => number) {
+  constructor(line: HomeLine, random: () => number) {
     this.#line = line
     this.#random = random
     this.#queueMs = Math.max(SHORTEST_QUEUE_MS, 2 * line.latencyMs)

@@ -4,7 +4,7 @@
 import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'
 import { networkInterfaces } from 'node:os'
-import { type Line, LineDirection } from './line.ts'
+import { type HomeLine, LineDirection } from './line.ts'
 
 export type Side = 'a' | 'b'
 
@@ -22,7 +22,7 @@ interface Behind {
   address: string
 }
 
-interface Connection {
+interface FacedConnection {
   readonly faces: Readonly<Record<Side, Socket>>
   readonly behind: Partial<Record<Side, Behind>>
 }
@@ -30,13 +30,13 @@ interface Connection {
 interface UnderWay {
   readonly at: number
   readonly packet: Buffer
-  readonly connection: Connection
+  readonly connection: FacedConnection
 }
 
 /** All connections share the line. */
 export class ShapedPath {
-  readonly line: Line
-  readonly #connections: Connection[]
+  readonly line: HomeLine
+  readonly #connections: FacedConnection[]
   /** towards each side */
   readonly #towards: Readonly<Record<Side, LineDirection>>
   readonly #underWay: Readonly<Record<Side, Queue>> = { a: new Queue(), b: new Queue() }
@@ -45,12 +45,12 @@ export class ShapedPath {
   #closed = false
 
   /** For so many connections. `back`: the line towards side a, if it is another. */
-  static async open(line: Line, connections: number, back = line): Promise<ShapedPath> {
+  static async open(line: HomeLine, connections: number, back = line): Promise<ShapedPath> {
     const opened = await Promise.all(Array.from({ length: connections }, openConnection))
     return new ShapedPath(line, back, opened)
   }
 
-  private constructor(line: Line, back: Line, connections: Connection[]) {
+  private constructor(line: HomeLine, back: HomeLine, connections: FacedConnection[]) {
     this.line = line
     this.#connections = connections
     this.#towards = { a: new LineDirection(back, Math.random), b: new LineDirection(line, Math.random) }
@@ -90,7 +90,7 @@ export class ShapedPath {
     for (const { faces } of this.#connections) for (const face of Object.values(faces)) face.close()
   }
 
-  #pass(connection: Connection, to: Side, packet: Buffer): void {
+  #pass(connection: FacedConnection, to: Side, packet: Buffer): void {
     const at = this.#towards[to].arrival(performance.now(), packet.length)
     if (at === undefined) return
     this.#underWay[to].add({ at, packet, connection })
@@ -153,7 +153,7 @@ function other(side: Side): Side {
   return side === 'a' ? 'b' : 'a'
 }
 
-async function openConnection(): Promise<Connection> {
+async function openConnection(): Promise<FacedConnection> {
   const [a, b] = await Promise.all([openFace(), openFace()])
   return { faces: { a, b }, behind: {} }
 }
