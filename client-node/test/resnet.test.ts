@@ -80,8 +80,8 @@ async function trainBoth(
     const other = await reference.gradient(batch, new Float32Array(layout.total))
     const { lossSum, targets } = await executor.gradient(batch, gradient)
     losses.push({ loss: lossSum / targets, wanted: other.lossSum / other.targets })
-    meanOfStep({ layout }, gradient, { targets, mean: gradient, clipNorm: undefined })
-    nextVersion({ layout, optimizer: OPTIMIZER }, version, gradient, version)
+    const mean = meanOfStep({ layout }, gradient, { targets, clipNorm: undefined })
+    nextVersion({ layout, optimizer: OPTIMIZER }, version, mean, version)
   }
   for (const one of [executor, reference]) one.destroy()
   return losses

@@ -5,14 +5,13 @@ import {
   exportModel,
   initialParameters,
   initialVersionState,
-  meanOfStep,
   type ModelSpec,
   nextVersion,
   parameterLayout,
   parseOptimizerSpec,
 } from '@starling-grid/model'
 import { versionId } from '@starling-grid/protocol'
-import type { OptimizerSpec } from '@starling-grid/shaders'
+import { meanGradient, type OptimizerSpec } from '@starling-grid/shaders'
 import type { AdapterDescription, Batch, Executor } from '@starling-grid/volunteer'
 import { type ExecutorChoice, openExecutor } from './executor.ts'
 
@@ -82,8 +81,7 @@ class OpenModel implements LoopModel {
   async gradient(batch: Batch): Promise<{ readonly loss: number; readonly gradient: Float32Array }> {
     this.#executor.loadParameters(this.parameters)
     const { lossSum, targets } = await this.#executor.gradient(batch, this.#gradient)
-    const mean = { targets, mean: this.#gradient, clipNorm: undefined }
-    meanOfStep({ layout: parameterLayout(this.spec) }, this.#gradient, mean)
+    meanGradient(this.#gradient, targets, this.#gradient)
     return { loss: lossSum / targets, gradient: this.#gradient }
   }
 

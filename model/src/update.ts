@@ -3,8 +3,10 @@
 
 import {
   applyUpdate,
-  clipGlobalNorm,
-  meanGradient,
+  asMean,
+  meanAt,
+  type MeanGradient,
+  meanOfSum,
   type DecayGroup,
   type OptimizerSpec,
   type OptimizerState,
@@ -31,46 +33,45 @@ export function outerOptimizer({
  */
 export type UpdateKind = 'step' | 'round'
 
-/** Σ → mean over the targets, in `mean`; the norm of what the optimizer will see is then at most `clipNorm`. */
+/**
+ * Σ → mean over the targets; the norm of what the optimizer will see is at most `clipNorm`. Reads the sum once and writes
+ * nothing.
+ */
 export function meanOfStep(
   { layout }: Pick<UpdateRule, 'layout'>,
   sum: Float32Array,
-  {
-    targets,
-    mean,
-    clipNorm,
-  }: { readonly targets: number; readonly mean: Float32Array; readonly clipNorm: number | undefined },
-): void {
-  meanGradient(sum, targets, mean)
-  if (clipNorm !== undefined) clipGlobalNorm(mean.subarray(0, layout.trained), clipNorm)
+  { targets, clipNorm }: { readonly targets: number; readonly clipNorm: number | undefined },
+): MeanGradient {
+  return meanOfSum(sum, targets, { clipNorm, counted: layout.trained })
 }
 
 /**
  * The version after `from`, out of place: `from` stays whole until the new one is committed. `to` may be `from`.
- * @example nextVersion({ layout, optimizer }, held, mean, spare)
+ * @example nextVersion({ layout, optimizer }, held, meanOfStep(rule, sum, { targets, clipNorm }), spare)
  */
 // oxlint-disable-next-line max-params -- two versions side by side read best in the order of the formula
 export function nextVersion(
   rule: UpdateRule,
   from: VersionContent,
-  mean: Float32Array,
+  gradient: Float32Array | MeanGradient,
   to: VersionContent,
   kind: UpdateKind = 'step',
 ): void {
   const { layout } = rule
   const { optimizer, state, nextState } = optimizerOf(rule, from, to, kind)
+  const mean = gradient instanceof Float32Array ? asMean(gradient) : gradient
   const trained = (vector: Float32Array) => vector.subarray(0, layout.trained)
   applyUpdate(
     optimizer,
     state,
     trained(from.parameters),
-    trained(mean),
+    { ...mean, sum: trained(mean.sum) },
     trained(to.parameters),
     nextState,
     decayGroups(layout, optimizer),
   )
   for (const entry of layout.entries)
-    if (entry.kind === 'statistic') follow(entry, { from: from.parameters, mean, to: to.parameters, kind })
+    if (entry.kind === 'statistic') follow(entry, { from: from.parameters, mean: { ...mean, factor: 1 }, to: to.parameters, kind })
 }
 
 /** The optimizer that takes this step; the state of the other goes over as it is. */
@@ -94,7 +95,7 @@ function copyState(from: OptimizerState, to: OptimizerState): void {
 
 interface Followed {
   readonly from: Float32Array
-  readonly mean: Float32Array
+  readonly mean: MeanGradient
   readonly to: Float32Array
   readonly kind: UpdateKind
 }
@@ -104,7 +105,7 @@ function follow({ offset, length, momentum = 0 }: ParameterEntry, { from, mean, 
   const share = Math.fround(momentum)
   for (let i = offset; i < offset + length; i++) {
     const old = from[i] ?? 0
-    const value = mean[i] ?? 0
+    const value = meanAt(mean, i)
     to[i] =
       kind === 'round' ? Math.fround(old - value) : Math.fround(old + Math.fround(share * Math.fround(value - old)))
   }

@@ -35,7 +35,16 @@ export {
 export { type Binding, filesOf, type NamedPass, type Pass } from './recipe.ts'
 export { ENCODE_BLOCK, ENCODE_TABLE_WORDS, encodePasses } from './recipes/encode.ts'
 export { runReference } from './reference/index.ts'
-export { clipGlobalNorm, meanGradient, sumOfSquares } from './reference/sum-of-squares.ts'
+export {
+  allFinite,
+  clipGlobalNorm,
+  meanAt,
+  meanGradient,
+  meanOfSum,
+  sumOfSquares,
+  asMean,
+  type MeanGradient,
+} from './reference/sum-of-squares.ts'
 export { serialLoads } from './serial-loads.ts'
 export {
   conv2dShape,

@@ -4,6 +4,7 @@
 
 import { adam } from './reference/adamw.ts'
 import { sgd } from './reference/sgd.ts'
+import { asMean, type MeanGradient } from './reference/sum-of-squares.ts'
 
 /**
  * After rising from 0 over `warmup` steps, the learning rate falls to lr × `to` until step `steps`, and stays there.
@@ -87,7 +88,8 @@ export function createOptimizerState(spec: OptimizerSpec, parameterCount: number
 
 /**
  * One optimizer step with the mean gradient, out of place: (`parameters`, `state`) stay whole while the new version is
- * not committed. `outParameters` and `outState` may also be the same objects, to update in place.
+ * not committed. `outParameters` and `outState` may also be the same objects, to update in place. A mean that is not
+ * written down is made while it is read.
  * @example applyUpdate(spec, state, parameters, gradient, nextParameters, nextState)
  */
 // oxlint-disable-next-line max-params -- two versions side by side read best in the order of the formula
@@ -95,12 +97,13 @@ export function applyUpdate(
   spec: OptimizerSpec,
   state: OptimizerState,
   parameters: Float32Array,
-  gradient: Float32Array,
+  gradient: Float32Array | MeanGradient,
   outParameters: Float32Array,
   outState: OptimizerState,
   groups: readonly DecayGroup[] = [{ start: 0, end: parameters.length, decayed: true }],
 ): void {
-  requireLengths({ parameters, state }, gradient.length, { parameters: outParameters, state: outState })
+  const mean = gradient instanceof Float32Array ? asMean(gradient) : gradient
+  requireLengths({ parameters, state }, mean.sum.length, { parameters: outParameters, state: outState })
   const scalars = nextScalars(spec, state)
   for (const { start, end, decayed } of groups) {
     const part = (whole: Float32Array, of: OptimizerState): Version => ({
@@ -109,8 +112,9 @@ export function applyUpdate(
     })
     const rule = decayed ? spec : { ...spec, weightDecay: 0 }
     const [from, to] = [part(parameters, state), part(outParameters, outState)]
-    if (rule.type === 'sgd') applySgd(rule, from, gradient.subarray(start, end), to)
-    else applyAdam(rule, { from, to, scalars }, gradient.subarray(start, end))
+    const partOfMean = { ...mean, sum: mean.sum.subarray(start, end) }
+    if (rule.type === 'sgd') applySgd(rule, from, partOfMean, to)
+    else applyAdam(rule, { from, to, scalars }, partOfMean)
   }
   outState.scalars.set(scalars)
   outState.step = state.step + 1
@@ -144,7 +148,7 @@ interface Version {
   readonly state: OptimizerState
 }
 
-function applySgd(spec: SgdSpec, from: Version, gradient: Float32Array, to: Version): void {
+function applySgd(spec: SgdSpec, from: Version, gradient: MeanGradient, to: Version): void {
   const { momentum = 0, nesterov = false, weightDecay = 0 } = spec
   const lr = learningRate(spec, from.state.step)
   const vectors = ({ parameters, state }: Version) => ({ parameters, velocity: state.slots[0] })
@@ -168,7 +172,7 @@ interface AdamStep {
   readonly scalars: readonly number[]
 }
 
-function applyAdam(spec: AdamSpec, { from, to, scalars }: AdamStep, gradient: Float32Array): void {
+function applyAdam(spec: AdamSpec, { from, to, scalars }: AdamStep, gradient: MeanGradient): void {
   const decoupled = spec.type === 'adamw'
   const lr = learningRate(spec, from.state.step)
   const { betas: [beta1, beta2] = ADAM_BETAS, eps = ADAM_EPS, weightDecay = decoupled ? ADAMW_WEIGHT_DECAY : 0 } = spec

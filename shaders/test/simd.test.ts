@@ -5,7 +5,15 @@ import { adam, plainAdam, type AdamSettings, type AdamVectors } from '../src/ref
 import { plainSgd, sgd, type SgdSettings } from '../src/reference/sgd.ts'
 import { BLOCK } from '../src/reference/simd-module.ts'
 import { simd } from '../src/reference/simd.ts'
-import { clipGlobalNorm, meanGradient, sumOfSquares } from '../src/reference/sum-of-squares.ts'
+import {
+  allFinite,
+  asMean,
+  clipGlobalNorm,
+  meanGradient,
+  meanOfSum,
+  plainSquares,
+  sumOfSquares,
+} from '../src/reference/sum-of-squares.ts'
 
 /** Whole blocks, and an end that fills neither a block nor a group of four. */
 const COUNT = 250 * BLOCK + 7
@@ -76,8 +84,8 @@ for (const [name, floats] of [
         square: new Float32Array(COUNT),
       })
       const [ours, wanted] = [fresh(), fresh()]
-      adam({ ...ADAM, ...change }, from, floats(4), ours)
-      plainAdam({ ...ADAM, ...change }, from, floats(4), wanted)
+      adam({ ...ADAM, ...change }, from, asMean(floats(4)), ours)
+      plainAdam({ ...ADAM, ...change }, from, asMean(floats(4)), wanted)
       for (const vector of ['parameters', 'mean', 'square'] as const)
         assertSameBits(ours[vector], wanted[vector], vector)
     })
@@ -87,8 +95,8 @@ for (const [name, floats] of [
       const moving = settings.momentum !== 0
       const [ours, wanted] = [0, 1].map(() => ({ parameters: floats(5), velocity: moving ? floats(6) : undefined }))
       assert.ok(ours && wanted)
-      sgd(settings, ours, floats(7), ours)
-      plainSgd(settings, wanted, floats(7), wanted)
+      sgd(settings, ours, asMean(floats(7)), ours)
+      plainSgd(settings, wanted, asMean(floats(7)), wanted)
       assertSameBits(ours.parameters, wanted.parameters, 'parameters')
       if (ours.velocity && wanted.velocity) assertSameBits(ours.velocity, wanted.velocity, 'velocity')
     })
@@ -120,10 +128,81 @@ test('mean and clipping round once, as plain arithmetic does', () => {
   )
 })
 
+test('an update from the sum has the bits of one from a mean and a clipped mean that were written down', () => {
+  const sum = usualFloats(9)
+  const written = new Float32Array(COUNT)
+  meanGradient(sum, 4093, written)
+  const norm = Math.sqrt(sumOfSquares(sum, 4093))
+  assert.equal(norm, Math.sqrt(sumOfSquares(written)))
+  assert.equal(clipGlobalNorm(written, 1), norm)
+  const mean = meanOfSum(sum, 4093, { clipNorm: 1, counted: COUNT })
+  assert.ok(mean.factor < 1)
+  const from: AdamVectors = {
+    parameters: usualFloats(1),
+    mean: usualFloats(2),
+    square: usualFloats(3, { positive: true }),
+  }
+  const fresh = (): AdamVectors => ({
+    parameters: new Float32Array(COUNT),
+    mean: new Float32Array(COUNT),
+    square: new Float32Array(COUNT),
+  })
+  for (const change of [{}, { decoupled: false }]) {
+    const [ours, wanted, plain] = [fresh(), fresh(), fresh()]
+    adam({ ...ADAM, ...change }, from, mean, ours)
+    adam({ ...ADAM, ...change }, from, asMean(written), wanted)
+    plainAdam({ ...ADAM, ...change }, from, mean, plain)
+    for (const vector of ['parameters', 'mean', 'square'] as const) {
+      assertSameBits(ours[vector], wanted[vector], vector)
+      assertSameBits(plain[vector], wanted[vector], `plain ${vector}`)
+    }
+  }
+  for (const settings of everySgd()) {
+    const [ours, wanted] = [0, 1].map(() => ({
+      parameters: usualFloats(5),
+      velocity: settings.momentum === 0 ? undefined : usualFloats(6),
+    }))
+    assert.ok(ours && wanted)
+    sgd(settings, ours, mean, ours)
+    plainSgd(settings, wanted, asMean(written), wanted)
+    assertSameBits(ours.parameters, wanted.parameters, `parameters of ${JSON.stringify(settings)}`)
+  }
+})
+
+test('the sum of squares has the bits of plain TypeScript, over numbers of any size', () => {
+  for (const floats of [usualFloats, anyFloats]) {
+    const values = floats(11).subarray(0, COUNT - (COUNT % 4))
+    assert.ok(Number.isFinite(sumOfSquares(usualFloats(11))))
+    const [a = 0, b = 0, c = 0, d = 0] = plainSquares(values, 3)
+    assert.equal(sumOfSquares(values, 3), a + b + (c + d))
+  }
+})
+
+test('clipping counts the elements that are trained, and leaves a norm that is not finite alone', () => {
+  const sum = Float32Array.of(3, 4, 1e30)
+  assert.equal(meanOfSum(sum, 1, { clipNorm: 1, counted: 2 }).factor, Math.fround(1 / (5 + 1e-6)))
+  assert.equal(meanOfSum(sum, 1, { clipNorm: 10, counted: 2 }).factor, 1)
+  assert.equal(meanOfSum(Float32Array.of(NaN, 1), 1, { clipNorm: 1, counted: 2 }).factor, 1)
+})
+
+test('a number that is not finite is found at every place of a long vector', () => {
+  const long = anyFloats(12)
+  for (let i = 0; i < COUNT; i++) if (!Number.isFinite(long[i])) long[i] = 3e38
+  assert.ok(allFinite(long))
+  for (const at of [0, 1, 2, 3, BLOCK - 1, BLOCK, COUNT - 8, COUNT - 4, COUNT - 1])
+    for (const value of [NaN, Infinity, -Infinity]) {
+      const broken = long.slice()
+      broken[at] = value
+      assert.equal(allFinite(broken), false, `${value} at ${at} of ${COUNT}`)
+    }
+})
+
 test('more targets than an f32 can count are divided by exactly', () => {
   const out = new Float32Array(1)
   meanGradient(Float32Array.of(3), 2 ** 24 + 1, out)
   assert.equal(out[0], Math.fround(3 / (2 ** 24 + 1)))
+  const { sum, targets } = meanOfSum(Float32Array.of(3), 2 ** 24 + 1, { clipNorm: undefined, counted: 1 })
+  assert.equal(Math.fround((sum[0] ?? 0) / targets), out[0])
 })
 
 test('the sum of squares counts every element once, whatever the length', () => {

@@ -86,8 +86,8 @@ test('an assignment of a local round is the parameter difference of its inner st
   for (const part of [assignment.slice(0, 2), assignment.slice(2)]) {
     executor.loadParameters(version.parameters)
     const { targets } = await executor.gradient(batchOf(part), gradient)
-    meanOfStep({ layout }, gradient, { targets, mean: gradient, clipNorm: undefined })
-    nextVersion({ layout, optimizer }, version, gradient, version)
+    const mean = meanOfStep({ layout }, gradient, { targets, clipNorm: undefined })
+    nextVersion({ layout, optimizer }, version, mean, version)
   }
   const wanted = version.parameters.map((value, i) => Math.fround(16 * Math.fround((held.parameters[i] ?? 0) - value)))
   assert.deepEqual(rounds.contribution, wanted)
@@ -192,8 +192,8 @@ async function innerSteps(parts: readonly (readonly BlockId[])[]): Promise<Float
   for (const part of parts) {
     executor.loadParameters(version.parameters)
     const { targets } = await executor.gradient(batchOf(part), gradient)
-    meanOfStep({ layout }, gradient, { targets, mean: gradient, clipNorm: undefined })
-    nextVersion({ layout, optimizer }, version, gradient, version)
+    const mean = meanOfStep({ layout }, gradient, { targets, clipNorm: undefined })
+    nextVersion({ layout, optimizer }, version, mean, version)
     after.push(version.parameters.slice())
   }
   return after

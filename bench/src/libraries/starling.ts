@@ -204,8 +204,8 @@ async function trainingStep(task: StepTask, backend: StarlingBackend): Promise<P
   }
   const step = async (): Promise<number> => {
     const { lossSum, targets } = await executor.gradient({ samples: task.samples, x, y }, gradient)
-    meanOfStep({ layout }, gradient, { targets, mean: gradient, clipNorm: undefined })
-    nextVersion({ layout, optimizer }, version, gradient, version)
+    const mean = meanOfStep({ layout }, gradient, { targets, clipNorm: undefined })
+    nextVersion({ layout, optimizer }, version, mean, version)
     executor.loadParameters(version.parameters)
     return lossSum / targets
   }

@@ -4,6 +4,7 @@
 
 import { SLOT } from './simd-kernels.ts'
 import { simd } from './simd.ts'
+import { meanAt, type MeanGradient } from './sum-of-squares.ts'
 
 const f32 = Math.fround
 
@@ -30,28 +31,29 @@ export interface AdamVectors {
 }
 
 // m ← β₁m + (1−β₁)g;  v ← β₂v + (1−β₂)g²;  p ← p − lr/(1−β₁ᵗ) · m / (√v / √(1−β₂ᵗ) + eps)
-export function adam(settings: AdamSettings, from: AdamVectors, gradient: Float32Array, to: AdamVectors): void {
-  const run = simd()
-  if (!run) return plainAdam(settings, from, gradient, to)
+export function adam(settings: AdamSettings, from: AdamVectors, gradient: MeanGradient, to: AdamVectors): void {
+  const lanes = simd()
+  if (!lanes) return plainAdam(settings, from, gradient, to)
   const { beta1, rest1, beta2, rest2, stepSize, rootCorrection, eps, shrink, decay } = adamScalars(settings)
-  const scalars = [beta1, rest1, beta2, rest2, stepSize, rootCorrection, eps, shrink]
+  const { sum, targets, factor } = gradient
+  const scalars = [targets, factor, beta1, rest1, beta2, rest2, stepSize, rootCorrection, eps, shrink]
   const vectors = [
     { slot: SLOT.parameters, from: from.parameters, to: to.parameters },
-    { slot: SLOT.gradient, from: gradient },
+    { slot: SLOT.gradient, from: sum },
     { slot: SLOT.mean, from: from.mean, to: to.mean },
     { slot: SLOT.square, from: from.square, to: to.square },
   ]
-  if (decay === 0) run('adam', scalars, vectors)
-  else run('adamJoined', [...scalars, decay], vectors)
+  if (decay === 0) lanes.run('adam', scalars, vectors)
+  else lanes.run('adamJoined', [...scalars, decay], vectors)
 }
 
 /** The same bits in plain TypeScript: what the formula means, and the way where WebAssembly SIMD is missing. */
-export function plainAdam(settings: AdamSettings, from: AdamVectors, gradient: Float32Array, to: AdamVectors): void {
+export function plainAdam(settings: AdamSettings, from: AdamVectors, gradient: MeanGradient, to: AdamVectors): void {
   const { parameters, mean, square } = from
   const { beta1, rest1, beta2, rest2, stepSize, rootCorrection, eps, shrink, decay } = adamScalars(settings)
   for (let i = 0; i < parameters.length; i++) {
     const old = parameters[i] ?? 0
-    const raw = gradient[i] ?? 0
+    const raw = meanAt(gradient, i)
     const g = decay === 0 ? raw : f32(raw + f32(decay * old))
     const m = f32(f32(beta1 * (mean[i] ?? 0)) + f32(rest1 * g))
     const v = f32(f32(beta2 * (square[i] ?? 0)) + f32(rest2 * f32(g * g)))

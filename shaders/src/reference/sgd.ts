@@ -4,6 +4,7 @@
 
 import { sgdName, SLOT } from './simd-kernels.ts'
 import { simd } from './simd.ts'
+import { meanAt, type MeanGradient } from './sum-of-squares.ts'
 
 const f32 = Math.fround
 
@@ -21,25 +22,26 @@ export interface SgdVectors {
 }
 
 // g ← gradient + weightDecay·p;  v ← momentum·v + g;  p ← p − lr·(nesterov ? g + momentum·v : v)
-export function sgd(settings: SgdSettings, from: SgdVectors, gradient: Float32Array, to: SgdVectors): void {
-  const run = simd()
-  if (!run) return plainSgd(settings, from, gradient, to)
+export function sgd(settings: SgdSettings, from: SgdVectors, gradient: MeanGradient, to: SgdVectors): void {
+  const lanes = simd()
+  if (!lanes) return plainSgd(settings, from, gradient, to)
   const moving = hasVelocity(from) && hasVelocity(to)
   const [lr, momentum, decay] = [f32(settings.lr), f32(settings.momentum), f32(settings.weightDecay)]
   const kernel = sgdName({ moving, nesterov: settings.nesterov, decayed: decay !== 0 })
-  run(
+  const { sum, targets, factor } = gradient
+  lanes.run(
     kernel,
-    [lr, momentum, decay],
+    [targets, factor, lr, momentum, decay],
     [
       { slot: SLOT.parameters, from: from.parameters, to: to.parameters },
-      { slot: SLOT.gradient, from: gradient },
+      { slot: SLOT.gradient, from: sum },
       ...(moving ? [{ slot: SLOT.velocity, from: from.velocity, to: to.velocity }] : []),
     ],
   )
 }
 
 /** The same bits in plain TypeScript: what the formula means, and the way where WebAssembly SIMD is missing. */
-export function plainSgd(settings: SgdSettings, from: SgdVectors, gradient: Float32Array, to: SgdVectors): void {
+export function plainSgd(settings: SgdSettings, from: SgdVectors, gradient: MeanGradient, to: SgdVectors): void {
   if (hasVelocity(from) && hasVelocity(to)) sgdWithMomentum(settings, from, gradient, to)
   else sgdAtRest(settings, from.parameters, gradient, to.parameters)
 }
@@ -47,14 +49,14 @@ export function plainSgd(settings: SgdSettings, from: SgdVectors, gradient: Floa
 function sgdAtRest(
   settings: SgdSettings,
   parameters: Float32Array,
-  gradient: Float32Array,
+  gradient: MeanGradient,
   outParameters: Float32Array,
 ): void {
   const lr = f32(settings.lr)
   const decay = f32(settings.weightDecay)
   for (let i = 0; i < parameters.length; i++) {
     const p = parameters[i] ?? 0
-    const g = decayed(gradient[i] ?? 0, p, decay)
+    const g = decayed(meanAt(gradient, i), p, decay)
     outParameters[i] = f32(p - f32(lr * g))
   }
 }
@@ -65,14 +67,14 @@ function hasVelocity(vectors: SgdVectors): vectors is MovingVectors {
   return vectors.velocity !== undefined
 }
 
-function sgdWithMomentum(settings: SgdSettings, from: MovingVectors, gradient: Float32Array, to: MovingVectors): void {
+function sgdWithMomentum(settings: SgdSettings, from: MovingVectors, gradient: MeanGradient, to: MovingVectors): void {
   const { parameters, velocity } = from
   const lr = f32(settings.lr)
   const decay = f32(settings.weightDecay)
   const momentum = f32(settings.momentum)
   for (let i = 0; i < parameters.length; i++) {
     const p = parameters[i] ?? 0
-    const g = decayed(gradient[i] ?? 0, p, decay)
+    const g = decayed(meanAt(gradient, i), p, decay)
     const v = f32(f32(momentum * (velocity[i] ?? 0)) + g)
     to.velocity[i] = v
     const direction = settings.nesterov ? f32(g + f32(momentum * v)) : v

@@ -12,21 +12,29 @@ const BLOCK_BYTES = BLOCK * Float32Array.BYTES_PER_ELEMENT
 /** Vectors of a block that the memory has room for; a kernel reads and writes them in place. */
 export const SLOTS = 4
 const PAGE_BYTES = 65_536
-const VECTOR_BYTES = 16
+export const VECTOR_BYTES = 16
 
-/** Code that leaves one vector of four f32 on WebAssembly's stack. */
+/** Code that leaves one vector of four f32, or two f64, on WebAssembly's stack. */
 type Expression = readonly number[]
+type Statement = readonly number[]
 
 export interface Kernel {
   readonly name: string
   readonly scalars: number
   /** statements, in order; those that keep a value for later use it by `local(n)`, n below `locals` */
-  readonly body: readonly (readonly number[])[]
+  readonly body: readonly Statement[]
+  /** ahead of the first and behind the last four elements of a block: what goes from block to block */
+  readonly before?: readonly Statement[]
+  readonly after?: readonly Statement[]
   readonly locals: number
 }
 
 const SIMD = 0xfd
-const OP = { add: 0xe4, subtract: 0xe5, multiply: 0xe6, divide: 0xe7, root: 0xe3 } as const
+const OP = { add: 0xe4, subtract: 0xe5, multiply: 0xe6, divide: 0xe7, root: 0xe3, or: 0x50 } as const
+const OP64 = { add: 0xf0, multiply: 0xf2, ofLowHalf: 0x5f } as const
+const SHUFFLE = 0x0d
+/** bytes 8 … 15 of a vector, twice */
+const HIGH_HALF = Array.from({ length: VECTOR_BYTES }, (_, i) => 8 + (i % 8))
 const TYPE = { i32: 0x7f, f32: 0x7d, v128: 0x7b, function: 0x60 } as const
 const I32 = { constant: 0x41, add: 0x6a, lessUnsigned: 0x49 } as const
 const CONTROL = { loop: 0x03, end: 0x0b, branchIf: 0x0d, noResult: 0x40 } as const
@@ -49,10 +57,20 @@ export interface Formula {
   multiply(a: Expression, b: Expression): Expression
   divide(a: Expression, b: Expression): Expression
   root(a: Expression): Expression
-  /** statement: keeps a value for `local(index)` */
-  keep(index: number, value: Expression): readonly number[]
-  /** statement: writes a value to a slot of the block */
-  store(slot: number, value: Expression): readonly number[]
+  or(a: Expression, b: Expression): Expression
+  /** of two f64 */
+  add64(a: Expression, b: Expression): Expression
+  multiply64(a: Expression, b: Expression): Expression
+  /** the first two f32 as f64; the last two */
+  low64(a: Expression): Expression
+  high64(a: Expression): Expression
+  /** keeps a value for `local(index)` */
+  keep(index: number, value: Expression): Statement
+  /** writes a value to a slot of the block */
+  store(slot: number, value: Expression): Statement
+  /** vector `index` from the beginning of a slot, wherever the walk is */
+  first(slot: number, index: number): Expression
+  storeFirst(slot: number, index: number, value: Expression): Statement
 }
 
 /** The vocabulary of a kernel with so many scalars. */
@@ -62,7 +80,11 @@ export function formula(scalars: number): Formula {
   const own = vector + scalars
   const get = (index: number) => [LOCAL.get, ...unsigned(index)]
   const binary = (op: number) => (a: Expression, b: Expression) => [...a, ...b, SIMD, ...unsigned(op)]
-  const place = (slot: number) => [MEMORY.alignment, ...unsigned(slot * BLOCK_BYTES)]
+  const place = (slot: number, vectors = 0) => [
+    MEMORY.alignment,
+    ...unsigned(slot * BLOCK_BYTES + vectors * VECTOR_BYTES),
+  ]
+  const beginning = [I32.constant, 0]
   return {
     load: (slot) => [...get(position), ...MEMORY.load, ...place(slot)],
     scalar: (index) => get(vector + index),
@@ -72,8 +94,15 @@ export function formula(scalars: number): Formula {
     multiply: binary(OP.multiply),
     divide: binary(OP.divide),
     root: (a) => [...a, SIMD, ...unsigned(OP.root)],
+    or: binary(OP.or),
+    add64: binary(OP64.add),
+    multiply64: binary(OP64.multiply),
+    low64: (a) => [...a, SIMD, ...unsigned(OP64.ofLowHalf)],
+    high64: (a) => [...a, ...a, SIMD, SHUFFLE, ...HIGH_HALF, SIMD, ...unsigned(OP64.ofLowHalf)],
     keep: (index, value) => [...value, LOCAL.set, ...unsigned(own + index)],
     store: (slot, value) => [...get(position), ...value, ...MEMORY.store, ...place(slot)],
+    first: (slot, index) => [...beginning, ...MEMORY.load, ...place(slot, index)],
+    storeFirst: (slot, index, value) => [...beginning, ...value, ...MEMORY.store, ...place(slot, index)],
   }
 }
 
@@ -102,7 +131,7 @@ export function simdModule(kernels: readonly Kernel[]): Uint8Array<ArrayBuffer> 
   ])
 }
 
-function code({ scalars, locals, body }: Kernel): number[] {
+function code({ scalars, locals, body, before = [], after = [] }: Kernel): number[] {
   const position = scalars + 1
   const declared = list([
     [1, TYPE.i32],
@@ -126,6 +155,6 @@ function code({ scalars, locals, body }: Kernel): number[] {
   ]
   const more = [LOCAL.get, ...unsigned(position), LOCAL.get, BYTES, I32.lessUnsigned, CONTROL.branchIf, 0]
   const loop = [CONTROL.loop, CONTROL.noResult, ...body.flat(), ...advance, ...more, CONTROL.end]
-  const whole = [...declared, ...splats, ...loop, CONTROL.end]
+  const whole = [...declared, ...splats, ...before.flat(), ...loop, ...after.flat(), CONTROL.end]
   return [...unsigned(whole.length), ...whole]
 }

@@ -1,19 +1,19 @@
 // Whether the exact optimizers run on WebAssembly SIMD here, decided once. Where they cannot, plain TypeScript gives
 // the same bits several times slower, which is said once.
 
-import { createSimdRun, type SimdRun } from './simd-kernels.ts'
+import { createSimd, type Simd } from './simd-kernels.ts'
 
-let decided: { readonly run: SimdRun | undefined } | undefined
+let decided: { readonly simd: Simd | undefined } | undefined
 
 /** The SIMD kernels, or undefined where only plain TypeScript is possible. */
-export function simd(): SimdRun | undefined {
-  decided ??= { run: tryToCreate() }
-  return decided.run
+export function simd(): Simd | undefined {
+  decided ??= { simd: tryToCreate() }
+  return decided.simd
 }
 
-function tryToCreate(): SimdRun | undefined {
+function tryToCreate(): Simd | undefined {
   try {
-    return createSimdRun()
+    return createSimd()
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
     console.warn(

@@ -3,14 +3,13 @@
 import {
   fromPublished,
   initialVersionState,
-  meanOfStep,
   nextVersion,
   parameterLayout,
   parseModelSpec,
   parseOptimizerSpec,
   type ModelSpec,
 } from '@starling-grid/model'
-import { clipGlobalNorm, type OptimizerSpec } from '@starling-grid/shaders'
+import { clipGlobalNorm, meanGradient, type OptimizerSpec } from '@starling-grid/shaders'
 import { buildGraph } from '../graph/build.ts'
 import type { Batch, Executor } from '../graph/executor.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
@@ -92,7 +91,7 @@ export async function train(
     losses.push(sums.lossSum / sums.targets)
     const { clip_norm: clipNorm } = golden.description
     const clip = typeof clipNorm === 'number' ? clipNorm : undefined
-    meanOfStep({ layout }, gradient, { targets: sums.targets, mean: gradient, clipNorm: undefined })
+    meanGradient(gradient, sums.targets, gradient)
     if (step === 0 && gradientUnclipped) firstGradient = gradient.slice(0, layout.trained)
     if (clip !== undefined) clipGlobalNorm(gradient.subarray(0, layout.trained), clip)
     if (step === 0 && !gradientUnclipped) firstGradient = gradient.slice(0, layout.trained)

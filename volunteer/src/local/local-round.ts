@@ -51,7 +51,6 @@ export function openLocalRounds(parts: Omit<LocalRoundParts, 'stream'>, fragment
 export class LocalRounds implements InnerSteps {
   readonly #parts: LocalRoundParts
   readonly #inner: VersionContent
-  readonly #mean: Float32Array
   #progress: RoundProgress | undefined
   /**
    * gradients of inner steps, then the difference that they made: of the round under way, until it is over or the next
@@ -72,7 +71,6 @@ export class LocalRounds implements InnerSteps {
       parameters: new Float32Array(layout.total),
       optimizerState: createOptimizerState(optimizer, layout.trained),
     }
-    this.#mean = new Float32Array(layout.total)
   }
 
   /** A member's part in them, as the protocol sees it. */
@@ -149,7 +147,7 @@ export class LocalRounds implements InnerSteps {
   #cut({ parameters, blocks }: RoundOrder, progress: RoundProgress): RoundResult | undefined {
     const isFirst = progress.blocks.every((block, i) => block === blocks[i])
     if (progress.steps === 0 || !isFirst || this.#parts.stream !== undefined) return undefined
-    this.#part = this.#mean // an inner step that is not made does not use it
+    this.#part = new Float32Array(parameters.length)
     weightedDifference(parameters, this.#inner.parameters, { weight: progress.sums.targets, into: this.#part })
     return resultOf(progress, allFinite(this.#part))
   }
@@ -207,8 +205,8 @@ export class LocalRounds implements InnerSteps {
     if (computed === undefined || order.signal.aborted || order.cut?.aborted === true) return undefined
     const { sums, finite } = computed
     if (!finite) return false
-    meanOfStep(rule, order.lease.values, { targets: sums.targets, mean: this.#mean, clipNorm })
-    nextVersion(rule, this.#inner, this.#mean, this.#inner)
+    const mean = meanOfStep(rule, order.lease.values, { targets: sums.targets, clipNorm })
+    nextVersion(rule, this.#inner, mean, this.#inner)
     progress.blocks.push(...blocks)
     progress.steps++
     progress.samples += batch.samples

@@ -32,8 +32,26 @@ export interface TrainingTerms {
  */
 const KEPT_BYTES = 64 * 1024 * 1024
 
+/** What an update depends on besides the version and the sum. */
+export type StepTerms = Pick<StepRecord, 'kind' | 'targets' | 'scaling'>
+
+/** `from`: the copy that was held, which no other version takes the place of. */
+interface PreparedStep extends StepTerms {
+  readonly from: VersionContent
+  readonly sum: Float32Array
+}
+
+function isPrepared(
+  prepared: PreparedStep | undefined,
+  { kind, targets, scaling }: StepTerms,
+  { from, sum }: Pick<PreparedStep, 'from' | 'sum'>,
+): boolean {
+  if (prepared?.from !== from || prepared.sum !== sum) return false
+  return prepared.kind === kind && prepared.targets === targets && prepared.scaling?.lr === scaling?.lr
+}
+
 /** The rate of a step with weak scaling stands in its record, so that all who follow the chain use the same. */
-function optimizerOf(optimizer: OptimizerSpec, { scaling }: StepRecord): OptimizerSpec {
+function optimizerOf(optimizer: OptimizerSpec, { scaling }: StepTerms): OptimizerSpec {
   if (scaling === undefined) return optimizer
   const { schedule: _, ...rest } = optimizer
   return { ...rest, lr: scaling.lr }
@@ -44,7 +62,8 @@ export class LocalVersion {
   readonly #terms: TrainingTerms
   #held: VersionContent
   #spare: VersionContent
-  readonly #mean: Float32Array
+  /** what the spare copy holds, until the next version is held */
+  #prepared: PreparedStep | undefined
   #version: VersionRef | undefined
   /** Σ gradients of the last steps, the newest last; the last one whatever its size */
   readonly #reduced: { readonly version: VersionRef; readonly sum: Float32Array }[] = []
@@ -54,7 +73,6 @@ export class LocalVersion {
     this.layout = parameterLayout(terms.spec)
     this.#held = this.#empty()
     this.#spare = this.#empty()
-    this.#mean = new Float32Array(this.layout.total)
   }
 
   get version(): VersionRef | undefined {
@@ -86,20 +104,23 @@ export class LocalVersion {
   }
 
   /**
+   * Computes into the spare copy what `apply` will swap in, while another thread still hashes the sum. Without effect
+   * when something else is applied then.
+   */
+  prepare(step: StepTerms, sum: Float32Array): void {
+    this.#prepared = undefined
+    if (this.#version === undefined) return
+    this.#update(step, sum)
+    this.#prepared = { ...step, from: this.#held, sum }
+  }
+
+  /**
    * One optimizer step with Σ gradients `sum`, exact f32 and so equal on every machine. Mean over the targets, clip,
-   * update into the spare copy, swap.
+   * update into the spare copy, swap. `sum` stays as it is from `prepare` on.
    */
   apply(record: StepRecord, version: VersionRef, sum: Float32Array): void {
-    // the job's bound is on gradients, and members of a round kept to it in their inner steps
-    const clipNorm = record.kind === 'round' ? undefined : this.#terms.clipNorm
-    meanOfStep(this, sum, { targets: record.targets, mean: this.#mean, clipNorm })
-    nextVersion(
-      { ...this.#terms, optimizer: optimizerOf(this.#terms.optimizer, record), layout: this.layout },
-      this.#held,
-      this.#mean,
-      this.#spare,
-      record.kind === 'round' ? 'round' : 'step',
-    )
+    if (!isPrepared(this.#prepared, record, { from: this.#held, sum })) this.#update(record, sum)
+    this.#prepared = undefined
     const old = this.#held
     this.#held = this.#spare
     this.#spare = old
@@ -107,6 +128,19 @@ export class LocalVersion {
     this.#reduced.push({ version, sum })
     if (this.#reduced.length > Math.min(SUMS_KEPT, Math.max(1, Math.floor(KEPT_BYTES / sum.byteLength))))
       this.#reduced.shift()
+  }
+
+  #update(record: StepTerms, sum: Float32Array): void {
+    // the job's bound is on gradients, and members of a round kept to it in their inner steps
+    const clipNorm = record.kind === 'round' ? undefined : this.#terms.clipNorm
+    const mean = meanOfStep(this, sum, { targets: record.targets, clipNorm })
+    nextVersion(
+      { ...this.#terms, optimizer: optimizerOf(this.#terms.optimizer, record), layout: this.layout },
+      this.#held,
+      mean,
+      this.#spare,
+      record.kind === 'round' ? 'round' : 'step',
+    )
   }
 
   /** Σ gradients of the step that made `version`, if this member still has them. */
