@@ -18,6 +18,7 @@ import { openReferenceExecutor } from '@starling-grid/volunteer/language'
 import { createWasmExecutor } from '@starling-grid/volunteer/wasm'
 import { chooseExecutor, requireNoAdapter, type ExecutorWish } from './executor-choice.ts'
 import { openGpu } from './gpu.ts'
+import { HashThread } from './hash-thread.ts'
 import { sendRequest } from './http.ts'
 import { openNotes } from './kept-notes.ts'
 import { openPeerNetwork } from './rtc-link.ts'
@@ -31,6 +32,8 @@ import { witnessIn } from './witness-folder.ts'
 export { openWebRtc } from './rtc-link.ts'
 export { type ListenPlace, listenPlaceIn } from './tcp-door.ts'
 
+/** Of all volunteers of this process. */
+const hashes = new HashThread()
 /** What a volunteer's start may take longer for faster kernels; later starts find them in the cache. */
 const TUNING_BUDGET_MS = 1500
 
@@ -89,6 +92,7 @@ export function createNodeHost({
     openPeerNetwork: (access) => openPeerNetwork(access, tcp),
     sendRequest,
     shards: openShardCache({ maxBytes: maxDiskBytes }),
+    digestOf: (bytes) => hashes.digestOf(bytes),
     ...witnessIn(process.env['STARLING_WITNESS']),
     ...doorOf(coordinatorUrl),
     at: doorOf,

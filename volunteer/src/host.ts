@@ -84,6 +84,8 @@ export interface VolunteerHost extends CoordinatorAccess, OwnersTerms {
    */
   createExecutor(spec: ModelSpec, blockSamples: number, bounds?: ExecutorBounds): Promise<Executor>
   readonly shards: ShardCache
+  /** SHA-256 on a thread beside the caller's; the bytes may change once it resolves. Absent: as the platform does it */
+  digestOf?(bytes: Uint8Array): Promise<Sha256>
   /** absent: nothing is kept for an audit */
   witness?(terms: JobTerms): StepWitness
   /** A tab in the background: its browser may slow it down. Absent: never. */

@@ -30,6 +30,7 @@ import {
   type ToCoordinator,
   type ToVolunteer,
   type VersionRef,
+  sha256Of,
 } from '@starling-grid/protocol'
 import { AsyncMode, type PulledBase } from './async/async-mode.ts'
 import { pullRows } from './async/pull-rows.ts'
@@ -297,6 +298,7 @@ export class JobSession {
     const shards = this.#base?.server(() => this.runner.links, uploads)
     return new GenerationRunner({
       clock: host.clock,
+      digestOf: host.digestOf ?? sha256Of,
       core: this.core,
       held: this.#held,
       compute: this.compute,

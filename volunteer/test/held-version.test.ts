@@ -50,6 +50,38 @@ test('members that apply the same sums hold the same bytes', () => {
   assert.equal(digest(a.encode()), digest(b.encode()))
 })
 
+test('what was prepared is applied as if it had not been, and only where it fits', () => {
+  const [plain, member] = [held(), held()]
+  const versions = [first]
+  const sums = [1, 2, 3, 4, 5].map((seed) => gradient(plain, seed))
+  const step = (v: number, change: Partial<StepRecord>, prepared: Partial<StepRecord>, other = false): void => {
+    const sum = sums[v - 1] ?? assert.fail()
+    const taken = { ...record(v), ...change }
+    const version = extend(versions.at(-1) ?? first, taken)
+    versions.push(version)
+    member.prepare({ ...record(v), ...prepared }, other ? gradient(member, 9) : sum)
+    assert.equal(digest(member.encode()), digest(plain.encode()), 'what is held stays until it is applied')
+    for (const one of [plain, member]) one.apply(taken, version, sum)
+    assert.equal(digest(member.encode()), digest(plain.encode()), `step ${v}`)
+  }
+  step(1, {}, {})
+  step(2, {}, { targets: 5 })
+  step(3, { scaling: { batch: 4, scale: 2, lr: 0.02 } }, {})
+  step(4, {}, {}, true)
+  const sum = sums[4] ?? assert.fail()
+  member.prepare(record(5), sum)
+  const [before, version] = [versions.at(-1) ?? first, extend(versions.at(-1) ?? first, record(5))]
+  member.adopt(member.decode(member.encode(), before), before)
+  for (const one of [plain, member]) one.apply(record(5), version, sum)
+  assert.equal(digest(member.encode()), digest(plain.encode()), 'adopted in between')
+  const [last, read] = [extend(version, record(6)), gradient(plain, 6)]
+  member.prepare(record(6), read)
+  plain.apply(record(6), last, gradient(plain, 6))
+  read.fill(0) // what is prepared is not computed again
+  member.apply(record(6), last, read)
+  assert.equal(digest(member.encode()), digest(plain.encode()), 'swapped in')
+})
+
 test('a newcomer that adopts the bytes goes on exactly as the member that sent them', () => {
   const [member, newcomer] = [held(), held()]
   const second = extend(first, record(1))

@@ -18,6 +18,7 @@ import {
   trainingBlock,
   type VersionRef,
   systemClock,
+  sha256Of,
 } from '@starling-grid/protocol'
 import { Compute, createReferenceExecutor, type Executor, LocalVersion } from '@starling-grid/volunteer'
 import { formOf } from '@starling-grid/volunteer/testing'
@@ -148,6 +149,8 @@ export class BenchMember {
   readonly sums: { readonly version: VersionRef; readonly bytes: Uint8Array }[] = []
   readonly failed: unknown[] = []
   readonly batches: Batches
+  /** hashes the sum of a step */
+  hashing = sha256Of
   #downloads: Gate[] = []
 
   constructor(
@@ -194,6 +197,7 @@ export class BenchMember {
       fromCoordinator: () => Promise.reject(new Error('internal: no coordinator here')),
       upload: async () => undefined,
       uploadSums: async (version, bytes) => void this.sums.push({ version, bytes }),
+      digestOf: (bytes) => this.hashing(bytes),
       givenSum: async () => new Float32Array(held.layout.total).fill(0.5),
       send: (message) => void this.sent.push(message),
       onEncoded: () => undefined,

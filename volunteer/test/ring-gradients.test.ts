@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { afterEach, test } from 'node:test'
 import { mlp, parameterLayout } from '@starling-grid/model'
-import { type Clock, GridError, trainingBlock, systemClock } from '@starling-grid/protocol'
+import { type Clock, GridError, sha256Of, trainingBlock, systemClock } from '@starling-grid/protocol'
 import { renewedExecutor } from '@starling-grid/volunteer'
 import { AsyncMode } from '../src/async/async-mode.ts'
 import { B, BLOCK_SAMPLES, BLOCKS, type BenchMember, type BenchOptions, Gate, RingBench, until } from './ring-bench.ts'
@@ -75,6 +75,37 @@ test('a share without blocks stays empty while the computation of an older share
   await until(() => bench.b.executor.written.length === 1)
   mate.open()
   await expectUndisturbed(bench, await undisturbed(SMALL, [1, 0]))
+})
+
+test('the next version is computed while the sum is hashed, and a ballot in between leaves nothing of it', async () => {
+  const bench = benchOf(SMALL)
+  const [begun, gate] = [new Gate(), new Gate()]
+  const order: string[] = []
+  const { b } = bench
+  const prepare = b.held.prepare.bind(b.held)
+  b.held.prepare = (...given) => {
+    order.push('computed')
+    prepare(...given)
+  }
+  b.hashing = async (bytes) => {
+    order.push('hash begun')
+    begun.open()
+    await gate.pass()
+    order.push('hashed')
+    return sha256Of(bytes)
+  }
+  await bench.begin([1, 1])
+  await begun.pass()
+  await until(() => order.length === 2)
+  assert.deepEqual(order, ['hash begun', 'computed'])
+  assert.equal(b.held.version?.v, 0)
+  bench.freeze()
+  gate.open()
+  b.hashing = sha256Of
+  await bench.form([1, 0])
+  bench.start()
+  await expectUndisturbed(bench, await undisturbed(SMALL, [1, 0]))
+  assert.deepEqual(order, ['hash begun', 'computed', 'hashed', 'computed'])
 })
 
 /** Work for the parameter server, begun before the ring is. */

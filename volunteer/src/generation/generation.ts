@@ -10,6 +10,8 @@ import {
   isGridError,
   type Manifest,
   type MemberId,
+  type Sha256,
+  type StepRecord,
   type ToCoordinator,
 } from '@starling-grid/protocol'
 import type { Feedback } from '../codec/encoding.ts'
@@ -42,6 +44,8 @@ export interface JobParts {
   /** how gradients travel */
   readonly encoding: GradientEncoding
   send(message: ToCoordinator): void
+  /** SHA-256, beside what this thread does meanwhile */
+  digestOf(bytes: Uint8Array): Promise<Sha256>
   /** Σ gradients that this member was given (A1) */
   givenSum(id: number): Promise<Float32Array>
 }
@@ -215,6 +219,18 @@ export class Generation {
   /** What came of a step, and from which ranks more is to come. */
   standing(step: number): StepStanding {
     return this.#reduces?.standing(step) ?? { received: 0, waitsFor: [] }
+  }
+
+  get digestOf(): JobParts['digestOf'] {
+    return this.#parts.digestOf
+  }
+
+  /** What the record of this step will ask of `apply` follows from the manifests and the plan. */
+  prepare({ kind, step }: StepId & Pick<StepRecord, 'kind'>, { sum, manifests }: StepSum): void {
+    const { core, held } = this.#parts
+    const scaling = core.ring?.plan.get(step)?.scaling
+    const targets = manifests.reduce((total, manifest) => total + manifest.targets, 0)
+    if (core.version?.v === step - 1) held.prepare({ kind, targets, ...(scaling ? { scaling } : {}) }, sum)
   }
 
   stage(sum: StagedSum): void {

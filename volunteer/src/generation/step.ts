@@ -1,7 +1,7 @@
 // START HERE: one training step on one member, top to bottom.
 // batch → forward and backward, whose finished buckets enter the reduce already → reduce → update. In a local round:
 // inner steps → reduce of their difference → outer update.
-import { type Manifest, sha256Of } from '@starling-grid/protocol'
+import type { Manifest } from '@starling-grid/protocol'
 import { bytesOf } from '../codec/numbers.ts'
 import type { Batches } from '../data/batch.ts'
 import type { EarlyRanges } from '../graph/executor.ts'
@@ -29,8 +29,10 @@ export async function trainStep(order: StepOrder, generation: Generation): Promi
   tell({ type: 'computed', ...at, manifest: manifestOf(share), finite: share.finite })
   const { sum, manifests } = await generation.reduced()
 
-  // update: mean, clip, optimizer and swap in one piece, then HELD (R10)
-  const gradDigest = await sha256Of(bytesOf(sum))
+  // update: mean, clip and optimizer while another thread hashes the sum; swap in one piece, then HELD (R10)
+  const hashed = generation.digestOf(bytesOf(sum))
+  generation.prepare(order, { sum, manifests })
+  const gradDigest = await hashed
   generation.stage({ sum, isOwn: true })
   tell({ type: 'reduced', ...at, manifests, gradDigest })
 }
