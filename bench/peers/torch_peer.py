@@ -126,7 +126,21 @@ class Step:
         return [torch.tensor([loss - losses[0] for loss in losses[1:]])]
 
 
-KINDS = {"matmul": Matmul, "conv2d-forward": Conv2d, "conv2d-backward": Conv2d, "step": Step}
+class Update:
+    """Clipping and AdamW on one flat vector, as a step of a large model does."""
+
+    def __init__(self, task, tensors):
+        self.parameter = torch.zeros(task["count"]).normal_(0, 0.02).requires_grad_()
+        self.parameter.grad = torch.randn(task["count"])
+        self.clip = task["clip"]
+        self.optimizer = torch.optim.AdamW([self.parameter], lr=task["lr"], weight_decay=task["decay"])
+
+    def run(self):
+        torch.nn.utils.clip_grad_norm_([self.parameter], self.clip)
+        self.optimizer.step()
+
+
+KINDS = {"matmul": Matmul, "conv2d-forward": Conv2d, "conv2d-backward": Conv2d, "step": Step, "update": Update}
 prepared = []
 
 

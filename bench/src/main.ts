@@ -25,6 +25,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   import: async () => (await import('./import.ts')).importSuite,
   kernels: async () => (await import('./kernels.ts')).kernelSuite,
   step: async () => (await import('./step.ts')).stepSuite,
+  host: async () => (await import('./host.ts')).hostSuite,
   dispatch: async () => (await import('./dispatch.ts')).dispatchSuite,
   gpu: async () => (await import('./gpu.ts')).gpuSuite,
   language: async () => (await import('./language.ts')).languageSuite,
@@ -77,7 +78,7 @@ async function main(argv: string[]): Promise<number> {
     )
     .addOption(new Option('--in <place>', 'where the libraries run').choices(['node', 'browser']).default('node'))
     .option('--rounds <n>', 'interleaved rounds', wholeUpTo(MOST_ROUNDS), FEWEST_ROUNDS_TO_KEEP)
-    .option('--only <text>', 'rows whose names contain this (kernels, step, coordinator)')
+    .option('--only <text>', 'rows whose names contain this, such as "LeNet-5" of step')
     .option('--short', 'sizes that show that rows work, and measure nothing (coordinator)')
     .option('--events <n>', 'of the journal that a coordinator opens: 1,000,000 by default', wholeUpTo(MOST_EVENTS))
     .option('--kills <n>', 'coordinators that are killed: 10 by default', wholeUpTo(MOST_ROUNDS))
@@ -109,17 +110,24 @@ async function runSuite(name: string, options: BenchCommandOptions): Promise<num
   const warning = loadWarning(machine)
   if (warning) log(warning)
   const suite = await load()
+  const known = new Set<string>()
   const rows = await suite({
     adapter: options.adapter,
     executor: options.executor,
     in: options.in,
     rounds: options.rounds,
     only: options.only,
+    onRow: (row) => known.add(row),
     short: options.short,
     events: options.events,
     kills: options.kills,
     log,
   })
+  if (rows.length === 0 && known.size > 0)
+    throw new GridError(
+      'usage',
+      `expected part of a row's name with --only, got "${options.only}"; the rows are ${[...known].join(', ')}`,
+    )
   for (const row of rows) (options.json ? console.error : console.log)(rowText(row))
   if (options.write)
     keep(name, { date: new Date().toISOString().slice(0, 10), machine, in: options.in, rounds: options.rounds, rows })

@@ -11,14 +11,16 @@ const MODELS: readonly (readonly [StepModel, number])[] = [
   ['gpt', 8],
 ]
 
+const rowName = ([model, samples]: (typeof MODELS)[number]): string => `step ${model} b${samples}`
+
 export const stepSuite: Suite = (options) =>
   inPlace(options, async (place) => {
     const rows: BenchRow[] = []
-    for (const [model, samples] of MODELS.filter(([name]) => isWanted(options, `step ${name}`)))
+    for (const [model, samples] of MODELS.filter((model) => isWanted(options, rowName(model))))
       rows.push(
         await compare(
           {
-            name: `step ${model} b${samples}`,
+            name: rowName([model, samples]),
             task: { kind: 'step', model, samples },
             unit: 'samples/s',
             value: (ms) => (1000 * samples) / ms,

@@ -14,6 +14,8 @@ export interface SuiteOptions {
   readonly in: 'node' | 'browser'
   /** part of the names of the rows that are wanted; absent: all */
   readonly only?: string | undefined
+  /** a row that is there to be wanted */
+  readonly onRow?: (row: string) => void
   /** sizes that show that a row works, and are too small to measure */
   readonly short?: boolean | undefined
   /** of the coordinator suite: events of a journal that is opened again, and coordinators that are killed */
@@ -31,9 +33,14 @@ export interface StoreSuiteOptions extends SuiteOptions {
   readonly postgres: string | undefined
 }
 
-/** For suites of rows that take long. */
-export function isWanted({ only }: SuiteOptions, row: string): boolean {
-  return only === undefined || row.includes(only)
+/** For suites of rows that take long. Written as people write names: "LeNet-5" is lenet5. */
+export function isWanted({ only, onRow }: Pick<SuiteOptions, 'only' | 'onRow'>, row: string): boolean {
+  onRow?.(row)
+  return only === undefined || plainName(row).includes(plainName(only))
+}
+
+function plainName(name: string): string {
+  return name.toLowerCase().replaceAll(/[^a-z0-9×→√]+/g, '')
 }
 
 export type Suite = (options: SuiteOptions) => Promise<BenchRow[]>

@@ -14,6 +14,7 @@ export {
   type RunningRanks,
 } from './ranks.ts'
 export { EXECUTOR_CHOICES, EXECUTOR_TEXT, type ExecutorWish } from './executor-choice.ts'
+export { HashThread } from './hash-thread.ts'
 export { openPeerNetwork } from './rtc-link.ts'
 export { ADAPTER_CHOICE, adapterEnvironment } from './runtime/adapter-environment.ts'
 export { launchBrowser } from './runtime/browser.ts'

@@ -27,8 +27,24 @@ const MOST_SENT_FLOATS = 1 << 20
 export type TorchDevice = 'cpu' | 'cuda'
 export type Torch = Library & { close(): void }
 
+/** A Python that answers questions. */
+export interface AskedTorch {
+  readonly name: string
+  readonly version: string
+  readonly adapter: string
+  readonly ask: Ask
+  close(): void
+}
+
 /** Why it is missing, where it is. */
 export async function openTorch(device: TorchDevice = 'cpu'): Promise<Torch | Missing> {
+  const torch = await askTorch(device)
+  if ('reason' in torch) return torch
+  return { ...torch, prepare: (task) => prepare(task, torch.ask) }
+}
+
+/** Why it is missing, where it is. */
+export async function askTorch(device: TorchDevice = 'cpu'): Promise<AskedTorch | Missing> {
   if (!existsSync(PYTHON)) return { name: NAME, reason: `there is no ${PYTHON}` }
   const process = spawn(PYTHON, [SCRIPT, String(THREADS), device], { stdio: ['pipe', 'pipe', 'ignore'] })
   try {
@@ -43,7 +59,7 @@ export async function openTorch(device: TorchDevice = 'cpu'): Promise<Torch | Mi
       name: NAME,
       version: String(version),
       adapter: device === 'cpu' ? `CPU, ${THREADS} threads, ${rate}` : `${String(name)} through CUDA, ${rate}`,
-      prepare: (task) => prepare(task, ask),
+      ask,
       close: () => void process.kill(),
     }
   } catch (error) {
