@@ -256,6 +256,63 @@ export const ARITHMETIC: readonly Mutant[] = [
   ),
   ...mutantsOf(
     EXECUTOR,
+    'volunteer/src/graph/recompute.ts',
+    ['volunteer/test/recompute'],
+    [
+      ['the last segment is computed again, too', 'segments.slice(0, -1).entries()', 'segments.entries()'],
+      [
+        'all calls of a segment are computed again',
+        'if (!makes.some((storage) => wanted.has(storage) && isFirst(segment, call, storage))) return false',
+        '',
+      ],
+      ['what is computed again needs nothing that is', 'if (inner.has(storage)) wanted.add(storage)', ''],
+      [
+        'backward computes a segment again at its very beginning',
+        'renamed.slice(0, at), ...again',
+        '...again, ...renamed.slice(0, at)',
+      ],
+      ['forward is cut in two', 'Math.max(2, Math.round(Math.sqrt(forward.length)))', '2'],
+      ['forward is cut where several values cross', 'crossing(forward, at) === 1', 'crossing(forward, at) >= 1'],
+    ],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/gpu/readback.ts',
+    ['volunteer/test/vocabulary', 'fake-devices'],
+    [
+      ['a ring of a large gradient has three buffers', 'bytes < LARGE_BYTES ? RING_LENGTH', 'true ? RING_LENGTH'],
+      ['parts of a gradient of one size share one buffer', '(lengths.get(bytes) ?? 0) + 1', '1'],
+      [
+        'a device without memory for a second buffer is lost',
+        '|| ring.made === 0) throw error',
+        ') throw error; if (ring.made > 0) throw error',
+      ],
+      ['a run that waits for a buffer waits for ever', 'if (next) next(buffer)', 'if (next) ring?.free.push(buffer)'],
+    ],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/graph/flat-views.ts',
+    ['volunteer/test/vocabulary', 'large-vocabulary'],
+    [
+      [
+        'a segment may be too long by what follows',
+        'const end = deviceLength + Math.ceil(',
+        'const end = deviceLength + Math.floor(',
+      ],
+      ['the second half of a chunked parameter is not found', 'deviceOffset + offset - view.offset', 'deviceOffset'],
+      ['a piece in a later segment is read from its beginning', 'start: first - held.start, from', 'start: 0, from'],
+      ['pieces of several segments lie on each other', 'from: first - start', 'from: 0'],
+      ['runs of whole parameters are as long as the range', 'offset + length - open.start <= most', 'true'],
+      [
+        'a piece that is not at the beginning of a parameter is read from there',
+        'deviceStart: deviceOffset + first - offset',
+        'deviceStart: deviceOffset',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
     'volunteer/src/graph/flat-views.ts',
     ['volunteer/test/vocabulary'],
     [
@@ -280,6 +337,21 @@ export const ARITHMETIC: readonly Mutant[] = [
     'volunteer/src/gpu/sections.ts',
     ['volunteer/test/vocabulary'],
     [['a large gradient is staged as a whole', 'found.length > 1 ? found : [gradient]', '[gradient]']],
+  ),
+  ...mutantsOf(
+    EXECUTOR,
+    'volunteer/src/gpu/sections.ts',
+    ['large-vocabulary', 'gpu-encoding'],
+    [
+      ['passes run again for each staging buffer', 'passes: i === 0 ? passes : []', 'passes'],
+      [
+        'a bucket is told of before its last part is here',
+        'final: isLast ? final : undefined',
+        'final: i === 0 ? final : undefined',
+      ],
+      ['every piece of the classes is the first', 'first += piece.count', ''],
+      ['floats beside encoded runs are left out', 'const edges = [start, ...inOrder', 'const edges = [end, ...inOrder'],
+    ],
   ),
   ...mutantsOf(
     KERNELS,
@@ -438,13 +510,37 @@ export const ARITHMETIC: readonly Mutant[] = [
     'shaders/src/reference/sum-of-squares.ts',
     ['shaders/test/simd', 'model/test/optimizer'],
     [
-      ['the last element is not in the norm', 'square(values[whole + 2]) + d', 'd'],
+      ['the last element is not in the norm', '(c + (g ?? 0) + d)', '(c + d)'],
+      ['the norm is that of the sum', 'counted), targets))', 'counted)))'],
+      ['statistics are clipped against', 'sum.subarray(0, counted)', 'sum'],
+      ['a tail that fills no group of four may hold NaN', '&& plainFinite(values.subarray(whole))', ''],
       [
         'clipping leaves the norm a little too long',
-        'if (!(factor < 1)) return norm',
-        'if (!(factor < 0.5)) return norm',
+        'return factor < 1 ? factor : 1',
+        'return factor < 0.5 ? factor : 1',
       ],
     ],
+  ),
+  ...mutantsOf(
+    OPTIMIZERS,
+    'shaders/src/reference/simd-kernels.ts',
+    ['shaders/test/simd'],
+    [
+      ['squares of the last two of four are left out', '...addSquare(1, f.high64(mean))', ''],
+      ['each block begins its sums anew', 'f.keep(sum, f.first(FOLD.result, sum))', 'f.keep(sum, f.local(sum))'],
+      ['what an earlier block held is forgotten', 'f.or(f.local(0), f.subtract(x, x))', 'f.subtract(x, x)'],
+      [
+        'an update uses the mean before clipping',
+        'f.divide(f.load(SLOT.gradient), f.scalar(first)), f.scalar(first + 1)',
+        'f.divide(f.load(SLOT.gradient), f.scalar(first)), f.scalar(first)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    OPTIMIZERS,
+    'model/src/update.ts',
+    ['model/test/update'],
+    [['statistics are clipped with the gradient', 'mean: { ...mean, factor: 1 }', 'mean']],
   ),
   ...mutantsOf(
     OPTIMIZERS,

@@ -367,6 +367,18 @@ export const VOLUNTEER: readonly Mutant[] = [
     [
       ['a step is applied and nothing is swapped', 'this.#held = this.#spare\n', ''],
       ['the reduced gradient of a step is not kept', 'this.#reduced.push({ version, sum })', ''],
+      [
+        'what was prepared of another sum is applied',
+        'prepared?.from !== from || prepared.sum !== sum',
+        'prepared?.from !== from',
+      ],
+      ['what was prepared of another version is applied', 'prepared?.from !== from || prepared.sum', 'prepared?.sum'],
+      ['what was prepared with another rate is applied', '&& prepared.scaling?.lr === scaling?.lr', ''],
+      [
+        'what was prepared is computed again',
+        'if (!isPrepared(this.#prepared, record, { from: this.#held, sum })) this',
+        'this',
+      ],
     ],
   ),
   ...mutantsOf(
