@@ -4,7 +4,7 @@ import { reference } from './libraries/reference.ts'
 import type { Library, PreparedTask } from './library.ts'
 import type { BenchPlace } from './places/place.ts'
 import { type BenchRow, type Contender, race, type Reach, rounded } from './row.ts'
-import type { SuiteOptions } from './suite.ts'
+import { isMeasured, type SuiteOptions } from './suite.ts'
 import type { BenchTask } from './task.ts'
 
 /** ‖its result − reference‖ ÷ ‖reference‖; more is a wrong kernel, not a fast one */
@@ -49,13 +49,14 @@ interface Entrant {
 export async function compare(
   comparison: BenchComparison,
   place: BenchPlace,
-  { rounds, log }: SuiteOptions,
+  { rounds, log, against }: SuiteOptions,
 ): Promise<BenchRow> {
   const expected = await expectedResult(comparison, place)
   const missing: Record<string, string> = Object.fromEntries(place.missing.map(({ name, reason }) => [name, reason]))
   const entrants: Entrant[] = []
   try {
-    for (const library of place.libraries.filter(comparison.only ?? (() => true))) {
+    const taking = place.libraries.filter(({ name }) => isMeasured({ against }, name))
+    for (const library of taking.filter(comparison.only ?? (() => true))) {
       const entrant = await enter(library, comparison, expected)
       const verdict =
         typeof entrant === 'string' ? `is out: ${entrant}` : `is right, first run ${Math.round(entrant.firstRunMs)} ms`

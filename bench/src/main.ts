@@ -56,6 +56,7 @@ interface BenchCommandOptions {
   readonly in: 'node' | 'browser'
   readonly rounds: number
   readonly only?: string
+  readonly against?: string
   readonly short?: true
   readonly events?: number
   readonly kills?: number
@@ -79,6 +80,7 @@ async function main(argv: string[]): Promise<number> {
     .addOption(new Option('--in <place>', 'where the libraries run').choices(['node', 'browser']).default('node'))
     .option('--rounds <n>', 'interleaved rounds', wholeUpTo(MOST_ROUNDS), FEWEST_ROUNDS_TO_KEEP)
     .option('--only <text>', 'rows whose names contain this, such as "LeNet-5" of step')
+    .option('--against <text>', 'peers whose names contain this, such as pytorch (kernels, step)')
     .option('--short', 'sizes that show that rows work, and measure nothing (coordinator)')
     .option('--events <n>', 'of the journal that a coordinator opens: 1,000,000 by default', wholeUpTo(MOST_EVENTS))
     .option('--kills <n>', 'coordinators that are killed: 10 by default', wholeUpTo(MOST_ROUNDS))
@@ -93,7 +95,7 @@ async function main(argv: string[]): Promise<number> {
       'usage',
       `expected at least ${FEWEST_ROUNDS_TO_KEEP} rounds with --write, got fewer; use more, or leave --write out`,
     )
-  const part = (['only', 'short'] as const).find((name) => options[name] !== undefined)
+  const part = (['only', 'against', 'short'] as const).find((name) => options[name] !== undefined)
   if (options.write && part !== undefined)
     throw new GridError('usage', `expected a whole suite with --write, got --${part}; leave one of them out`)
   if (name === 'report') return say(writeReport())
@@ -117,6 +119,7 @@ async function runSuite(name: string, options: BenchCommandOptions): Promise<num
     in: options.in,
     rounds: options.rounds,
     only: options.only,
+    against: options.against,
     onRow: (row) => known.add(row),
     short: options.short,
     events: options.events,

@@ -14,6 +14,8 @@ export interface SuiteOptions {
   readonly in: 'node' | 'browser'
   /** part of the names of the rows that are wanted; absent: all */
   readonly only?: string | undefined
+  /** part of the names of the libraries beside Starling that are wanted; absent: all that can be had */
+  readonly against?: string | undefined
   /** a row that is there to be wanted */
   readonly onRow?: (row: string) => void
   /** sizes that show that a row works, and are too small to measure */
@@ -37,6 +39,11 @@ export interface StoreSuiteOptions extends SuiteOptions {
 export function isWanted({ only, onRow }: Pick<SuiteOptions, 'only' | 'onRow'>, row: string): boolean {
   onRow?.(row)
   return only === undefined || plainName(row).includes(plainName(only))
+}
+
+/** Of libraries: Starling's own are always measured. */
+export function isMeasured({ against }: Pick<SuiteOptions, 'against'>, library: string): boolean {
+  return against === undefined || library === 'starling' || library.includes(against)
 }
 
 function plainName(name: string): string {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { isWanted } from '../src/suite.ts'
+import { isMeasured, isWanted } from '../src/suite.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 
@@ -14,6 +14,14 @@ test('a row is found by its name as people write it, and by no other', () => {
   assert.deepEqual(wanted('step MLP'), ['step mlp b64'])
   assert.deepEqual(wanted('resnet'), [])
   assert.deepEqual(wanted(), rows)
+})
+
+test('one peer can be measured alone, and Starling always is', () => {
+  const libraries = ['starling', 'starling-webgpu', 'tfjs-wasm', 'pytorch']
+  const measured = (against?: string) => libraries.filter((name) => isMeasured({ against }, name))
+  assert.deepEqual(measured('pytorch'), ['starling', 'pytorch'])
+  assert.deepEqual(measured('wasm'), ['starling', 'tfjs-wasm'])
+  assert.deepEqual(measured(), libraries)
 })
 
 test('--only with the name of no row is refused with the names of all', () => {
