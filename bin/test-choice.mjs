@@ -85,7 +85,7 @@ export const LATER = {
     'published-models.test.ts has the examples',
   'fake-devices': 'renewed-executor.test.ts has what follows the loss of a device, pace.test.ts how long submits are',
   'large-vocabulary': 'vocabulary.test.ts has what is cut into what, and the plain reference in pieces and in one',
-  'gpt2-shape': 'large-vocabulary.test.ts and vocabulary.test.ts have small models above small limits',
+  'gpt2-shape': 'vocabulary.test.ts plans models above the limits, and runs small ones in pieces',
   'gpu-sequence': 'gpu-operators.test.ts has each operator, golden.test.ts trains decoders as PyTorch does',
   'gpu-language': 'members-tune-a-model-together.test.ts tunes adapters on this adapter and in a tab',
   'take-over': 'another-coordinator-takes-over.test.ts kills one, coordinator-restarts.test.ts starts it again',

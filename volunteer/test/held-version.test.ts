@@ -71,8 +71,12 @@ test('what was prepared is applied as if it had not been, and only where it fits
   const sum = sums[4] ?? assert.fail()
   member.prepare(record(5), sum)
   const [before, version] = [versions.at(-1) ?? first, extend(versions.at(-1) ?? first, record(5))]
-  member.adopt(member.decode(member.encode(), before), before)
-  for (const one of [plain, member]) one.apply(record(5), version, sum)
+  const elsewhere = held()
+  elsewhere.apply(record(1), before, gradient(plain, 8))
+  for (const one of [plain, member]) {
+    one.adopt(one.decode(elsewhere.encode(), before), before)
+    one.apply(record(5), version, sum)
+  }
   assert.equal(digest(member.encode()), digest(plain.encode()), 'adopted in between')
   const [last, read] = [extend(version, record(6)), gradient(plain, 6)]
   member.prepare(record(6), read)
