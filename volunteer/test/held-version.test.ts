@@ -86,6 +86,18 @@ test('what was prepared is applied as if it had not been, and only where it fits
   assert.equal(digest(member.encode()), digest(plain.encode()), 'swapped in')
 })
 
+test('a step with weak scaling is made with the rate of its record, without the schedule of the job', () => {
+  const optimizer = { type: 'adam', lr: 0.01, schedule: { type: 'linear', to: 0, steps: 10 } } as const
+  const scaled = new LocalVersion({ spec, optimizer, clipNorm: 1 })
+  const wanted = new LocalVersion({ spec, optimizer: { type: 'adam', lr: 0.02 }, clipNorm: 1 })
+  const taken = { ...record(1), scaling: { batch: 4, scale: 2, lr: 0.02 } }
+  for (const one of [scaled, wanted]) {
+    one.adoptInitial(first, 1)
+    one.apply(taken, extend(first, taken), gradient(one, 1))
+  }
+  assert.deepEqual(scaled.parameters, wanted.parameters)
+})
+
 test('a newcomer that adopts the bytes goes on exactly as the member that sent them', () => {
   const [member, newcomer] = [held(), held()]
   const second = extend(first, record(1))

@@ -62,6 +62,34 @@ test('nothing is computed again that backward does not need, nor twice', () => {
   assert.ok(backward.length - graph.backward.length < graph.forward.length)
 })
 
+/** What backward computes again, piece by piece as it comes to need it: kernels, or the weights of linear layers. */
+function computedAgain(spec: ModelSpec, show: (call: Graph['backward'][number]) => string): string[] {
+  const { backward } = recomputeGraph(fuseGraph(buildGraph(spec)))
+  const pieces: string[][] = []
+  for (const [i, call] of backward.entries()) {
+    const isAgain = (at: number): boolean =>
+      Object.entries(backward[at]?.operands ?? {}).some(([role, { name }]) => role === 'y' && !name.startsWith('∂'))
+    if (!isAgain(i)) continue
+    if (i === 0 || !isAgain(i - 1)) pieces.push([])
+    pieces.at(-1)?.push(show(call))
+  }
+  return pieces.map((piece) => piece.join(' '))
+}
+
+test('what a segment needs is computed again from where one value crossed, and the last segment is not', () => {
+  const weightOf = ({ operands }: Graph['backward'][number]): string =>
+    Object.entries(operands).find(([role]) => role === 'weight')?.[1].name ?? 'no weight'
+  assert.deepEqual(computedAgain(CHAIN, weightOf), ['fc3.weight fc4.weight', 'fc1.weight fc2.weight'])
+  const kernelOf = ({ kernel }: Graph['backward'][number]): string => kernel.replace('.forward', '')
+  assert.deepEqual(computedAgain(SMALL_GPT, kernelOf), [
+    'layernorm linear attention',
+    'layernorm linear gelu_tanh',
+    'layernorm linear attention',
+    'layernorm linear gelu_tanh',
+    'embedding positions dropout layernorm linear attention',
+  ])
+})
+
 for (const [name, spec, samples] of [
   ['ResNet-20', resnet(), 64],
   ['a GPT of 6 blocks', gpt({ blocks: 6, heads: 4, channels: 128, context: 64, vocab: 65 }), 8],

@@ -215,7 +215,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     file: 'volunteer/src/recovery/local-version.ts',
     from: 'return { ...rest, lr: scaling.lr }',
     to: 'return optimizer',
-    tests: ['e2e/test/the-batch-follows-the-ring'],
+    tests: ['volunteer/test/held-version', 'e2e/test/the-batch-follows-the-ring'],
     world: { seed: 1, options: { weak: true, mode: 'ring' } },
   },
   {
