@@ -6,6 +6,7 @@ import { gpt, initialParameters, parameterCount } from '@starling-grid/model'
 import { type AdapterTraits, PLAIN_TRAITS } from '@starling-grid/shaders'
 import { buildGraph, planGraph, ReferenceRunner } from '@starling-grid/volunteer'
 import { expectClose } from '@starling-grid/volunteer/testing'
+import { ringLengths } from '../src/gpu/readback.ts'
 import { stagingBytes } from '../src/gpu/runner.ts'
 import { STAGING_BYTES } from '../src/gpu/sections.ts'
 import { buildDecoder } from '../src/graph/decoder-graph.ts'
@@ -61,6 +62,13 @@ test('a large gradient comes through staging buffers of bounded size, each but o
   const plan = planned({ software: false })
   assert.ok(stagingBytes(plan) < 1.05 * 4 * plan.flat.deviceLength)
   assert.ok(STAGING_BYTES <= DEFAULTS.maxBufferSize)
+})
+
+test('small results have three staging buffers, parts of a gradient as many as come at a time, up to three', () => {
+  const [small, part] = [1000, STAGING_BYTES]
+  assert.deepEqual([...ringLengths([small, part])], [[small, 3], [part, 1]])
+  assert.deepEqual([...ringLengths([part, part, part - 4])], [[part, 2], [part - 4, 1]])
+  assert.deepEqual([...ringLengths(Array.from({ length: 8 }, () => part))], [[part, 3]])
 })
 
 test('a model that fits is not cut', () => {

@@ -278,7 +278,7 @@ export const ARITHMETIC: readonly Mutant[] = [
   ...mutantsOf(
     EXECUTOR,
     'volunteer/src/gpu/readback.ts',
-    ['volunteer/test/vocabulary', 'fake-devices'],
+    ['volunteer/test/vocabulary', 'volunteer/test/readback'],
     [
       ['a ring of a large gradient has three buffers', 'bytes < LARGE_BYTES ? RING_LENGTH', 'true ? RING_LENGTH'],
       ['parts of a gradient of one size share one buffer', '(lengths.get(bytes) ?? 0) + 1', '1'],
