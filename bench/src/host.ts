@@ -1,10 +1,10 @@
+import { HashThread } from '@starling-grid/client-node'
 // What a step of GPT-2 124M costs beside the adapter: the gradient is checked, its sum hashed, and the exact update made
 // (volunteer/src/generation/step.ts). Beside it each pass for itself, and PyTorch's clipping and AdamW, which hash nothing.
 import { type ModelSpec, parameterLayout, parseModelSpec } from '@starling-grid/model'
 import { extend, genesis, jobId, sha256Of, type StepRecord } from '@starling-grid/protocol'
 import { allFinite, applyUpdate, clipGlobalNorm, createOptimizerState, meanGradient } from '@starling-grid/shaders'
 import { LocalVersion } from '@starling-grid/volunteer'
-import { HashThread } from '@starling-grid/client-node'
 import { askTorch } from './libraries/torch.ts'
 import { type BenchRow, type Contender, race, toAim } from './row.ts'
 import type { Suite, SuiteOptions } from './suite.ts'

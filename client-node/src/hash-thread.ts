@@ -31,7 +31,8 @@ export class HashThread {
 
   /** @throws Error when the thread ended */
   #hash(bytes: Uint8Array): Promise<Sha256> {
-    const worker = (this.#worker ??= this.#spawn())
+    const worker = this.#worker ?? this.#spawn()
+    this.#worker = worker
     if (this.#memory.byteLength < bytes.byteLength) this.#memory = new SharedArrayBuffer(bytes.byteLength)
     new Uint8Array(this.#memory).set(bytes)
     worker.ref()

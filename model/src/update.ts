@@ -71,7 +71,8 @@ export function nextVersion(
     decayGroups(layout, optimizer),
   )
   for (const entry of layout.entries)
-    if (entry.kind === 'statistic') follow(entry, { from: from.parameters, mean: { ...mean, factor: 1 }, to: to.parameters, kind })
+    if (entry.kind === 'statistic')
+      follow(entry, { from: from.parameters, mean: { ...mean, factor: 1 }, to: to.parameters, kind })
 }
 
 /** The optimizer that takes this step; the state of the other goes over as it is. */

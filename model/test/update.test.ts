@@ -47,7 +47,11 @@ test('a step moves statistics by their momentum towards what was measured, and c
       to.parameters[i],
       f32((from.parameters[i] ?? 0) - f32(f32(0.1) * f32((ramp(1)[i] ?? 0) * mean.factor))),
     )
-  assert.ok(ramp(1).subarray(layout.trained).some((value) => value !== 0))
+  assert.ok(
+    ramp(1)
+      .subarray(layout.trained)
+      .some((value) => value !== 0),
+  )
   for (let i = layout.trained; i < layout.total; i++) {
     const old = from.parameters[i] ?? 0
     assert.equal(to.parameters[i], f32(old + f32(0.25 * f32((ramp(1)[i] ?? 0) - old))), `statistic ${i}`)

@@ -8,6 +8,9 @@ export interface FloatRange {
 }
 
 /** No NaN and no infinity in a run. */
-export function allFinite(values: Float32Array, { start, end }: FloatRange = { start: 0, end: values.length }): boolean {
+export function allFinite(
+  values: Float32Array,
+  { start, end }: FloatRange = { start: 0, end: values.length },
+): boolean {
   return finiteVector(values.subarray(start, end))
 }

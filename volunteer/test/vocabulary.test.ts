@@ -66,8 +66,20 @@ test('a large gradient comes through staging buffers of bounded size, each but o
 
 test('small results have three staging buffers, parts of a gradient as many as come at a time, up to three', () => {
   const [small, part] = [1000, STAGING_BYTES]
-  assert.deepEqual([...ringLengths([small, part])], [[small, 3], [part, 1]])
-  assert.deepEqual([...ringLengths([part, part, part - 4])], [[part, 2], [part - 4, 1]])
+  assert.deepEqual(
+    [...ringLengths([small, part])],
+    [
+      [small, 3],
+      [part, 1],
+    ],
+  )
+  assert.deepEqual(
+    [...ringLengths([part, part, part - 4])],
+    [
+      [part, 2],
+      [part - 4, 1],
+    ],
+  )
   assert.deepEqual([...ringLengths(Array.from({ length: 8 }, () => part))], [[part, 3]])
 })
 

@@ -77,7 +77,9 @@ export function allFinite(values: Float32Array): boolean {
   // A shorter vector is done before it is copied into a block.
   const fold = whole < BLOCK ? undefined : simd()?.fold('notFinite', [], values.subarray(0, whole))
   if (fold === undefined) return plainFinite(values)
-  return new Uint32Array(fold.buffer, fold.byteOffset, 4).every((bits) => bits === 0) && plainFinite(values.subarray(whole))
+  return (
+    new Uint32Array(fold.buffer, fold.byteOffset, 4).every((bits) => bits === 0) && plainFinite(values.subarray(whole))
+  )
 }
 
 /**
