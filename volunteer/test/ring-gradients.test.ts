@@ -94,6 +94,10 @@ test('the next version is computed while the sum is hashed, and a ballot in betw
     order.push('hashed')
     return sha256Of(bytes)
   }
+  bench.a.hashing = async (bytes) => {
+    await gate.pass() // neither holds the step
+    return sha256Of(bytes)
+  }
   await bench.begin([1, 1])
   await begun.pass()
   await until(() => order.length === 2)
@@ -101,7 +105,7 @@ test('the next version is computed while the sum is hashed, and a ballot in betw
   assert.equal(b.held.version?.v, 0)
   bench.freeze()
   gate.open()
-  b.hashing = sha256Of
+  for (const member of bench.members) member.hashing = sha256Of
   await bench.form([1, 0])
   bench.start()
   await expectUndisturbed(bench, await undisturbed(SMALL, [1, 0]))
