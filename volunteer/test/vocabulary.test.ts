@@ -10,7 +10,7 @@ import { ringLengths } from '../src/gpu/readback.ts'
 import { stagingBytes } from '../src/gpu/runner.ts'
 import { STAGING_BYTES } from '../src/gpu/sections.ts'
 import { buildDecoder } from '../src/graph/decoder-graph.ts'
-import { flatViews, segmentPieces } from '../src/graph/flat-views.ts'
+import { devicePieces, flatViews, segmentPieces, viewRuns } from '../src/graph/flat-views.ts'
 import { type AdapterLimits, MAX_WORK, planBytes, type Plan } from '../src/graph/plan.ts'
 import { cutVocabulary } from '../src/graph/vocabulary.ts'
 
@@ -158,4 +158,27 @@ test('views fill segments in order, and none lies in two', () => {
   for (const { deviceOffset, length } of flat.views.values())
     assert.equal(segmentPieces(flat, { start: deviceOffset, end: deviceOffset + length }).length, 1)
   assert.equal(flat.segments.at(-1)?.end, flat.deviceLength)
+})
+
+test('runs of whole parameters are bounded, and a run of the layout is found where it lies on the device', () => {
+  const lengths = [10, 20, 30, 40, 90]
+  const entries = lengths.map((length, i) => ({
+    name: `p${i}`,
+    length,
+    offset: lengths.slice(0, i).reduce((sum, before) => sum + before, 0),
+  }))
+  const flat = flatViews(entries as never)
+  assert.deepEqual(viewRuns(flat, { start: 0, end: 190 }, 50), [
+    { start: 0, end: 30 },
+    { start: 30, end: 60 },
+    { start: 60, end: 100 },
+    { start: 100, end: 190 },
+  ])
+  assert.deepEqual(viewRuns(flat, { start: 10, end: 100 }, 90), [{ start: 10, end: 100 }])
+  const starts = [...flat.views.values()].map(({ deviceOffset }) => deviceOffset)
+  assert.deepEqual(devicePieces(flat, { start: 15, end: 65 }), [
+    { start: 15, deviceStart: (starts[1] ?? NaN) + 5, length: 15 },
+    { start: 30, deviceStart: starts[2], length: 30 },
+    { start: 60, deviceStart: starts[3], length: 5 },
+  ])
 })
