@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
 import { HashThread } from '../src/hash-thread.ts'
+import { createNodeHost } from '../src/host.ts'
 
 const MB = 2 ** 20
 const wanted = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
@@ -29,4 +30,10 @@ test('a thread that ends while it hashes costs no digest, and the next vector ge
   hashes.stop()
   assert.equal(await digest, wanted(bytes))
   assert.equal(await hashes.digestOf(vector(6 * MB, 8)), wanted(vector(6 * MB, 8)))
+})
+
+test("a headless volunteer hashes its steps' sums there, and its process may end with the thread asleep", async () => {
+  const { digestOf } = createNodeHost({ coordinatorUrl: 'http://127.0.0.1:1', executor: 'reference' })
+  const bytes = vector(6 * MB, 9)
+  assert.equal(await digestOf?.(bytes), wanted(bytes))
 })

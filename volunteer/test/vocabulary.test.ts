@@ -8,7 +8,7 @@ import { buildGraph, planGraph, ReferenceRunner } from '@starling-grid/volunteer
 import { expectClose } from '@starling-grid/volunteer/testing'
 import { ringLengths } from '../src/gpu/readback.ts'
 import { stagingBytes } from '../src/gpu/runner.ts'
-import { STAGING_BYTES } from '../src/gpu/sections.ts'
+import { sectionsOf, STAGING_BYTES } from '../src/gpu/sections.ts'
 import { buildDecoder } from '../src/graph/decoder-graph.ts'
 import { devicePieces, flatViews, segmentPieces, viewRuns } from '../src/graph/flat-views.ts'
 import { type AdapterLimits, MAX_WORK, planBytes, type Plan } from '../src/graph/plan.ts'
@@ -62,6 +62,27 @@ test('a large gradient comes through staging buffers of bounded size, each but o
   const plan = planned({ software: false })
   assert.ok(stagingBytes(plan) < 1.05 * 4 * plan.flat.deviceLength)
   assert.ok(STAGING_BYTES <= DEFAULTS.maxBufferSize)
+  const total = parameterCount(GPT2)
+  const sections = sectionsOf(plan, {
+    samples: 1,
+    parts: ['forward', 'loss', 'backward'],
+    gradientInto: { length: total },
+  })
+  const longest = Math.max(...[...plan.flat.views.values()].map(({ length }) => 4 * length))
+  assert.ok(sections.every(({ bytes }) => bytes <= Math.max(STAGING_BYTES, longest)))
+  const edges = sections.flatMap(({ gradient }) => (gradient ? [gradient.start, gradient.end] : []))
+  assert.deepEqual([edges[0], edges.at(-1)], [0, total])
+  assert.deepEqual(
+    edges.slice(1, -1).filter((_, i) => i % 2 === 0),
+    edges.slice(2).filter((_, i) => i % 2 === 0),
+  )
+  const { backward, forward, loss } = plan.parts
+  assert.equal(sections.flatMap(({ passes }) => passes).length, forward.length + loss.length + backward.length)
+  assert.deepEqual(
+    sections.flatMap(({ final }) => final ?? []),
+    [0],
+  )
+  assert.equal(sections.at(-1)?.final, 0)
 })
 
 test('small results have three staging buffers, parts of a gradient as many as come at a time, up to three', () => {
