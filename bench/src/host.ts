@@ -1,7 +1,7 @@
-import { HashThread } from '@starling-grid/client-node'
 // What a step of GPT-2 124M costs beside the adapter: the gradient is checked, its sum hashed, and the exact update made
 // (volunteer/src/generation/step.ts). Beside it each pass for itself, and PyTorch's clipping and AdamW, which hash nothing.
-import { type ModelSpec, parameterLayout, parseModelSpec } from '@starling-grid/model'
+import { HashThread } from '@starling-grid/client-node'
+import { gpt, type ModelSpec, parameterLayout } from '@starling-grid/model'
 import { extend, genesis, jobId, sha256Of, type StepRecord } from '@starling-grid/protocol'
 import { allFinite, applyUpdate, clipGlobalNorm, createOptimizerState, meanGradient } from '@starling-grid/shaders'
 import { LocalVersion } from '@starling-grid/volunteer'
@@ -9,8 +9,8 @@ import { askTorch } from './libraries/torch.ts'
 import { type BenchRow, type Contender, race, toAim } from './row.ts'
 import type { Suite, SuiteOptions } from './suite.ts'
 
-const GPT2 = { blocks: 12, heads: 12, channels: 768, vocab: 50_257, context: 1024 }
-const SHORT = { blocks: 1, heads: 2, channels: 64, vocab: 4000, context: 64 }
+export const GPT2 = { blocks: 12, heads: 12, channels: 768, vocab: 50_257, context: 1024 }
+export const GPT2_SHORT = { blocks: 1, heads: 2, channels: 64, vocab: 4000, context: 64 }
 const OPTIMIZER = { type: 'adamw', lr: 1e-3, weightDecay: 0.1 } as const
 const CLIP_NORM = 1
 const TARGETS = 1024
@@ -20,11 +20,7 @@ const AIM_MS = 200
 export const hostSuite: Suite = async (options) => [await hostRow(options)]
 
 async function hostRow(options: SuiteOptions): Promise<BenchRow> {
-  const { blocks, heads, channels, vocab, context } = options.short ? SHORT : GPT2
-  const spec = parseModelSpec({
-    input: [context],
-    layers: [{ type: 'gpt', vocab, context, blocks, heads, channels }],
-  })
+  const spec = gpt(options.short ? GPT2_SHORT : GPT2)
   const { total } = parameterLayout(spec)
   const sum = Float32Array.from({ length: total }, (_, i) => Math.sin(i) * TARGETS)
   const hashes = new HashThread()

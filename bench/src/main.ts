@@ -25,6 +25,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   import: async () => (await import('./import.ts')).importSuite,
   kernels: async () => (await import('./kernels.ts')).kernelSuite,
   step: async () => (await import('./step.ts')).stepSuite,
+  gpt2: async () => (await import('./gpt2.ts')).gpt2Suite,
   host: async () => (await import('./host.ts')).hostSuite,
   dispatch: async () => (await import('./dispatch.ts')).dispatchSuite,
   gpu: async () => (await import('./gpu.ts')).gpuSuite,
@@ -42,6 +43,7 @@ const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = {
   kernels: ADAPTERS,
   step: ADAPTERS,
   dispatch: ADAPTERS,
+  gpt2: [['--executor', 'wasm']],
   reduce: [[], ['--in', 'browser']],
 }
 

@@ -341,7 +341,7 @@ export const ARITHMETIC: readonly Mutant[] = [
   ...mutantsOf(
     EXECUTOR,
     'volunteer/src/gpu/sections.ts',
-    ['large-vocabulary', 'gpu-encoding'],
+    ['volunteer/test/vocabulary', 'large-vocabulary', 'gpu-encoding'],
     [
       ['passes run again for each staging buffer', 'passes: i === 0 ? passes : []', 'passes'],
       [
