@@ -9,7 +9,9 @@ import { expectClose } from '@starling-grid/volunteer/testing'
 import { ringLengths } from '../src/gpu/readback.ts'
 import { stagingBytes } from '../src/gpu/runner.ts'
 import { sectionsOf, STAGING_BYTES } from '../src/gpu/sections.ts'
+import { clearedRanges } from '../src/graph/begin-gradients.ts'
 import { buildDecoder } from '../src/graph/decoder-graph.ts'
+import type { DraftPass } from '../src/graph/drafts.ts'
 import { devicePieces, flatViews, segmentPieces, viewRuns } from '../src/graph/flat-views.ts'
 import { type AdapterLimits, MAX_WORK, planBytes, type Plan } from '../src/graph/plan.ts'
 import { cutVocabulary } from '../src/graph/vocabulary.ts'
@@ -202,4 +204,21 @@ test('runs of whole parameters are bounded, and a run of the layout is found whe
     { start: 30, deviceStart: starts[2], length: 30 },
     { start: 60, deviceStart: starts[3], length: 5 },
   ])
+})
+
+test('of a parameter that some pieces write the rest is cleared, before, between and behind them', () => {
+  const entries = [{ name: 'table', offset: 0, length: 300 }]
+  const flat = flatViews(entries as never)
+  const draftOf = (offset: number, size: number): DraftPass =>
+    ({
+      pass: { bindings: [{ operand: 'dweight', kind: 'matrix', begins: true, access: 'read_write' }] },
+      operands: [{ role: 'parameterGradient', offset, size }],
+    }) as unknown as DraftPass
+  assert.deepEqual(clearedRanges([draftOf(0, 100)], flat), [{ start: 100, end: 300 }])
+  assert.deepEqual(clearedRanges([draftOf(200, 50), draftOf(50, 100)], flat), [
+    { start: 0, end: 50 },
+    { start: 150, end: 200 },
+    { start: 250, end: 300 },
+  ])
+  assert.deepEqual(clearedRanges([draftOf(0, 100), draftOf(100, 200)], flat), [])
 })

@@ -323,7 +323,7 @@ export const ARITHMETIC: readonly Mutant[] = [
   ...mutantsOf(
     EXECUTOR,
     'volunteer/src/graph/begin-gradients.ts',
-    ['large-vocabulary'],
+    ['volunteer/test/vocabulary', 'large-vocabulary'],
     [
       [
         'what one piece writes counts as written by all of its parameter',
