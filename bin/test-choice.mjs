@@ -182,6 +182,7 @@ export const LONGEST_FIRST = [
   'https',
   'take-over',
   'chooses-the-direct-exchange-over-long-lines',
+  'encodes-over-slow-lines',
   'coordinator-rows',
   'dashboard',
   'contribute',

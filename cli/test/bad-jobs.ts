@@ -475,7 +475,7 @@ export const BAD_JOBS: readonly BadJob[] = [
   },
   {
     change: [STOP, `${STOP}\nencoding: f8`],
-    refused: 'job.yaml:21:1: encoding: expected one of f32, f16, int8, sparse2, got "f8"',
+    refused: 'job.yaml:21:1: encoding: expected one of f32, f16, int8, sparse2, auto, got "f8"',
   },
   {
     change: [STOP, `${STOP}\nprecision: bf16`],

@@ -3,6 +3,7 @@ export { DEFAULT_HOST, type Coordinator, createCoordinator } from './net/server.
 export type { MetricsReaders } from './api/metrics.ts'
 export { FolderOwner } from './folder-owner.ts'
 export { dryRun } from './jobs/dry-run.ts'
+export { encodingsOf } from './jobs/rounds.ts'
 export type { Job } from './jobs/jobs.ts'
 export {
   copyStorage,

@@ -49,5 +49,11 @@ test('the outer step of sparse differences has less momentum, unless the job say
       outerLr: 0.5,
       outerMomentum: 0.3,
     })
+    // one for all encodings that the run may choose
+    assert.deepEqual(outerOf({ ...way, encoding: 'auto' }), { outerLr: 0.8, outerMomentum: 0.5 })
   }
+  assert.deepEqual(outerOf({ mode: 'auto', local: { innerSteps: 4 }, encoding: 'auto' }), {
+    outerLr: 0.7,
+    outerMomentum: 0.7,
+  })
 })

@@ -9,7 +9,7 @@ import { MESSAGE_FAULTS, withMessageFault } from './message-faults.ts'
 import { withOldGradients } from './old-gradients.ts'
 import { isSlowness, SLOWNESS, withSlowBlocks } from './slow-blocks.ts'
 
-const OTHER_KINDS = ['no-ice', 'no-links', 'partition', 'long-lines', 'old-gradients']
+const OTHER_KINDS = ['no-ice', 'no-links', 'partition', 'long-lines', 'slow-lines', 'old-gradients']
 const KINDS = [...OTHER_KINDS, ...SLOWNESS, ...FRAME_FAULTS, ...MESSAGE_FAULTS].map((kind) => `${kind}:NUMBER`)
 /** A home's line to others: 20 Mbit/s. */
 const LINE_BYTES_PER_MS = 2500
@@ -21,7 +21,8 @@ function withFault(host: VolunteerHost): VolunteerHost {
   if (kind === 'no-ice') return withoutIce(host, openWebRtc, Number(number))
   if (kind === 'no-links') return withoutLinks(host, openWebRtc)
   if (kind === 'partition') return partitioned(host)
-  if (kind === 'long-lines') return overLongLines(host, Number(number))
+  if (kind === 'long-lines') return overLines(host, LINE_BYTES_PER_MS, Number(number))
+  if (kind === 'slow-lines') return overLines(host, Number(number), 1)
   if (kind === 'old-gradients') return withOldGradients(host)
   if (isSlowness(kind)) return withSlowBlocks(host, kind, Number(number))
   const faulty = withFrameFault(host, kind, Number(number)) ?? withMessageFault(host, kind, Number(number))
@@ -30,11 +31,11 @@ function withFault(host: VolunteerHost): VolunteerHost {
   return faulty
 }
 
-/** As from one continent to another: what it sends arrives so many ms later. */
-function overLongLines(host: VolunteerHost, latencyMs: number): VolunteerHost {
+/** As from one continent to another, or from a village: what it sends arrives so many ms later, after what it sent. */
+function overLines(host: VolunteerHost, bytesPerMs: number, latencyMs: number): VolunteerHost {
   return {
     ...host,
-    openPeerNetwork: async (access) => slowNetwork(await host.openPeerNetwork(access), LINE_BYTES_PER_MS, latencyMs),
+    openPeerNetwork: async (access) => slowNetwork(await host.openPeerNetwork(access), bytesPerMs, latencyMs),
   }
 }
 

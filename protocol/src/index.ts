@@ -114,7 +114,9 @@ export {
   type StopRule,
 } from './job.ts'
 export {
+  encodingAtFirst,
   type GradientEncoding,
+  type JobEncoding,
   type JobTerms,
   JobTermsSchema,
   type LocalSettings,
@@ -243,6 +245,7 @@ export {
   RunEventSchema,
   type RunView,
   type ForecastView,
+  encodingText,
   forecastText,
   scalingText,
   type StepPoint,

@@ -19,6 +19,14 @@ export const GradientEncodingSchema = Type.Union([
   Type.Literal('sparse2'),
 ])
 export type GradientEncoding = Static<typeof GradientEncodingSchema>
+/** Of a job: one, or the one that the run finds best now, which FORM and grants name. */
+export const JobEncodingSchema = Type.Union([GradientEncodingSchema, Type.Literal('auto')])
+export type JobEncoding = Static<typeof JobEncodingSchema>
+
+/** Where FORM or a grant names none: of `auto` the one that loses nothing. */
+export function encodingAtFirst({ encoding = 'f32' }: { readonly encoding?: JobEncoding }): GradientEncoding {
+  return encoding === 'auto' ? 'f32' : encoding
+}
 
 /**
  * How values between kernels are stored while a member computes: 'f16' takes half the memory. Arithmetic, sums,
@@ -147,7 +155,7 @@ export const JobTermsSchema = strict({
   /** SHA-256 of the parameters of version 0 (f32, little-endian), which members fetch; absent: the seed makes them */
   initial: Type.Optional(Sha256Schema),
   /** absent: f32 */
-  encoding: Type.Optional(GradientEncodingSchema),
+  encoding: Type.Optional(JobEncodingSchema),
   /** absent: f32 */
   precision: Type.Optional(PrecisionSchema),
   /** the run may train in local rounds */

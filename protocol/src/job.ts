@@ -5,7 +5,7 @@ import { JobDatasetSchema } from './dataset.ts'
 import { ExchangeSchema } from './exchange.ts'
 import {
   FRAGMENTS,
-  GradientEncodingSchema,
+  JobEncodingSchema,
   LOCAL,
   ModeSchema,
   MOST_EPOCHS,
@@ -194,7 +194,7 @@ export const JobSpecSchema = strict({
   /** mode `async` in rounds of replica groups, of which each member makes several steps before it pushes */
   groups: Type.Optional(GroupsSchema),
   /** of gradients in the ring and of the differences of local rounds; absent: f32 */
-  encoding: Type.Optional(GradientEncodingSchema),
+  encoding: Type.Optional(JobEncodingSchema),
   /** 'f16': only adapters with the feature shader-f16 take part; absent: f32 */
   precision: Type.Optional(PrecisionSchema),
   /** which way gradients take while a ring is at work; absent: auto, by what each way was measured to cost */

@@ -348,6 +348,8 @@ const toVolunteer = {
     relayed: Type.Array(PairSchema, { maxItems: MAX_PAIRS }),
     /** algorithm of the exchange, with the reason; absent: ring */
     exchange: Type.Optional(strict({ type: ExchangeSchema, reason: Text })),
+    /** of this generation, where the run chooses it; absent: the job's */
+    encoding: Type.Optional(GradientEncodingSchema),
     committed: VersionRefSchema,
     records: Tail,
     target: VersionRefSchema,
@@ -406,7 +408,7 @@ const toVolunteer = {
   }),
   /** all members confirmed: contribute from step `after.v + 1` on (R8, R9) */
   start: strict({ type: literal('start'), ...ballot, after: VersionRefSchema, plan: Plan }),
-  /** further steps of the generation (R12, R13); `weights`: their new division, when speeds changed */
+  /** further steps of the generation (R12, R13); `weights`: a new division, when speeds changed */
   plan: strict({ type: literal('plan'), ...ballot, steps: Plan, weights: Type.Optional(Weights) }),
   /** a member is behind in this step: report progress, and do not contribute before `rebalance-done` (R12) */
   rebalance: strict({ type: literal('rebalance'), ...ballot, step: Count, round: Count }),
@@ -475,7 +477,7 @@ const toVolunteer = {
   /** async mode: ask for leases (A5) */
   async: strict({ type: literal('async'), ...ballot, modeEpoch: Count }),
   /**
-   * leases for one push, its base version; `offRing`: a checkpoint beside a ring (A1)
+   * leases for one push, its base; `offRing`: a checkpoint beside a ring (A1)
    */
   grant: strict({
     type: literal('grant'),
@@ -488,13 +490,15 @@ const toVolunteer = {
     innerSteps: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_INNER_STEPS })),
     /** global batches in the base, for the learning rate's schedule */
     fromStep: Type.Optional(Count),
+    /** of the round, where the run chooses it; absent: the job's */
+    encoding: Type.Optional(GradientEncodingSchema),
     offRing: Type.Optional(Type.Boolean()),
     /** members that have the base, or fetch it now (G3); absent: the coordinator has it */
     sources: Type.Optional(Type.Array(MemberIdSchema, { minItems: 1, maxItems: MAX_VERSION_SOURCES })),
   }),
-  /** no work at present, with the reason */
+  /** no work at present, with its reason */
   wait: strict({ type: literal('wait'), reason: Text }),
-  /** the run ended; sent to members and to volunteers that still prepare for it */
+  /** the run ended; sent to members and to volunteers that prepare for it */
   finished: strict({ type: literal('finished'), version: VersionRefSchema, reason: Text }),
 }
 
@@ -578,7 +582,7 @@ export const PushSchema = strict({
   correct: Count,
   /** matrices that the body carries by rows (model/src/gradient-body.ts); absent: the body is one dense vector */
   sparse: Type.Optional(SparsePartsSchema),
-  /** of a round's difference: the job's (model/src/encoded-vector.ts); absent: f32 */
+  /** of a round's difference: its grant's (model/src/encoded-vector.ts); absent: f32 */
   encoding: Type.Optional(GradientEncodingSchema),
 })
 export type PushHeader = Static<typeof PushSchema>

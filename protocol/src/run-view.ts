@@ -2,7 +2,7 @@ import * as Type from 'typebox'
 import type { Static, TSchema } from 'typebox'
 import { type StepScaling, StepScalingSchema } from './chain.ts'
 import { ExchangeSchema } from './exchange.ts'
-import { ModeSchema, RequiresSchema } from './job-terms.ts'
+import { GradientEncodingSchema, ModeSchema, RequiresSchema } from './job-terms.ts'
 import { EvaluateSchema, StopSchema, WeakScalingSchema } from './job.ts'
 import { Count, FiniteNumber, JobIdSchema, MemberIdSchema, type ReadonlyOf, VersionIdSchema } from './schema.ts'
 // What people and programs see of a run: GET of a job, the list of jobs, and the dashboard's stream. Readers of another
@@ -119,6 +119,8 @@ const PHASE = {
       costs: orNull(Type.Object({ ring: FiniteNumber, direct: FiniteNumber })),
     }),
   ),
+  /** of a job whose encoding is `auto`: how sums travel now, and why; absent: as the job says */
+  encoding: Type.Optional(Type.Object({ type: GradientEncodingSchema, reason: Text })),
   modeEpoch: Count,
   generation: Count,
 } as const
@@ -185,6 +187,11 @@ export function forecastText({ members, samplesPerSecond, computeMs, exchangeMs 
   const who = members === 1 ? 'one member' : `${members} members`
   const step = `${shown(computeMs)} ms computing and ${exchange} a step`
   return `forecast for ${who}: ${shown(samplesPerSecond)} samples/s, ${step}`
+}
+
+/** "sums travel as int8: 3.1 times as fast as f32 …" */
+export function encodingText({ type, reason }: NonNullable<RunView['encoding']>): string {
+  return `sums travel as ${type}${reason === '' ? '' : `: ${reason}`}`
 }
 
 /** How far the training is. */

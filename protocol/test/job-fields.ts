@@ -384,7 +384,8 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
   encoding: {
     about:
       'How gradients travel in the ring, differences of rounds, and (as halves) the versions before rounds of groups. ' +
-      '`sparse2` is for differences alone: mode `local`, or groups (docs/STEPS.md).',
+      '`sparse2` is for differences alone: mode `local`, or groups. `auto`: the run finds the one that pays and keeps the ' +
+      'loss (docs/STEPS.md).',
     default: 'f32',
     example: 'int8',
   },
@@ -426,12 +427,12 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
   },
   'local.innerSteps': { about: 'Steps of a member between two exchanges.', unit: 'steps', default: 16, example: 32 },
   'local.outerLr': {
-    about: 'Learning rate of the outer step. With `sparse2` the default is 0.9.',
+    about: 'Learning rate of the outer step. With `sparse2` the default is 0.9, with `auto` 0.8.',
     default: 0.7,
     example: 0.7,
   },
   'local.outerMomentum': {
-    about: "Nesterov's momentum of the outer step. With `sparse2` the default is 0.3.",
+    about: "Nesterov's momentum of the outer step. With `sparse2` the default is 0.3, with `auto` 0.5.",
     default: 0.7,
     example: 0.9,
   },

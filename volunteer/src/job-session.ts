@@ -17,6 +17,7 @@ import {
 import {
   type BlockId,
   describeError,
+  encodingAtFirst,
   GridError,
   genesis,
   type HashList,
@@ -32,7 +33,7 @@ import {
   type VersionRef,
   sha256Of,
 } from '@starling-grid/protocol'
-import { AsyncMode, type PulledBase } from './async/async-mode.ts'
+import { AsyncMode, type PulledBase, type PulledRound } from './async/async-mode.ts'
 import { pullRows } from './async/pull-rows.ts'
 import { validateLeases } from './async/validation.ts'
 import { Compute, type NamedParameters } from './compute.ts'
@@ -40,7 +41,7 @@ import type { CoordinatorHttp } from './coordinator-http.ts'
 import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
-import { GenerationRunner, type GenerationRunnerParts, type RoundBaseRequest } from './generation/generation-runner.ts'
+import { GenerationRunner, type GenerationRunnerParts } from './generation/generation-runner.ts'
 import type { Executor } from './graph/executor.ts'
 import type { VolunteerHost } from './host.ts'
 import { baseModels, localRounds } from './late-parts.ts'
@@ -310,7 +311,7 @@ export class JobSession {
       genesis: first,
       seed: terms.seed,
       initial: terms.initial,
-      encoding: terms.encoding ?? 'f32',
+      encoding: encodingAtFirst(terms),
       uploads,
       shareBase: shards && ((from, frame) => void shards.serve(from, frame)),
       send: this.#send,
@@ -341,8 +342,8 @@ export class JobSession {
       send: this.#send,
       onFatal: this.#failed,
       onPushed,
-      encoding: terms.encoding ?? 'f32',
-      pullRoundBase: (version, sources, signal) => this.#pullRoundBase({ version, sources }, signal),
+      encoding: encodingAtFirst(terms),
+      pullRoundBase: (asked, signal) => this.#pullRoundBase(asked, signal),
       pull: (version, rows) =>
         rows === undefined || this.#isOffRing
           ? this.#pull(version)
@@ -481,11 +482,8 @@ export class JobSession {
   }
 
   /** Version 0 is what its digest says, to the last bit. */
-  async #pullRoundBase(
-    { version, sources }: Pick<RoundBaseRequest, 'version' | 'sources'>,
-    signal: AbortSignal,
-  ): Promise<PulledBase> {
-    const { encoding = 'f32', id } = this.terms
+  async #pullRoundBase({ version, sources, encoding }: PulledRound, signal: AbortSignal): Promise<PulledBase> {
+    const { id } = this.terms
     if (version.v === 0) return { ...(await this.#pull(version)), unserved: [] }
     const { http } = this.#parts
     const layout = parameterLayout(this.spec)

@@ -108,7 +108,7 @@ function deskFor(
   const mode = new AsyncMode({
     encoding: 'f32',
     rounds: options.rounds,
-    pullRoundBase: async (version) => ({ version, parameters: ALL, unserved: [] }),
+    pullRoundBase: async ({ version }) => ({ version, parameters: ALL, unserved: [] }),
     clock: systemClock,
     self: memberId('me'),
     compute,

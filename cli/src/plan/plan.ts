@@ -1,9 +1,9 @@
 // Asks the model of scale how long a job would take with a crowd: as its file says, and with other batches, encodings
 // and exchanges. Which of them is best, and what bounds it. Pure but for the time that the model takes.
-import type { Job } from '@starling-grid/coordinator'
+import { encodingsOf, type Job } from '@starling-grid/coordinator'
 import { batchOfMembers } from '@starling-grid/coordinator/run'
 import {
-  type GradientEncoding,
+  encodingAtFirst,
   GridError,
   type JobSpec,
   MAX_RING_MEMBERS,
@@ -56,7 +56,6 @@ export interface PlanQuestion extends Pick<RunQuestion, 'job' | 'churnPerMinute'
 
 /** Twice the longest ring: from there on a crowd is only a larger reserve. */
 const MOST_MODELLED = 2 * MAX_RING_MEMBERS
-const ENCODINGS: readonly GradientEncoding[] = ['f32', 'f16', 'int8']
 /** A lossier encoding must be this much faster than a finer one. */
 const ENCODING_PAYS = 1.1
 /** Fewer volunteers must be this much faster: those left out would have taken part. */
@@ -94,8 +93,8 @@ export function planJob({ crowd, ...asked }: PlanQuestion): JobPlan {
 
 /** As its file says it. */
 function ownChoice({ spec }: Job, volunteers: number): PlanChoice {
-  const { blockSamples, batchBlocks, encoding = 'f32', exchange = 'auto' } = spec
-  return { blockSamples, batchBlocks, encoding, exchange, volunteers }
+  const { blockSamples, batchBlocks, exchange = 'auto' } = spec
+  return { blockSamples, batchBlocks, encoding: encodingAtFirst(spec), exchange, volunteers }
 }
 
 /**
@@ -135,11 +134,12 @@ class PlanSearch {
     if (this.best.exchange !== 'auto') this.#try({ exchange: 'auto' }, 1)
   }
 
-  /** The parameter server gets f32 whatever the job says. From the finest on. */
+  /** The parameter server gets gradients as f32 whatever the job says. From the finest on. */
   encodings(): void {
-    if (this.#job.spec.mode === 'async') return
-    for (const encoding of ENCODINGS.slice(ENCODINGS.indexOf(this.best.encoding) + 1))
-      this.#try({ encoding }, ENCODING_PAYS)
+    const { spec, config } = this.#job
+    if (spec.mode === 'async' && config.async.groups === undefined) return
+    const all = encodingsOf(spec)
+    for (const encoding of all.slice(all.indexOf(this.best.encoding) + 1)) this.#try({ encoding }, ENCODING_PAYS)
   }
 
   /** Fewer machines, as the formulas advise. One alone sends no gradients. */

@@ -145,6 +145,9 @@ function settingOf({ links, churnPerMinute, machines, seed }: RunQuestion, { con
     async: config.async,
     gradientBytes,
     exchangeBytes: config.exchange.bytes,
+    ...(config.async.groups === undefined
+      ? {}
+      : { pushBytes: config.roundBytes.push, pullBytes: config.roundBytes.pull }),
     stateBytes: config.versionBytes,
     batchBlocks: config.batchBlocks,
     ...(config.weak === undefined ? {} : { weak: config.weak }),

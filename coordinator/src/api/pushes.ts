@@ -2,6 +2,7 @@
 // host/push-body.ts, and decided about in run/async/leases.ts.
 import { type GradientForm, gradientForm } from '@starling-grid/model'
 import {
+  encodingAtFirst,
   type ErrorCode,
   GridError,
   isGridError,
@@ -59,11 +60,9 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
             'expected the incarnation of the session that pushes, got another; join again',
           )
         const { encoding = 'f32' } = header
-        if (encoding !== 'f32' && encoding !== spec.encoding)
-          throw new GridError(
-            'gradient-shape',
-            `expected a push in the job's encoding, ${spec.encoding ?? 'f32'}, got ${encoding}`,
-          )
+        const expected = run.grantedEncoding(member) ?? encodingAtFirst(spec)
+        if (encoding !== 'f32' && encoding !== expected)
+          throw new GridError('gradient-shape', `expected a push in its grant's encoding, ${expected}, got ${encoding}`)
         const push = run.announcedPush(header)
         if ('verdict' in push)
           return reply

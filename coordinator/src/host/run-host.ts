@@ -3,6 +3,7 @@ import type { GradientForm, PushedGradient } from '@starling-grid/model'
 import {
   describeError,
   type ErrorCode,
+  type GradientEncoding,
   GridError,
   type JobId,
   type MemberId,
@@ -366,6 +367,11 @@ export class RunHost {
   /** @throws GridError 'coordinator-leaving' when another coordinator owns the run */
   requireOwned(): void {
     if (this.#deposedBy !== undefined) throw new GridError(LEAVING.verdict, LEAVING.message)
+  }
+
+  /** What its last grant asks for; undefined: what the job says. */
+  grantedEncoding(member: MemberId): GradientEncoding | undefined {
+    return this.state.members.get(member)?.granted?.encoding
   }
 
   /** The push that a header announces; or why it would not be taken now, whatever it holds, which is counted. */

@@ -112,6 +112,7 @@ function totalsOf(view: RunView): RunView {
     reason: '',
     modeReason: '',
     exchange,
+    ...(view.encoding && { encoding: { ...view.encoding, reason: '' } }),
     wait: null,
     members: [],
     departed: [],
@@ -141,6 +142,7 @@ export function runView(parts: ViewParts): RunView {
     modeReason: modeReason(state),
     modeEpoch: state.modeEpoch,
     exchange: state.phase.type === 'ring' ? state.phase.exchange : null,
+    ...encodingView(state),
     generation: state.generation,
     version: history.version,
     epoch: shownEpoch(state),
@@ -182,6 +184,11 @@ function forecastView(
   const samplesPerSecond = forecastSpeed(made)
   const { members, computeMs, exchangeMs } = made
   return { forecast: { members, samplesPerSecond, etaSeconds: left(samplesPerSecond), computeMs, exchangeMs } }
+}
+
+function encodingView({ config, encoding: { choice } }: RunState): Pick<RunView, 'encoding'> {
+  if (config.encodings === undefined) return {}
+  return { encoding: { type: choice.encoding, reason: choice.reason } }
 }
 
 function scalingOf({ state, version }: RunHistory): Pick<RunView, 'scaling'> {

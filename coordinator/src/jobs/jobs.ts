@@ -18,6 +18,7 @@ import {
   type BlockRanges,
   type DatasetManifest,
   genesis,
+  encodingAtFirst,
   type GradientEncoding,
   type JobId,
   jobId,
@@ -36,11 +37,12 @@ import { type DatasetWords, datasetWords } from '../datasets/words.ts'
 import type { StoredJob } from '../journal/state-store.ts'
 import { keptVersions } from '../parameter-server/memory.ts'
 import { asyncPolicy } from '../run/async/async-policy.ts'
+import type { RoundBytes } from '../run/policy/encoding-choice.ts'
 import type { RunConfig } from '../run/state.ts'
 import type { Timing } from '../run/timing.ts'
 import { filesOf, type HeldBase, type HeldBlob, modelOf, withBase } from './base.ts'
 import { mistaken } from './mistaken.ts'
-import { localSettings } from './rounds.ts'
+import { encodingsOf, localSettings } from './rounds.ts'
 import { startOf, type StartParts } from './start.ts'
 import { requireStateMemory } from './state-memory.ts'
 import { withFieldsOfToday } from './stored-spec.ts'
@@ -234,6 +236,7 @@ interface ConfigParts {
 function configOf({ id, spec, model, timing, initial, ...sizes }: ConfigParts): RunConfig {
   const { seed, batchBlocks, blockSamples, stop, evaluate = {}, keep = {}, volunteers, mode, weakScaling } = spec
   const warmup = weakScaling?.warmup ?? WARMUP_STEPS
+  const encoding = encodingAtFirst(spec)
   return {
     job: id,
     genesis: genesis(id, modelHash(model), seed, initial),
@@ -249,20 +252,25 @@ function configOf({ id, spec, model, timing, initial, ...sizes }: ConfigParts): 
     keep,
     minVolunteers: volunteers?.min ?? 1,
     mode,
-    exchange: exchangeOf(spec, model),
-    roundBytes: roundBytesOf(spec, model),
+    exchange: { asked: spec.exchange ?? 'auto', bytes: bytesIn(encoding, model) },
+    roundBytes: roundBytesOf(encoding, model),
+    ...(spec.encoding === 'auto' ? { encodings: rungsOf(spec, model) } : {}),
     timing,
     async: asyncPolicy(spec.async, keptVersions(parameterCount(model)), spec.groups),
     roundSteps: localSettings(spec)?.innerSteps ?? 1,
   }
 }
 
-function exchangeOf({ exchange = 'auto', encoding = 'f32' }: JobSpec, model: ModelSpec): RunConfig['exchange'] {
-  return { asked: exchange, bytes: bytesIn(encoding, model) }
+function rungsOf(spec: JobSpec, model: ModelSpec): NonNullable<RunConfig['encodings']> {
+  return encodingsOf(spec).map((encoding) => ({
+    encoding,
+    bytes: bytesIn(encoding, model),
+    roundBytes: roundBytesOf(encoding, model),
+  }))
 }
 
-/** A push in the job's encoding, and a version before it: as halves where the job encodes. */
-function roundBytesOf({ encoding = 'f32' }: JobSpec, model: ModelSpec): RunConfig['roundBytes'] {
+/** A push in an encoding, and a version before it: as halves where the push is encoded. */
+function roundBytesOf(encoding: GradientEncoding, model: ModelSpec): RoundBytes {
   return { push: bytesIn(encoding, model), pull: bytesIn(encoding === 'f32' ? 'f32' : 'f16', model) }
 }
 

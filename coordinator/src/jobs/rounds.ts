@@ -1,6 +1,6 @@
 // What a job says of rounds of several inner steps, with defaults, checked: local rounds of a ring (A7), and rounds of
 // replica groups (G1).
-import { type JobSpec, type LocalSettings, MAX_STEP_BLOCKS } from '@starling-grid/protocol'
+import { type GradientEncoding, type JobSpec, type LocalSettings, MAX_STEP_BLOCKS } from '@starling-grid/protocol'
 import { type GroupPolicy, groupPolicy, makesRounds } from '../run/groups/group-policy.ts'
 import { mistaken } from './mistaken.ts'
 
@@ -18,6 +18,17 @@ const OUTER = { outerLr: 0.7, outerMomentum: 0.7 } as const
 const OUTER_OF_SPARSE = { outerLr: 0.9, outerMomentum: 0.3 } as const
 
 /**
+ * Between the two, for differences that travel whole at one time and sparse at another: in the same trainings 2 % above
+ * the better one of each.
+ */
+const OUTER_OF_AUTO = { outerLr: 0.8, outerMomentum: 0.5 } as const
+
+function outerOf(spec: JobSpec): Pick<LocalSettings, 'outerLr' | 'outerMomentum'> {
+  if (spec.encoding === 'sparse2') return OUTER_OF_SPARSE
+  return spec.encoding === 'auto' && makesRoundsOnly(spec) ? OUTER_OF_AUTO : OUTER
+}
+
+/**
  * What rounds use; undefined in a job that makes none. Groups of one inner step exchange gradients. @throws
  * MistakesError 'job-invalid'
  */
@@ -26,7 +37,7 @@ export function localSettings(spec: JobSpec): LocalSettings | undefined {
   if (groups !== undefined) requireGroups({ mode, local })
   if (spec.encoding === 'sparse2') requireRounds(spec)
   if (mode !== 'local' && local === undefined && groups === undefined) return undefined
-  const outer = spec.encoding === 'sparse2' ? OUTER_OF_SPARSE : OUTER
+  const outer = outerOf(spec)
   if (groups !== undefined) return groupSettings(groupPolicy(groups), { local: { ...outer, ...local }, batchBlocks })
   const settings = { innerSteps: RING_STEPS, ...outer, ...local }
   requireFew(settings, batchBlocks, 'local')
@@ -46,13 +57,23 @@ function groupSettings(
 }
 
 /** What sparse2 leaves out of one difference is in the next. Of a gradient it would come when its batch is long over. */
-function requireRounds({ mode, groups }: JobSpec): void {
-  if (mode === 'local' || (groups !== undefined && makesRounds(groupPolicy(groups)))) return
+function requireRounds(spec: JobSpec): void {
+  if (makesRoundsOnly(spec)) return
   throw mistaken(['encoding'], {
     expected: '`f32`, `f16` or `int8` in a job that exchanges gradients',
     found: 'sparse2',
     hint: 'write `"encoding": "int8"`, or train in rounds: `"mode": "local"`, or `groups` without `innerSteps: 1`',
   })
+}
+
+/** What `encoding: auto` chooses from, the finest first. */
+export function encodingsOf(spec: Pick<JobSpec, 'mode' | 'groups'>): readonly GradientEncoding[] {
+  return ['f32', 'f16', 'int8', ...(makesRoundsOnly(spec) ? (['sparse2'] as const) : [])]
+}
+
+/** It never exchanges gradients. */
+export function makesRoundsOnly({ mode, groups }: Pick<JobSpec, 'mode' | 'groups'>): boolean {
+  return mode === 'local' || (groups !== undefined && makesRounds(groupPolicy(groups)))
 }
 
 function requireGroups({

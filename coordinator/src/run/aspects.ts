@@ -22,6 +22,7 @@ import { digests } from './history/digests.ts'
 import { keeping } from './history/keeping.ts'
 import { trainingTime } from './history/training-time.ts'
 import { validation } from './history/validation.ts'
+import { encoding } from './policy/encoding-now.ts'
 import { forecast } from './policy/forecast.ts'
 import { appended } from './queue/appended.ts'
 import { pause, quarantine } from './queue/quarantine.ts'
@@ -79,6 +80,7 @@ const ROWS = [
   asyncMode,
   ring,
   forecast,
+  encoding,
 ] as const
 
 export const ASPECTS: readonly Aspect[] = ROWS

@@ -20,6 +20,7 @@ import type { AppendedShards } from './appended-shards.ts'
 import type { AsyncPolicy } from './async/async-policy.ts'
 import type { Evaluation } from './history/ending.ts'
 import type { WrittenRun } from './history/written-run.ts'
+import type { EncodingRung, RoundBytes } from './policy/encoding-choice.ts'
 import type { Chain, ChainIndex } from './queue/chain-index.ts'
 import type { Timing } from './timing.ts'
 
@@ -61,8 +62,10 @@ export interface RunConfig extends RunBeginning, RunBlocks {
   readonly mode: 'auto' | Mode
   /** which way gradients take in a ring, and the bytes of one as it travels */
   readonly exchange: { readonly asked: 'auto' | Exchange; readonly bytes: number }
+  /** of a job whose encoding is `auto`: those that it may use, the finest first (encoding-choice.ts) */
+  readonly encodings?: readonly EncodingRung[]
   /** bytes that a member of async mode fetches and sends for one push */
-  readonly roundBytes: { readonly push: number; readonly pull: number }
+  readonly roundBytes: RoundBytes
   /** bytes of a whole state as it is uploaded, about */
   readonly versionBytes: number
   readonly async: AsyncPolicy

@@ -15,6 +15,7 @@ import type {
   ToVolunteer,
   VersionRef,
   ErrorCode,
+  GradientEncoding,
   RunEvent,
 } from '@starling-grid/protocol'
 import type { PushWeights } from '../parameter-server/add-push.ts'
@@ -77,7 +78,14 @@ export interface Member extends MemberInfo, MemberTrust {
   /** async: leases in a row that ended without a push: others are served first */
   missedLeases: number
   /** async: its last grant, which a push names as a whole (G1) */
-  granted: { readonly leaseEpoch: number; readonly blocks: readonly BlockId[] } | undefined
+  granted:
+    | {
+        readonly leaseEpoch: number
+        readonly blocks: readonly BlockId[]
+        /** of its push, where the run chooses it */
+        readonly encoding?: GradientEncoding
+      }
+    | undefined
   /** async: moving average of the time from grant to push, ms; 0 before the first */
   pushMs: number
   /** bytes a ms of its uploads, when last measured */

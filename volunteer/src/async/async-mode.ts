@@ -47,7 +47,7 @@ export interface AsyncParts extends AsyncEvents {
   readonly layout: ParameterLayout
   /** in jobs with rounds */
   readonly rounds?: (InnerSteps & { readonly contribution: Float32Array }) | undefined
-  /** of rounds: how their differences travel */
+  /** of rounds: how their differences travel where the grant does not say it */
   readonly encoding: GradientEncoding
   /** of embeddings: pushed by rows when few of them were touched */
   readonly tables: readonly ParameterEntry[]
@@ -55,10 +55,17 @@ export interface AsyncParts extends AsyncEvents {
   readonly lookups: readonly ParameterEntry[]
   /** parameters of a version, from the coordinator; `rows`: of some matrices only these */
   pull(version: VersionRef, rows?: RowsByName): Promise<NamedParameters>
-  /** what a round starts from, as the job's encoding has it: from these members, and from the coordinator */
-  pullRoundBase(version: VersionRef, sources: readonly MemberId[], signal: AbortSignal): Promise<PulledBase>
+  /** what a round starts from, as its encoding has it: from these members, and from the coordinator */
+  pullRoundBase(asked: PulledRound, signal: AbortSignal): Promise<PulledBase>
   push(push: PushHeader, gradient: Uint8Array): Promise<PushReply>
   send(message: ToCoordinator): void
+}
+
+export interface PulledRound {
+  readonly version: VersionRef
+  readonly sources: readonly MemberId[]
+  /** of the round */
+  readonly encoding: GradientEncoding
 }
 
 export interface PulledBase extends NamedParameters {
@@ -169,12 +176,12 @@ export class AsyncMode {
 
   /** The private copy begins at the base, and what it learned is its difference from there (G1). */
   async #round(grant: MessageTo<'grant'>, signal: AbortSignal): Promise<void> {
-    const { base, leases, innerSteps = 1, fromStep = 0, sources = [] } = grant
+    const { base, leases, innerSteps = 1, fromStep = 0, encoding = this.#parts.encoding, sources = [] } = grant
     const { rounds, pullRoundBase, onActivity } = this.#parts
     if (rounds === undefined)
       throw new GridError('message-unexpected', 'expected rounds in a job that has them, got some in another')
     onActivity('exchanging', `fetching version ${base.v}`)
-    const { parameters, unserved } = await pullRoundBase(base, sources, signal)
+    const { parameters, unserved } = await pullRoundBase({ version: base, sources, encoding }, signal)
     if (signal.aborted) return
     this.#unserved = unserved
     const blocks = leases.map(({ block }) => block)
@@ -185,7 +192,6 @@ export class AsyncMode {
     if (result === undefined || signal.aborted) return
     if (!result.finite)
       throw new GridError('gradient-not-finite', 'expected finite parameters after inner steps, got NaN or infinity')
-    const { encoding } = this.#parts
     const pushed = { ...result, blocks: result.learned }
     await this.#push(grant, rounds.contribution, encoding === 'f32' ? pushed : { ...pushed, encoding })
   }

@@ -38,10 +38,9 @@ import { StateServer } from '../recovery/state-server.ts'
 import type { UploadShare } from '../recovery/upload-share.ts'
 import { gradientBuckets } from '../reduce/gradient-buckets.ts'
 import { RankFailure } from '../reduce/rank-failure.ts'
-import { EncodeRequests } from './encode-requests.ts'
 import type { Blame } from './generation-links.ts'
 import { Generation, type GenerationParts, type JobParts } from './generation.ts'
-import { Residual } from './residual.ts'
+import { LossyWays } from './lossy-ways.ts'
 import { trainStep } from './step.ts'
 
 export interface GenerationRunnerParts extends JobParts {
@@ -306,7 +305,7 @@ export class GenerationRunner {
     const { sum, isOwn, samples } = this.#generation.takeSum()
     held.apply(record, version, sum)
     witness?.applied(record, sum)
-    this.#lasting.lossy?.residual.swap(version, record.kind, isOwn)
+    this.#generation.lossy?.residual.swap(version, record.kind, isOwn)
     rounds?.committed(version, record.kind, isOwn)
     this.samplesHeld += samples
   }
@@ -424,15 +423,9 @@ function causeOf(unreached: ReadonlySet<MemberId>): Blame {
 }
 
 /** How gradients enter exchanges, whatever the generation. */
-function waysOf({ held, encoding, clock }: GenerationRunnerParts): Pick<GenerationParts, 'lossy' | 'buckets'> {
+function waysOf({ held, clock }: GenerationRunnerParts): Pick<GenerationParts, 'lossy' | 'buckets'> {
   const buckets = gradientBuckets(held.layout)
-  const lossy =
-    encoding === 'f32'
-      ? undefined
-      : {
-          residual: new Residual(held.layout.total),
-          encodes: encoding === 'sparse2' ? undefined : new EncodeRequests(encoding, clock),
-        }
+  const lossy = new LossyWays(held.layout.total, clock)
   return { lossy, buckets: buckets.length > 1 ? buckets : undefined }
 }
 

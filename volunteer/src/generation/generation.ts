@@ -28,9 +28,8 @@ import type { Addressed, StepSum } from '../reduce/reduce.ts'
 import { normOf } from '../reduce/slice-norms.ts'
 import { StepReduces, type StepStanding } from '../reduce/step-reduces.ts'
 import { type AssignmentResult, AssignmentWork, type WorkPace } from './assignment-work.ts'
-import type { EncodeRequests } from './encode-requests.ts'
 import { type Blame, GenerationLinks } from './generation-links.ts'
-import type { Residual } from './residual.ts'
+import type { LossyWay, LossyWays } from './lossy-ways.ts'
 
 /** What a job gives to its generations. */
 export interface JobParts {
@@ -41,7 +40,7 @@ export interface JobParts {
   readonly batches: Batches
   /** in jobs with local rounds */
   readonly rounds: LocalRounds | undefined
-  /** how gradients travel */
+  /** how gradients travel where FORM does not say it */
   readonly encoding: GradientEncoding
   send(message: ToCoordinator): void
   /** SHA-256, beside what this thread does meanwhile */
@@ -54,8 +53,7 @@ export interface JobParts {
 export interface GenerationParts extends JobParts {
   readonly links: LinkSet
   readonly pace: WorkPace
-  /** of encodings that lose something */
-  readonly lossy: { readonly residual: Residual; readonly encodes: EncodeRequests | undefined } | undefined
+  readonly lossy: LossyWays
   /** what members contribute one by one; undefined: the gradient is too small to be worth several */
   readonly buckets: readonly FloatRange[] | undefined
   tell(input: MemberInput): void
@@ -114,6 +112,16 @@ export class Generation {
     this.tell({ type: 'trouble', generation, blamed, alsoBlamed, why, code, message })
   }
 
+  /** All members have the same one (FORM). */
+  get encoding(): GradientEncoding {
+    const { core, encoding } = this.#parts
+    return core.ring?.encoding ?? encoding
+  }
+
+  get lossy(): LossyWay | undefined {
+    return this.#parts.lossy.of(this.encoding)
+  }
+
   get tell(): GenerationParts['tell'] {
     return this.#parts.tell
   }
@@ -132,7 +140,8 @@ export class Generation {
   }
 
   #shapeOf(ring: MemberGeneration): ConstructorParameters<typeof StepReduces>[0] {
-    const { held, encoding, lossy } = this.#parts
+    const { held } = this.#parts
+    const { lossy, encoding } = this
     const { generation, rank, weights, members } = ring
     const size = members.length
     const exchange = ring.exchange?.type ?? 'ring'
@@ -154,7 +163,8 @@ export class Generation {
 
   /** This member's assignment of a step. The one before is over, or this step would not have begun. */
   assignmentOf(at: StepId): AssignmentWork {
-    const { lossy, buckets: ranges } = this.#parts
+    const { lossy } = this
+    const { buckets: ranges } = this.#parts
     const encode = lossy?.encodes && (() => this.#feedback && lossy.encodes?.order(lossy.residual.residualEpoch))
     this.#work?.end()
     this.#work = new AssignmentWork(at, {
@@ -267,8 +277,8 @@ export class Generation {
 
   /** The same all through a step. */
   get #feedback(): Feedback | undefined {
-    const { core, held, lossy } = this.#parts
-    return held.version && lossy?.residual.from(held.version, core.ring?.kind ?? 'ring')
+    const { core, held } = this.#parts
+    return held.version && this.lossy?.residual.from(held.version, core.ring?.kind ?? 'ring')
   }
 
   #send(frames: readonly Addressed[] = []): void {

@@ -67,6 +67,8 @@ interface FormedGeneration {
   readonly relayed: MessageTo<'form'>['relayed']
   /** which way frames take; absent: around the ring */
   readonly exchange?: MessageTo<'form'>['exchange']
+  /** how gradients travel; absent: as the job says */
+  readonly encoding?: MessageTo<'form'>['encoding']
   readonly rank: number
 }
 

@@ -12,6 +12,7 @@ import {
 } from '@starling-grid/protocol'
 import { expected, isForsaken, isOverdue } from '../groups/group-rounds.ts'
 import { renewRoundLength } from '../groups/round-length.ts'
+import { renewEncoding } from '../policy/encoding-cost.ts'
 import { available, trainingIsOver } from '../queue/scheduler.ts'
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
@@ -120,6 +121,7 @@ export function closeSum(transition: Transition): void {
   emptySum(state)
   transition.journal({ type: 'commit', records: [record] })
   state.health.consecutiveAborts = 0
+  renewEncoding(transition)
   renewRoundLength(transition, pushes.length)
   transition.effect({ type: 'server-close', record, version })
 }

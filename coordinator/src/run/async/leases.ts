@@ -14,6 +14,7 @@ import {
 } from '../groups/group-rounds.ts'
 import { measureExchange, roundsInWords } from '../groups/round-length.ts'
 import { giveSources, noteUnserved } from '../groups/version-sources.ts'
+import { encodingNow } from '../policy/encoding-now.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } from '../queue/quarantine.ts'
 import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
@@ -192,6 +193,8 @@ function grant(transition: Transition, member: Member, blocks: readonly BlockId[
     ? Math.ceil(Math.min(state.config.timing.leaseMaxMs, Math.max(usualMs, roundMs(state, member, blocks.length))))
     : usualMs
   const leases = lease(transition, state.leases, { holder: member.id, blocks, ms: deadlineMs })
+  const encoding = isRound ? encodingNow(state) : undefined
+  if (encoding !== undefined && member.granted !== undefined) member.granted = { ...member.granted, encoding }
   const sources = giveSources(state, member)
   // An offer that a source does not expect is refused.
   for (const source of sources) transition.send(source, { type: 'share-base', member: member.id })
@@ -203,6 +206,7 @@ function grant(transition: Transition, member: Member, blocks: readonly BlockId[
     leases,
     deadlineMs,
     ...(isRound ? { innerSteps: stepsIn(state, blocks.length), fromStep: batchesDone(state) } : {}),
+    ...(encoding === undefined ? {} : { encoding }),
     ...(sources.length === 0 ? {} : { sources: [...sources] }),
   })
 }

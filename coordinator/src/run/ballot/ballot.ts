@@ -14,6 +14,8 @@ import { validationDue } from '../history/validation.ts'
 import { newestCheckpoint } from '../journal-replay.ts'
 import { arrangeRing, relayedSources } from '../links/generation-links.ts'
 import { meetings } from '../links/source-links.ts'
+import { renewEncoding } from '../policy/encoding-cost.ts'
+import { encodingNow } from '../policy/encoding-now.ts'
 import { nextMode } from '../policy/mode-policy.ts'
 import { partsOf } from '../queue/suspects.ts'
 import { isNear } from '../ring/form-deadlines.ts'
@@ -257,6 +259,7 @@ function form(
   const { state, now } = transition
   const consumed = state.phase.type === 'freeze' ? state.phase.consumed : new Map<MemberId, Consumed>()
   chooseRingMode(transition)
+  renewEncoding(transition)
   const isAlone = goAlone(state, choice.sources)
   const mayTakePart = (id: MemberId): boolean => choice.claims.has(id) && (!isAlone || choice.sources.includes(id))
   const {
@@ -291,6 +294,7 @@ function form(
 function announce(transition: Transition, phase: FormPhase, claims: ReadonlyMap<MemberId, Claim | null>): void {
   const { state } = transition
   const { members, weights, relayed, exchange, target, relayedSources: viaUs } = phase
+  const encoding = encodingNow(state)
   const sources = phase.sources.filter((id) => state.members.has(id))
   for (const { source, ...meeting } of meetings({ members, sources }, viaUs))
     transition.send(source, { type: 'meet', ...transition.ballot, ...meeting })
@@ -303,6 +307,7 @@ function announce(transition: Transition, phase: FormPhase, claims: ReadonlyMap<
       weights: [...weights],
       relayed: relayed.map(([a, b]): [number, number] => [a, b]),
       exchange: { type: exchange.type, reason: exchange.reason },
+      ...(encoding === undefined ? {} : { encoding }),
       ...wayFrom(state, claims.get(id), phase.records),
       target,
       sources,

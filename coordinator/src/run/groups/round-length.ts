@@ -2,6 +2,7 @@
 // its round along, so where members come and go rounds should be short, as checkpoints should be frequent where
 // machines fail (Young, 1974). And the coordinator's line must carry the rounds of all. `chooseRoundLength` is a pure
 // function of what was measured; the slice below measures.
+import { bytesNow } from '../policy/encoding-now.ts'
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { makesRounds } from './group-policy.ts'
@@ -137,6 +138,12 @@ export function measureExchange(state: RunState, tookMs: number, computedMs: num
   if (exchanges.length > REMEMBERED) exchanges.shift()
 }
 
+/** Rounds have so many times the bytes from now on. */
+export function rescaleExchanges(state: RunState, times: number): void {
+  const { exchanges } = own(state, 'rounds')
+  for (const [i, ms] of exchanges.entries()) exchanges[i] = times * ms
+}
+
 /** After each version: rounds that begin from one version are equally long. */
 export function renewRoundLength({ state }: Transition, contributions: number): void {
   if (!hasRounds(state)) return
@@ -145,6 +152,21 @@ export function renewRoundLength({ state }: Transition, contributions: number): 
   const next = chooseRoundLength(measurementsOf(state))
   const differs = Math.abs(next.ms - clock.length.ms) > HYSTERESIS * clock.length.ms
   clock.length = differs ? next : { ms: clock.length.ms, why: next.why }
+}
+
+/**
+ * ms from one round to the next with so many times the bytes of those that were measured, as long as it should then be,
+ * or with as many inner steps as the job says; undefined: none was measured.
+ */
+export function roundMsAt(state: RunState, times: number): number | undefined {
+  const { exchangeMs, ...measured } = measurementsOf(state)
+  if (exchangeMs === undefined) return undefined
+  if (state.config.async.groups?.innerSteps !== 'auto') {
+    const rounds = [...state.members.values()].map(({ pushMs }) => pushMs).toSorted((a, b) => a - b)
+    return Math.max(exchangeMs, rounds[rounds.length >> 1] ?? 0) + (times - 1) * exchangeMs
+  }
+  const asLong = { ...measured, exchangeMs: times * exchangeMs, bytes: times * measured.bytes }
+  return chooseRoundLength(asLong).ms + asLong.exchangeMs
 }
 
 /** ms that a round should last now. */
@@ -169,10 +191,8 @@ function measurementsOf(state: RunState): RoundMeasurements {
   const {
     rounds: { exchanges, stays },
     members,
-    config: {
-      roundBytes: { push, pull },
-    },
   } = state
+  const { push, pull } = bytesNow(state).roundBytes
   const sorted = exchanges.toSorted((a, b) => a - b)
   return {
     exchangeMs: sorted[sorted.length >> 1],

@@ -4,6 +4,7 @@
 // time. Every further member in the way costs time, so the coordinator serves as many as its line carries with ease.
 // Volatile: after a restart all are chosen anew.
 import { MAX_VERSION_SOURCES, type MemberId, type VersionId } from '@starling-grid/protocol'
+import { bytesNow } from '../policy/encoding-now.ts'
 import { type Member, own, type RunState } from '../state.ts'
 import type { Aspect } from '../transition.ts'
 import { makesRounds } from './group-policy.ts'
@@ -72,8 +73,9 @@ export function giveSources(state: RunState, { id, relaysOnly }: Member): readon
 }
 
 /** Members that the coordinator serves with ease while a round lasts, beside the pushes of all. */
-function seedsCarried({ members, rounds, config }: RunState): number {
-  const { push, pull } = config.roundBytes
+function seedsCarried(state: RunState): number {
+  const { members, rounds, config } = state
+  const { push, pull } = bytesNow(state).roundBytes
   return Math.floor((config.timing.easyBytesPerMs * rounds.length.ms - members.size * push) / Math.max(pull, 1))
 }
 

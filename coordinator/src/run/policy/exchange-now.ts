@@ -4,6 +4,7 @@ import type { MemberId } from '@starling-grid/protocol'
 import { linkVerdict, type LinkVerdict } from '../links/link-health.ts'
 import type { RunState } from '../state.ts'
 import type { Transition } from '../transition.ts'
+import { bytesNow } from './encoding-now.ts'
 import { chooseExchange, type ExchangeChoice, type ExchangeFigures } from './exchange-choice.ts'
 
 type Now = Pick<Transition, 'state' | 'now'>
@@ -14,7 +15,7 @@ export function exchangeOf({ state, now }: Now, members: readonly MemberId[]): E
   const doubt = doubtOf({ state, now }, members)
   return chooseExchange(config.exchange.asked, health.exchange, {
     members: members.length,
-    bytes: config.exchange.bytes,
+    bytes: bytesNow(state).bytes,
     latencyMs: exchangeLatency(state, members),
     measured: health.measured,
     ...(doubt === undefined ? {} : { doubt }),

@@ -7,6 +7,8 @@ import { AHEAD, mayGoAbove } from '../ballot/restored.ts'
 import { askCheckpoint, checkpointDue, nextCheckpointVersion } from '../history/checkpoints.ts'
 import { accuse, areLinked, believesIn, isRelayed } from '../links/generation-links.ts'
 import { noteFailure } from '../links/link-health.ts'
+import { betterEncoding } from '../policy/encoding-cost.ts'
+import { encodingNow, isBarred, keepEncoding, wantEncoding } from '../policy/encoding-now.ts'
 import { asInRing, GENERATION_MS, measuredNow } from '../policy/exchange-choice.ts'
 import { measure } from '../policy/exchange-cost.ts'
 import { exchangeLatency, exchangeOf } from '../policy/exchange-now.ts'
@@ -279,6 +281,7 @@ function ringTick(transition: Transition): void {
   const next = nextMode(now, state.health, state.mode, state.config)
   if (next.mode !== state.mode && next.mode !== 'async') drain(transition, phase, next.reason)
   exchangeTick(transition, phase)
+  encodingTick(transition, phase)
   const calm =
     now - Math.max(phase.since, state.health.disturbedAt) > timing.admitMs ||
     now - phase.since > ADMIT_PATIENCE * timing.admitMs
@@ -294,6 +297,17 @@ function exchangeTick(transition: Transition, phase: RingPhase): void {
   const isSame = exchange.type === phase.exchange.type
   if (!isSame && transition.now - phase.since > GENERATION_MS) drain(transition, phase, exchange.reason)
   phase.exchange = isSame ? exchange : { ...phase.exchange, costs: exchange.costs }
+}
+
+/** Another encoding is worth a ballot: a smaller one once the generation lasted a while, a finer one at once. */
+function encodingTick(transition: Transition, phase: RingPhase): void {
+  const { state, now } = transition
+  const better = betterEncoding(transition)
+  if (better === undefined) return
+  if (better.encoding === encodingNow(state)) return keepEncoding(state, better)
+  if (!isBarred(state) && now - phase.since <= GENERATION_MS) return
+  wantEncoding(state, better)
+  drain(transition, phase, `encoding: ${better.reason}`)
 }
 
 /** A planned change of members or links waits for the end of a step: what is computed is then also committed. */
