@@ -245,6 +245,7 @@ export {
   RunEventSchema,
   type RunView,
   type ForecastView,
+  crowdText,
   encodingText,
   forecastText,
   scalingText,

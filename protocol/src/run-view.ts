@@ -121,6 +121,17 @@ const PHASE = {
   ),
   /** of a job whose encoding is `auto`: how sums travel now, and why; absent: as the job says */
   encoding: Type.Optional(Type.Object({ type: GradientEncodingSchema, reason: Text })),
+  /**
+   * more volunteers are here than shorten the training: so many would train as fast; absent: all are of use, or it is
+   * not known
+   */
+  crowd: Type.Optional(
+    Type.Object({
+      enough: Count,
+      /** samples of a version beyond which more of them save few versions (gradient noise scale) */
+      noiseScale: FiniteNumber,
+    }),
+  ),
   modeEpoch: Count,
   generation: Count,
 } as const
@@ -192,6 +203,15 @@ export function forecastText({ members, samplesPerSecond, computeMs, exchangeMs 
 /** "sums travel as int8: 3.1 times as fast as f32 …" */
 export function encodingText({ type, reason }: NonNullable<RunView['encoding']>): string {
   return `sums travel as ${type}${reason === '' ? '' : `: ${reason}`}`
+}
+
+/** "16 volunteers would train as fast as these 64 …" */
+export function crowdText({ enough, noiseScale }: NonNullable<RunView['crowd']>, members: number): string {
+  const volunteers = enough === 1 ? '1 volunteer' : `${enough} volunteers`
+  return (
+    `${volunteers} would train as fast as these ${members}: ` +
+    `beyond ${Math.round(noiseScale)} samples a version, more of them teach little`
+  )
 }
 
 /** How far the training is. */

@@ -1,5 +1,6 @@
 // A run in words for a terminal: a row of a list, a page, a line. What strangers wrote loses control characters.
 import {
+  crowdText,
   encodingText,
   epochText,
   type ForecastView,
@@ -123,6 +124,7 @@ export function runLines(run: RunView): string[] {
     ...(run.scaling === undefined ? [] : [['batch', scalingText(run.scaling, job)] as [string, string]]),
     ['speed', speedText(run)],
     ...(run.forecast === undefined ? [] : [['', foreseen(run, run.forecast)] as [string, string]]),
+    ...(run.crowd === undefined ? [] : [['crowd', crowdText(run.crowd, run.memberCount)] as [string, string]]),
     ...(run.encoding === undefined ? [] : [['encoding', plainText(encodingText(run.encoding))] as [string, string]]),
     ['checkpoint', checkpoint === null ? 'none yet' : checkpointText(checkpoint)],
     ['begun', `${begun}${ended}`],

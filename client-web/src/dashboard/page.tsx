@@ -1,5 +1,13 @@
 // The dashboard: everything that is known of the run, live.
-import { encodingText, forecastText, ROUTES, type RunView, scalingText, type StepPoint } from '@starling-grid/protocol'
+import {
+  crowdText,
+  encodingText,
+  forecastText,
+  ROUTES,
+  type RunView,
+  scalingText,
+  type StepPoint,
+} from '@starling-grid/protocol'
 import { useState } from 'preact/hooks'
 import { RingPicture } from '../flock/ring-picture.tsx'
 import { bytes, loss, plural } from '../format.ts'
@@ -163,6 +171,7 @@ function Travel(props: { readonly run: RunView }) {
       <p class="soft mode-reason">{run.modeReason}</p>
       {run.forecast !== undefined && <p class="soft">{sentence(forecastText(run.forecast))}</p>}
       {run.scaling !== undefined && <p class="soft">Batch: {scalingText(run.scaling, run.job)}.</p>}
+      {run.crowd !== undefined && <p class="soft">{sentence(crowdText(run.crowd, run.memberCount))}</p>}
       {run.encoding !== undefined && <p class="soft">{sentence(encodingText(run.encoding))}</p>}
       {run.exchange !== null && <p class="soft exchange-reason">{run.exchange.reason}</p>}
       <RingPicture run={run} self={null} />

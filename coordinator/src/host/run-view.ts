@@ -17,6 +17,7 @@ import {
   type WaitView,
 } from '@starling-grid/protocol'
 import type { Job } from '../jobs/jobs.ts'
+import { crowdView } from '../run/async/crowd.ts'
 import { modeReason } from '../run/ballot/ballot.ts'
 import { areEpochsBounded, bestOf } from '../run/history/ending.ts'
 import { trainedMs } from '../run/history/training-time.ts'
@@ -143,6 +144,7 @@ export function runView(parts: ViewParts): RunView {
     modeEpoch: state.modeEpoch,
     exchange: state.phase.type === 'ring' ? state.phase.exchange : null,
     ...encodingView(state),
+    ...crowdOf(state),
     generation: state.generation,
     version: history.version,
     epoch: shownEpoch(state),
@@ -189,6 +191,11 @@ function forecastView(
 function encodingView({ config, encoding: { choice } }: RunState): Pick<RunView, 'encoding'> {
   if (config.encodings === undefined) return {}
   return { encoding: { type: choice.encoding, reason: choice.reason } }
+}
+
+function crowdOf(state: RunState): Pick<RunView, 'crowd'> {
+  const crowd = crowdView(state)
+  return crowd === undefined ? {} : { crowd }
 }
 
 function scalingOf({ state, version }: RunHistory): Pick<RunView, 'scaling'> {

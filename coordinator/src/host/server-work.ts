@@ -35,7 +35,10 @@ export class ServerWork {
       case 'server-add':
         return this.#onServer((server) => server.add({ ...effect, gradient: required(gradient) }))
       case 'server-close':
-        return this.#onServer((server) => server.close(effect.version, effect.record.targets))
+        return this.#onServer(async (server) => {
+          const norm = await server.close(effect.version, effect.record.targets)
+          this.#parts.feed({ type: 'server-closed', version: effect.version, norm })
+        })
       case 'server-checkpoint':
         return this.#onServer(() => this.#write())
       case 'server-unload':

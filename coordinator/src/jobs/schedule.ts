@@ -27,6 +27,11 @@ export interface SharingJob {
   readonly isReforming: boolean
   /** members → samples per second that were measured with this many */
   readonly speeds: ReadonlyMap<number, number>
+  /**
+   * members whose work makes up the noise scale of its gradients: with more, each sample teaches less
+   * (run/policy/noise-scale.ts); absent: not measured
+   */
+  readonly criticalMembers?: number | undefined
 }
 
 export interface Lender {
@@ -110,10 +115,18 @@ export function speedWith(speeds: SharingJob['speeds'], members: number): number
 }
 
 /** How much faster, in proportion, one member more makes a job of that many, weighted by its priority. */
-export function gainOfOneMore({ speeds, priority }: Pick<SharingJob, 'speeds' | 'priority'>, members: number): number {
-  const now = speedWith(speeds, members)
-  const more = speedWith(speeds, members + 1)
+export function gainOfOneMore(
+  { speeds, priority, criticalMembers }: Pick<SharingJob, 'speeds' | 'priority' | 'criticalMembers'>,
+  members: number,
+): number {
+  const now = learnt(speedWith(speeds, members), members, criticalMembers)
+  const more = learnt(speedWith(speeds, members + 1), members + 1, criticalMembers)
   return weightOf(priority) * (now > 0 ? (more - now) / now : 1)
+}
+
+/** Of samples a second what brings the training on: a batch of n members needs 1 + n/critical as many samples. */
+function learnt(samplesPerSecond: number, members: number, critical = Number.POSITIVE_INFINITY): number {
+  return samplesPerSecond / (1 + members / Math.max(critical, 1e-3))
 }
 
 function weightOf(priority: number): number {

@@ -11,6 +11,7 @@ import {
 import type { CoordinatorClock } from '../clock.ts'
 import { MeasuredSpeeds } from '../host/measured-speeds.ts'
 import type { RunHost } from '../host/run-host.ts'
+import { criticalCrowd } from '../run/async/crowd.ts'
 import { fits, type JobMove, lacks, type Lender, schedule, type SharingJob } from './schedule.ts'
 
 /** ms between looks, beside those that a change asks for */
@@ -256,6 +257,7 @@ export class Sharing {
       isRunning: (counts.get(id) ?? 0) > 0 && (run.state.phase.type !== 'waiting' || comesBack),
       isReforming: leaving.has(id) || run.isReforming,
       speeds: this.#speeds.get(id)?.byMembers ?? new Map(),
+      criticalMembers: criticalCrowd(run.state),
     }
   }
 

@@ -2,6 +2,7 @@
 // time, and why the ring must wait. The order of the rows is their priority.
 import { accumulator } from './async/accumulator.ts'
 import { asyncMode } from './async/async.ts'
+import { crowd } from './async/crowd.ts'
 import { leases } from './async/leases.ts'
 import { pushNorms } from './async/push-norms.ts'
 import { ballot } from './ballot/ballot.ts'
@@ -56,6 +57,7 @@ const ROWS = [
   stranded,
   promises,
   accumulator,
+  crowd,
   checkpoints,
   digests,
   dissent,

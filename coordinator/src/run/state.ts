@@ -311,6 +311,8 @@ export type RunInput =
       readonly bytes: number
       readonly remembered?: Sha256
     }
+  /** the parameter server made a version; `norm`: of the mean that it took, before the job's bound */
+  | { readonly type: 'server-closed'; readonly version: VersionRef; readonly norm: number }
   /** shards that were appended to its dataset, behind the `before` first ones; they are among the blobs */
   | { readonly type: 'dataset-appended'; readonly before: number; readonly shards: readonly ShardRef[] }
   /** the bytes of a checkpoint are gone, or are not what was written */

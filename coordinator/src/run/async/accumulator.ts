@@ -16,6 +16,7 @@ import { renewEncoding } from '../policy/encoding-cost.ts'
 import { available, trainingIsOver } from '../queue/scheduler.ts'
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
+import { closeContributions, dropContributions } from './crowd.ts'
 
 declare module '../state.ts' {
   interface Slices {
@@ -38,6 +39,7 @@ const empty = (): OpenSum => ({ pushes: [], digests: [], blocks: new Set(), sinc
 /** Taken elsewhere, or dropped. */
 export function emptySum(state: RunState): void {
   Object.assign(own(state, 'open'), empty())
+  dropContributions(state)
 }
 
 export const accumulator = {
@@ -118,6 +120,7 @@ export function closeSum(transition: Transition): void {
     gradDigest: digestOfAll(digests),
   }
   const version = extend(state.chain.head, record)
+  closeContributions(state, version.v)
   emptySum(state)
   transition.journal({ type: 'commit', records: [record] })
   state.health.consecutiveAborts = 0

@@ -1,5 +1,14 @@
 // Async mode: leases of training blocks, and which pushes are taken (A2–A4).
-import type { BlockId, ErrorCode, LeaseToken, MemberId, MessageFrom, Push, PushHeader } from '@starling-grid/protocol'
+import {
+  type BlockId,
+  crowdText,
+  type ErrorCode,
+  type LeaseToken,
+  type MemberId,
+  type MessageFrom,
+  type Push,
+  type PushHeader,
+} from '@starling-grid/protocol'
 import type { PushWeights } from '../../parameter-server/add-push.ts'
 import type { PushNorms } from '../../parameter-server/norm-clip.ts'
 import { proved } from '../ballot/proofs.ts'
@@ -24,6 +33,7 @@ import { type Lease, type Member, own, type RunInput, type RunState } from '../s
 import type { Aspect, Transition } from '../transition.ts'
 import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
+import { contributed, crowdView } from './crowd.ts'
 import { weighed, WITNESSES } from './push-norms.ts'
 
 /** Refused pushes in a row after which a member gets no work for a while, and after which its session ends. */
@@ -152,14 +162,16 @@ function workNow({ state, now }: Transition): string {
 function workInWords(state: RunState): string {
   const pushes = pushesPerVersion(state)
   const epoch = currentEpoch(state) + 1
+  const crowd = crowdView(state)
+  const surplus = crowd === undefined ? '' : `; ${crowdText(crowd, state.members.size)}`
   if (hasRounds(state))
     return (
       `replica groups: epoch ${epoch}, rounds of about ${innerSteps(state)} inner steps${roundsInWords(state)}; ` +
-      `${expected(state)} under way, ${pushes} make a version`
+      `${expected(state)} under way, ${pushes} make a version${surplus}`
     )
   return (
     `parameter server: epoch ${epoch}, ${state.leases.size} blocks ` +
-    `leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}`
+    `leased${pushes === 1 ? '' : `, ${pushes} pushes a version`}${surplus}`
   )
 }
 
@@ -290,12 +302,9 @@ function onPush(transition: Transition, input: PushInput): void {
   state.workers.add(push.incarnation)
   proved(state, push.incarnation)
   const { head } = state.chain
-  transition.effect({
-    type: 'server-add',
-    base: push.base,
-    targets: push.targets,
-    damping: weights.gradient * dampingOf(state.config.async, head.v - push.base.v),
-  })
+  const damping = weights.gradient * dampingOf(state.config.async, head.v - push.base.v)
+  contributed(state, { samples: push.samples, norm: input.norms.gradient, factor: damping })
+  transition.effect({ type: 'server-add', base: push.base, targets: push.targets, damping })
   transition.effect({ type: 'push-verdict', verdict: 'received', message: `for version ${head.v + 1}` })
   transition.enqueue({ type: 'advance' })
 }
