@@ -21,6 +21,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   exchange: async () => (await import('./exchange.ts')).exchangeSuite,
   coordinator: async () => (await import('./coordinator.ts')).coordinatorSuite,
   scaling: async () => (await import('./scaling.ts')).scalingSuite,
+  'time-to-quality': async () => (await import('./time-to-quality.ts')).timeToQualitySuite,
   plan: async () => (await import('./plan.ts')).planSuite,
   import: async () => (await import('./import.ts')).importSuite,
   kernels: async () => (await import('./kernels.ts')).kernelSuite,

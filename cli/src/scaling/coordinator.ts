@@ -13,6 +13,7 @@ import {
   genesis,
   jobId,
   type MemberId,
+  type MessageTo,
   type Push,
   type Sha256,
   sha256Name,
@@ -34,6 +35,19 @@ const APPLY_BYTES_PER_MS = 400_000
 /** Blocks of an epoch: more than any run of the model uses up. */
 const BLOCKS = 1_000_000
 
+/** Of a setting that names its blocks: more than any run makes. */
+const EPOCHS = 10_000
+
+/** What members learn, where it is computed as well; without one only time passes. */
+export interface ModelLearner {
+  granted(member: MemberId, grant: MessageTo<'grant'>): void
+  /** norms of what this member pushes now */
+  pushed(push: Push): { readonly gradient: number; readonly statistics: number }
+  /** it joined the open sum */
+  added(push: Push, damping: number): void
+  closed(record: StepRecord, version: VersionRef, at: number): void
+}
+
 export interface ScalingObserver {
   hear(member: MemberId, message: ToVolunteer): void
   dismissed(member: MemberId): void
@@ -53,10 +67,14 @@ export class ModelCoordinator {
   readonly #clock: EventClock
   readonly #setting: Setting
   readonly #audience: ScalingObserver
+  readonly #learner: ModelLearner | undefined
+  /** whose decision is under way */
+  #pushing: Push | undefined
   #lineFreeAt = 0
   #serverFreeAt = 0
 
-  constructor(clock: EventClock, setting: Setting, audience: ScalingObserver) {
+  constructor(clock: EventClock, setting: Setting, audience: ScalingObserver, learner?: ModelLearner) {
+    this.#learner = learner
     const job = jobId('scaling')
     this.#clock = clock
     this.#setting = setting
@@ -65,12 +83,12 @@ export class ModelCoordinator {
       job,
       genesis: genesis(job, 'model', setting.seed),
       seed: setting.seed,
-      blocks: BLOCKS,
+      blocks: setting.blocks ?? BLOCKS,
       validationBlocks: 0,
       batchBlocks: setting.batchBlocks,
       ...(setting.weak === undefined ? {} : { weak: setting.weak }),
       blockSamples: setting.blockSamples,
-      epochs: 1,
+      epochs: setting.blocks === undefined ? 1 : EPOCHS,
       stop: {},
       evaluate: {},
       keep: {},
@@ -113,7 +131,9 @@ export class ModelCoordinator {
   /** A push that came over the wire, of blocks that were granted then. */
   receivePush(push: Push, from: number): void {
     this.#taken = false
-    this.receive({ type: 'push', push, gradDigest: digestOf(push.base), norms: { gradient: 1, statistics: 1 } }, push)
+    this.#pushing = push
+    const norms = this.#learner?.pushed(push) ?? { gradient: 1, statistics: 1 }
+    this.receive({ type: 'push', push, gradDigest: digestOf(push.base), norms }, push)
     if (this.#taken) this.rounds.push({ from, to: this.#clock.now, samples: push.samples })
   }
 
@@ -140,6 +160,7 @@ export class ModelCoordinator {
         }
         return
       case 'send':
+        if (effect.message.type === 'grant') this.#learner?.granted(effect.to, effect.message)
         return this.#send(effect.to, effect.message, delay)
       case 'dismiss':
         return this.#clock.after(delay, () => this.#audience.dismissed(effect.member))
@@ -147,10 +168,14 @@ export class ModelCoordinator {
         return this.#clock.after(0, () =>
           this.feed({ type: 'checkpoint-digested', salt: effect.salt, digest: effect.version.id as never }),
         )
+      case 'server-add':
+        if (this.#pushing !== undefined) this.#learner?.added(this.#pushing, effect.damping)
+        return
       case 'push-verdict':
         this.#taken = effect.verdict === 'received'
         return
       case 'server-close':
+        this.#learner?.closed(effect.record, effect.version, this.#clock.now)
         this.#serverFreeAt =
           Math.max(this.#serverFreeAt, this.#clock.now) + this.#setting.gradientBytes / APPLY_BYTES_PER_MS
         return

@@ -1,12 +1,13 @@
 // Runs one setting on virtual time and says what it came to.
-import { roundLengthMs } from '@starling-grid/coordinator/run'
-import { type MemberId, random32 } from '@starling-grid/protocol'
+import { noiseScale, roundLengthMs } from '@starling-grid/coordinator/run'
+import { type MemberId, random32, type VersionRef } from '@starling-grid/protocol'
 import { EventClock } from './clock.ts'
-import { ModelCoordinator } from './coordinator.ts'
+import { ModelCoordinator, type ModelLearner } from './coordinator.ts'
 import { Rings } from './rings.ts'
 import type { Forecast, ScalePrediction, Setting } from './setting.ts'
 import { type ScaleModel, ModelVolunteer } from './volunteers.ts'
 
+export type { ModelLearner } from './coordinator.ts'
 export type { Forecast, ScalePrediction, Setting } from './setting.ts'
 
 const MINUTE_MS = 60_000
@@ -78,15 +79,72 @@ function endOf(commits: ModelCoordinator['commits'], samples: number): number {
   return to.at + ((samples - to.samples) * (to.at - from.at)) / (to.samples - from.samples)
 }
 
-function openModel(setting: Setting): OpenScaleModel {
+/** What is learned beside the model, until it is good enough. */
+export interface Learning extends ModelLearner {
+  readonly isOver: boolean
+  /** all that was begun is computed; norms of the versions that were made since */
+  settle(): Promise<readonly { readonly version: VersionRef; readonly norm: number }[]>
+}
+
+export interface LearnedRun {
+  readonly volunteers: number
+  /** virtual ms of the first computation */
+  readonly beganAt: number
+  readonly samples: number
+  readonly versions: number
+  /** virtual ms that a member computes, of its rounds that were taken, on average; and from its grant to its push */
+  readonly computeMs: number
+  readonly roundMs: number
+  /** samples of a version beyond which more save few versions; undefined: not measured */
+  readonly noiseScale: number | undefined
+  /** as the run's page says it */
+  readonly reason: string
+}
+
+/** Virtual ms in which nothing is pushed that was granted in them: less than a line's latency. */
+const SETTLE_MS = 5
+
+/**
+ * The model with real arithmetic beside it: what members learn is computed, and how long that takes follows from their
+ * speed. Ends when the learning is over, or after `seconds`.
+ */
+export async function learnOn(setting: Setting, learning: Learning): Promise<LearnedRun> {
+  const model = openModel(setting, learning)
+  const { clock, coordinator } = model
+  while (!learning.isOver && clock.now < 1000 * setting.seconds) {
+    clock.runUntil(clock.now + SETTLE_MS)
+    for (const made of await learning.settle()) coordinator.feed({ type: 'server-closed', ...made })
+  }
+  const { rounds, samples, state } = coordinator
+  const mean = (of: (round: (typeof rounds)[number]) => number): number =>
+    rounds.reduce((sum, round) => sum + of(round), 0) / Math.max(1, rounds.length)
+  const [speed = 1] = setting.machines.samplesPerSecond
+  return {
+    volunteers: setting.volunteers,
+    beganAt: model.beganAt() ?? 0,
+    samples,
+    versions: state.chain.head.v,
+    computeMs: setting.stepMs + (1000 * mean((round) => round.samples)) / speed,
+    roundMs: mean(({ from, to }) => to - from),
+    noiseScale: noiseScale(state.crowd.estimate),
+    reason: state.phaseReason,
+  }
+}
+
+function openModel(setting: Setting, learner?: ModelLearner): OpenScaleModel {
   const clock = new EventClock()
   const words = random32(setting.seed)
   const random = (): number => words() / 2 ** 32
   const volunteers = new Map<MemberId, ModelVolunteer>()
-  const coordinator = new ModelCoordinator(clock, setting, {
-    hear: (member, message) => volunteers.get(member)?.hear(message),
-    dismissed: (member) => volunteers.get(member)?.gone('it left'),
-  })
+  const coordinator = new ModelCoordinator(
+    clock,
+    setting,
+    {
+      hear: (member, message) => volunteers.get(member)?.hear(message),
+      dismissed: (member) => volunteers.get(member)?.gone('it left'),
+    },
+    learner,
+  )
   let beganAt: number | undefined
   const onWork = (): void => {
     beganAt ??= clock.now

@@ -13,6 +13,8 @@ interface StepSetting {
   readonly pushBytes?: number
   readonly pullBytes?: number
   readonly batchBlocks: number
+  /** of an epoch; absent: more than any run of the model uses up */
+  readonly blocks?: number
   /** `batchBlocks` are of each member; absent: of all */
   readonly weak?: WeakScaling
   readonly blockSamples: number

@@ -36,7 +36,9 @@ const LEAST_CROWD = 4
 export const crowd = {
   initial: () => ({ crowd: { estimate: NO_ESTIMATE, open: [], closed: undefined, samples: 0 } }),
   on: { 'server-closed': onClosed },
-  rewound: ({ state }) => void (own(state, 'crowd').closed = undefined),
+  rewound: ({ state }) => {
+    own(state, 'crowd').closed = undefined
+  },
 } satisfies Aspect
 
 /** A push joins the open sum. */
