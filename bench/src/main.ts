@@ -84,7 +84,7 @@ async function main(argv: string[]): Promise<number> {
     .option('--rounds <n>', 'interleaved rounds', wholeUpTo(MOST_ROUNDS), FEWEST_ROUNDS_TO_KEEP)
     .option('--only <text>', 'rows whose names contain this, such as "LeNet-5" of step')
     .option('--against <text>', 'peers whose names contain this, such as pytorch (kernels, step)')
-    .option('--short', 'sizes that show that rows work, and measure nothing (coordinator)')
+    .option('--short', 'sizes that show that rows work, and measure nothing (coordinator, gpu, time-to-quality)')
     .option('--events <n>', 'of the journal that a coordinator opens: 1,000,000 by default', wholeUpTo(MOST_EVENTS))
     .option('--kills <n>', 'coordinators that are killed: 10 by default', wholeUpTo(MOST_ROUNDS))
     .option('--json', 'print one JSON value on the last line of stdout')

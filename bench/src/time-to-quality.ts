@@ -22,11 +22,11 @@ const TARGET = 0.975
 const SHORT = { volunteers: [1, 4], target: 0.8, digits: 2000 }
 const SAMPLES_PER_SECOND = 500
 const BLOCK_SAMPLES = 8
-/** samples of an inner step: 32 */
-const BATCH_BLOCKS = 4
+/** Inner steps are of one block: 64 members have 20 of them in a round. */
+const BATCH_BLOCKS = 1
 const KEPT_VERSIONS = 12
 const ENCODING = 'int8'
-const OPTIMIZER = { type: 'sgd', lr: 0.05, momentum: 0.9 } as const
+const OPTIMIZER = { type: 'sgd', lr: 0.02, momentum: 0.9 } as const
 /** as jobs with `groups` have by default; the number of inner steps comes with each grant */
 const LOCAL = { innerSteps: 16, outerLr: 0.7, outerMomentum: 0.7 }
 /** virtual seconds after which a run that is not good enough is given up */

@@ -211,3 +211,22 @@ test('blocks that come back are found before those that were never given', () =>
   desk.join('d')
   assert.equal(new Set([...blocksOf(a), ...blocksOf(b), ...blocksOf(ask(desk, 'd'))]).size, 3 * H * BATCH)
 })
+
+test('where rounds have all that is left of an epoch, a version waits for all of them, and not for long', () => {
+  const names = ['a', 'b', 'c', 'd', 'e']
+  const { desk, grants } = asyncDesk(names, {
+    blocks: 20,
+    batchBlocks: 1,
+    blockSamples: 1,
+    async: asyncPolicy(undefined, 12, { innerSteps: 4 }),
+  })
+  assert.equal(grants.flatMap(({ leases }) => leases).length, 20, 'the whole epoch is leased')
+  for (const i of [0, 1, 2, 3]) push(desk, names[i] ?? '', grants[i] ?? assert.fail())
+  assert.equal(desk.state.chain.head.v, 0, 'four fifths are here, and have nothing else to do')
+  const [, , , , late] = grants
+  assert.ok(late)
+  desk.wait(2001)
+  assert.equal(desk.state.chain.head.v, 1, 'the last one takes too long')
+  push(desk, 'e', late)
+  assert.equal(desk.state.chain.head.v, 2)
+})

@@ -89,7 +89,17 @@ function closeWhenDue(transition: Transition): void {
   if (trainingIsOver(state)) return drop(state)
   const { pushes } = state.open
   if (pushes.length === 0) return
-  if (pushes.length >= pushesPerVersion(state) || isLast(transition)) closeSum(transition)
+  const isEnough = pushes.length >= pushesPerVersion(state) && !awaitsEpoch(state)
+  if (isEnough || isLast(transition)) closeSum(transition)
+}
+
+/**
+ * Rounds under way have what is left of the epoch: members whose push is here get no other work before these come, so
+ * a version without them would only be one more (G2).
+ */
+function awaitsEpoch(state: RunState): boolean {
+  const { config, open } = state
+  return config.async.groups !== undefined && open.pushes.length < expected(state) && nothingFree(state)
 }
 
 /** No push comes before these are a version, or none for long. */
