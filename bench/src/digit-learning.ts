@@ -1,6 +1,6 @@
 // What members of the model of scale learn of digits: real rounds, encodings, outer steps and tests, by the parts that
 // ship. Time is the model's.
-import type { Learning } from '@starling-grid/cli/scaling'
+import type { ModelLearning } from '@starling-grid/cli/scaling'
 import { ParameterServer } from '@starling-grid/coordinator/shell'
 import {
   encodeVector,
@@ -29,7 +29,7 @@ import type { OptimizerSpec } from '@starling-grid/shaders'
 import { Compute, type Batches, type Executor, LocalVersion } from '@starling-grid/volunteer'
 import { openLocalRounds, startFeedback, swapped, withResidual, type Batch } from '@starling-grid/volunteer/testing'
 
-export interface Digits {
+export interface DigitSamples {
   readonly x: Uint8Array
   readonly y: Uint8Array
 }
@@ -41,8 +41,8 @@ export interface LearningOptions {
   readonly local: LocalSettings
   readonly encoding: LossyEncoding
   readonly blockSamples: number
-  readonly train: Digits
-  readonly test: Digits
+  readonly train: DigitSamples
+  readonly test: DigitSamples
   /** accuracy on the test digits that ends it */
   readonly target: number
   readonly seed: number
@@ -65,7 +65,7 @@ const TESTED_EVERY = 5000
 const KEPT_VERSIONS = 24
 const TEST_BATCH = 500
 
-export class DigitLearning implements Learning {
+export class DigitLearning implements ModelLearning {
   isOver = false
   /** virtual ms at which the version was committed that reached the target */
   reachedAt: number | undefined
@@ -213,7 +213,7 @@ export class DigitLearning implements Learning {
   }
 }
 
-function batchOf({ x, y }: Digits, rows: readonly number[]): Batch {
+function batchOf({ x, y }: DigitSamples, rows: readonly number[]): Batch {
   const pixels = new Float32Array(rows.length * PIXELS)
   for (const [i, row] of rows.entries())
     for (let p = 0; p < PIXELS; p++) pixels[i * PIXELS + p] = (x[row * PIXELS + p] ?? 0) * PIXEL_SCALE

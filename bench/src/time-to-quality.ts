@@ -11,7 +11,7 @@ import { asyncPolicy } from '@starling-grid/coordinator/run'
 import { encodedVectorBytes, lenet5, parameterCount } from '@starling-grid/model'
 import { genesis, GridError, jobId } from '@starling-grid/protocol'
 import { createWasmExecutor } from '@starling-grid/volunteer/wasm'
-import { DigitLearning, type Digits } from './digit-learning.ts'
+import { DigitLearning, type DigitSamples } from './digit-learning.ts'
 import { type BenchRow, compared } from './row.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
 
@@ -41,8 +41,8 @@ interface QualityRun extends LearnedRun {
 }
 
 interface MnistDigits {
-  readonly train: Digits
-  readonly validation: Digits
+  readonly train: DigitSamples
+  readonly validation: DigitSamples
 }
 
 export async function timeToQualitySuite(options: SuiteOptions): Promise<BenchRow[]> {
@@ -61,7 +61,7 @@ export async function timeToQualitySuite(options: SuiteOptions): Promise<BenchRo
   return rows(runs)
 }
 
-function firstOf({ x, y }: Digits, count: number): Digits {
+function firstOf({ x, y }: DigitSamples, count: number): DigitSamples {
   return { x: x.subarray(0, Math.min(count, y.length) * 28 * 28), y: y.subarray(0, count) }
 }
 

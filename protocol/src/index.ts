@@ -116,7 +116,6 @@ export {
 export {
   encodingAtFirst,
   type GradientEncoding,
-  type JobEncoding,
   type JobTerms,
   JobTermsSchema,
   type LocalSettings,

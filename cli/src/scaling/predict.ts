@@ -80,7 +80,7 @@ function endOf(commits: ModelCoordinator['commits'], samples: number): number {
 }
 
 /** What is learned beside the model, until it is good enough. */
-export interface Learning extends ModelLearner {
+export interface ModelLearning extends ModelLearner {
   readonly isOver: boolean
   /** all that was begun is computed; norms of the versions that were made since */
   settle(): Promise<readonly { readonly version: VersionRef; readonly norm: number }[]>
@@ -108,7 +108,7 @@ const SETTLE_MS = 5
  * The model with real arithmetic beside it: what members learn is computed, and how long that takes follows from their
  * speed. Ends when the learning is over, or after `seconds`.
  */
-export async function learnOn(setting: Setting, learning: Learning): Promise<LearnedRun> {
+export async function learnOn(setting: Setting, learning: ModelLearning): Promise<LearnedRun> {
   const model = openModel(setting, learning)
   const { clock, coordinator } = model
   while (!learning.isOver && clock.now < 1000 * setting.seconds) {

@@ -14,11 +14,11 @@ import type { Aspect, Transition } from '../transition.ts'
 
 declare module '../state.ts' {
   interface Slices {
-    crowd: Crowd
+    crowd: CrowdOfUse
   }
 }
 
-export interface Crowd {
+export interface CrowdOfUse {
   estimate: NoiseEstimate
   /** of the open sum */
   open: Contribution[]

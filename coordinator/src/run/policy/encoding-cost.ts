@@ -3,10 +3,10 @@
 import { EXCHANGES, type GradientEncoding } from '@starling-grid/protocol'
 import { hasRounds } from '../groups/group-rounds.ts'
 import { rescaleExchanges, roundMsAt } from '../groups/round-length.ts'
-import { own, type RingPhase, type RunState } from '../state.ts'
+import type { RingPhase, RunState } from '../state.ts'
 import type { Transition } from '../transition.ts'
 import { bothWays, chooseEncoding, type EncodingChoice, type EncodingRung, type RungCost } from './encoding-choice.ts'
-import { bytesNow } from './encoding-now.ts'
+import { bytesNow, keepEncoding } from './encoding-now.ts'
 import { bytesPerMsOf, exchangeMs } from './exchange-model.ts'
 import { exchangeLatency } from './exchange-now.ts'
 
@@ -28,17 +28,14 @@ export function betterEncoding({ state }: Pick<Transition, 'state'>): EncodingCh
 /** At a FORM, and at a version of the parameter server: what follows uses it. */
 export function renewEncoding(transition: Transition): void {
   const { state } = transition
-  const slice = own(state, 'encoding')
-  const next = slice.next ?? betterEncoding(transition)
+  const { choice, next: wanted } = state.encoding
+  const next = wanted ?? betterEncoding(transition)
   if (next === undefined) return
-  slice.next = undefined
-  if (next.encoding !== slice.choice.encoding) {
-    transition.note('mode', `${next.encoding} instead of ${slice.choice.encoding}: ${next.reason}`)
-    const before = bytesNow(state)
-    slice.choice = next
-    forgetMeasured(state, before)
-  }
-  slice.choice = next
+  const before = bytesNow(state)
+  keepEncoding(state, next)
+  if (next.encoding === choice.encoding) return
+  transition.note('mode', `${next.encoding} instead of ${choice.encoding}: ${next.reason}`)
+  forgetMeasured(state, before)
 }
 
 /** What was measured was of other bytes. */
