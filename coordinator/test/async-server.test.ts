@@ -151,7 +151,8 @@ test('the hashes of a version are those of its chunks, whichever way it is asked
   const bytesOf = async (query: string): Promise<Uint8Array> =>
     new Uint8Array(await (await member.request(path + query)).arrayBuffer())
   for (const as of ['', '&as=f16']) {
-    const [whole, list] = await Promise.all([bytesOf(as), bytesOf(`${as}&hashes=1`)])
+    const whole = await bytesOf(as) // a member asks for one at a time
+    const list = await bytesOf(`${as}&hashes=1`)
     assert.deepEqual(readHashList(list, whole.byteLength), { total: whole.byteLength, hashes: await hashChunks(whole) })
   }
   const unknown = `${pathTo(ROUTES.version, { id, versionId: '0'.repeat(64) })}?part=parameters&hashes=1`

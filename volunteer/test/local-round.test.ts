@@ -131,9 +131,13 @@ test('a round that is cut is the difference of its whole inner steps, and names 
   const { held, rounds, asked } = setUp(3)
   const cutting = new AbortController()
   const order = { base, parameters: held.parameters, blocks: blocks(0, 1, 2), signal, cut: cutting.signal }
+  const told: number[] = []
   const result = await rounds.run({
     ...order,
-    onLearned: ({ blocks: known }) => void (known.length === 2 && queueMicrotask(() => cutting.abort())),
+    onLearned: ({ blocks: known }) => {
+      told.push(known.length)
+      if (known.length === 2) queueMicrotask(() => cutting.abort())
+    },
   })
   assert.equal(asked.length, 3, 'the third step was under way')
   assert.deepEqual([result?.learned, result?.samples, result?.finite], [2, 8, true])
@@ -142,6 +146,7 @@ test('a round that is cut is the difference of its whole inner steps, and names 
   assert.deepEqual(rounds.contribution, wanted)
   await new Promise((resolve) => setTimeout(resolve, 0))
   assert.deepEqual(rounds.contribution, wanted, 'the third step ended, and changed nothing')
+  assert.deepEqual(told, [0, 1, 2], 'nor did it count as learned')
   const nothing = await setUp(3).rounds.run({ ...order, onLearned })
   assert.equal(nothing, undefined, 'before its first step it has learned nothing')
 })

@@ -191,6 +191,10 @@ test('a member that asks for no bytes, or for more than there are, is refused', 
   await assert.rejects(ask(0, 0), refused)
 })
 
+/** All takes place in this process: what has not come to pass after so many turns never will. */
 async function until(state: () => boolean): Promise<void> {
-  while (!state()) await new Promise((resolve) => setImmediate(resolve))
+  for (let turn = 0; !state(); turn++) {
+    assert.ok(turn < 100_000, 'a state that never comes')
+    await new Promise((resolve) => setImmediate(resolve))
+  }
 }
