@@ -25,13 +25,11 @@ export const LATER = {
   'a-member-that-hangs-is-left-out':
     'run-stalls.test.ts has who is named; a-member-dies-anywhere-in-a-step.test.ts a real ring',
   'kernel-variants':
-    'gpu-operators.test.ts runs every kernel family but one on this adapter, and golden.test.ts all operators',
-  'workgroup-kernels':
-    'gpu-operators.test.ts has each operator by the kernels of software adapters, golden.test.ts all as for a GPU',
+    'golden.test.ts compares all operators with PyTorch, by the kernels of this adapter and by those of a GPU',
+  'workgroup-kernels': 'golden.test.ts has each operator by the kernels of software adapters, and all as for a GPU',
   'gpu-compilers':
     'gpu-plan.test.ts has which kernels GPUs are given, and that where registers are few none keeps 8 × 8 results',
-  'gpu-executor':
-    'golden.test.ts compares whole trainings with PyTorch, gpu-operators.test.ts each operator with the reference',
+  'gpu-executor': 'golden.test.ts compares whole trainings and each operator with PyTorch',
   resnet: 'golden.test.ts has its operators, model.test.ts its parameters',
   collectives: 'communicator.test.ts has every collective over links in memory',
   'peer-links': 'browser-meets-node.test.ts trains over real links between a tab and a process',
@@ -86,7 +84,7 @@ export const LATER = {
   'fake-devices': 'renewed-executor.test.ts has what follows the loss of a device, pace.test.ts how long submits are',
   'large-vocabulary': 'vocabulary.test.ts has what is cut into what, and the plain reference in pieces and in one',
   'gpt2-shape': 'vocabulary.test.ts plans models above the limits, and runs small ones in pieces',
-  'gpu-sequence': 'gpu-operators.test.ts has each operator, golden.test.ts trains decoders as PyTorch does',
+  'gpu-sequence': 'golden.test.ts has each operator, and trains decoders as PyTorch does',
   'gpu-language': 'members-tune-a-model-together.test.ts tunes adapters on this adapter and in a tab',
   'take-over': 'another-coordinator-takes-over.test.ts kills one, coordinator-restarts.test.ts starts it again',
   'deletes-jobs': 'ended-jobs.test.ts has what stays of a job, the suites of both stores what they delete',
@@ -96,6 +94,11 @@ export const LATER = {
     'base-fetch.test.ts has which members a newcomer asks and believes, introductions.test.ts which may link',
   'a-page-writes-while-a-job-trains':
     'token-decoder.test.ts has what a version writes, dashboard.test.ts the page, browser-meets-node.test.ts a tab',
+  'gpu-operators': 'golden.test.ts compares each operator with PyTorch on this adapter, and whole trainings',
+  'encodes-over-slow-lines':
+    'run-encoding.test.ts has each choice and when it is made, ring-encodings.test.ts what members then send',
+  'time-to-quality': 'noise-scale.test.ts has what a crowd learns; how fast is no promise of a test',
+  'host-rows': 'update.test.ts has the bits of an update; how fast is no promise of a test',
   'gpu-rows':
     'gpu-plan.test.ts has which kernels GPUs are given, golden.test.ts what they compute; how fast is no promise of a test',
   'coordinator-rows':
@@ -119,7 +122,7 @@ export const LATER = {
   'an-outage-costs-no-step': 'coordinator-restarts.test.ts kills a coordinator under volunteers that train',
   'a-session-that-ended-says-nothing':
     'what-ends-a-volunteer.test.ts has what follows a failure, member.test.ts what a halted generation may say',
-  'gpu-encoding': 'ring-encodings.test.ts has the bits of each encoding, gpu-operators.test.ts the adapter',
+  'gpu-encoding': 'ring-encodings.test.ts has the bits of each encoding, golden.test.ts the adapter',
   'one-preparation-at-a-time':
     'goes-on-to-the-next-job.test.ts prepares one job after another, several-jobs.test.ts has which is offered',
   'volunteers-protect-themselves': 'own-limits.test.ts has each limit, what-ends-a-volunteer.test.ts the refusals',
