@@ -6,7 +6,7 @@ import { GridError } from '@starling-grid/protocol'
 import { createGpuExecutor } from '@starling-grid/volunteer'
 import { compare, type BenchComparison } from './compare.ts'
 import { countGpuCalls, gpuCalls } from './gpu-calls.ts'
-import { type OpenDevice, starlingOn } from './libraries/starling.ts'
+import { type OpenDevice, starlingOn, TUNING } from './libraries/starling.ts'
 import { openTorch } from './libraries/torch.ts'
 import { type PassTime, watchPasses } from './pass-times.ts'
 import type { BenchPlace } from './places/place.ts'
@@ -27,8 +27,6 @@ const SHORT_STEPS: typeof STEPS = [['lenet5', 8, 1]]
 const SIZES = [512, 1024, 2048, 4096]
 const SHORT_SIZES = [64]
 const PRODUCT_REACH = 0.7
-/** ms: what a volunteer spends on a new model */
-const TUNING = { budgetMs: 1500 } as const
 const WARMING_MS = 1000
 /** kernels of a gradient that are told */
 const TOLD = 16

@@ -1,10 +1,11 @@
 // One rank of the all-reduce benchmarks, in a process or in a tab. Reduces, or moves as many bytes over links of its
 // own without looking at them. Independent of the process that gives it orders.
-import { checksum, FRAME_HEADER_BYTES, type MemberId, packFrame } from '@starling-grid/protocol'
+import { checksum, FRAME_HEADER_BYTES, type MemberId } from '@starling-grid/protocol'
 import type { Communicator, PeerLink } from '@starling-grid/volunteer'
 import { CHUNK_BYTES, type Encoding, type Mesh } from '@starling-grid/volunteer/collectives'
 import { type EncodingName, startEncoding } from './encodings.ts'
 import type { MoveBytes } from './raw-tls.ts'
+import { zeroChunk } from './zero-chunk.ts'
 
 export interface RankCommand {
   /**
@@ -98,15 +99,7 @@ async function openRaw(mesh: Mesh): Promise<(bytes: number) => Promise<void>> {
   const connect = (peer: number): Promise<PeerLink> => mesh.connect(peer, AbortSignal.timeout(OPEN_MS))
   const [successor, predecessor] = await Promise.all([connect((rank + 1) % size), connect((rank + size - 1) % size)])
   /** a frame by its header, which tells streams its length; what follows is of no interest */
-  const message = packFrame({
-    type: 'chunk',
-    generation: 0,
-    step: 0,
-    bucket: 0,
-    hop: 0,
-    offset: 0,
-    payload: new Uint8Array(CHUNK_BYTES),
-  })
+  const message = zeroChunk()
   let [due, came] = [0, 0]
   let wake: () => void = () => {}
   predecessor.onFrame = () => {

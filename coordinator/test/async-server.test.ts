@@ -127,7 +127,7 @@ test('rows of a recent version come alone, to members only, when their numbers a
 
   const numbers = writeRowNumbers(layout, wanted)
   const refusals = await Promise.all([
-    ask(numbers, { headers: { authorization: 'Bearer nobody-at-all-here' } }),
+    ask(numbers, { headers: { authorization: 'Bearer of-no-member-at-all' } }),
     ask(writeRowNumbers(layout, new Map([['fc.weight', [7, 1]]]))),
     ask(writeRowNumbers(layout, new Map([['fc.weight', [1, 10]]]))),
     ask(numbers, { headers: { [ROWS_HEADER]: '[{"name":"fc.bias","rows":2}]' } }),

@@ -579,7 +579,7 @@ test('threat 28: WebRTC gets no offer of a member outside the generation, and ga
   const { network, client } = await openNetwork()
   network.onLink = () => undefined
   client.socket.says(offerOf(far))
-  assert.deepEqual(client.shown, [], 'nobody is expected before the first order')
+  assert.deepEqual(client.shown, [], 'it expects no member before the first order')
   const other = memberId('c'.repeat(32))
   network.expect([other])
   client.socket.says(offerOf(far))

@@ -28,7 +28,7 @@ import {
 } from '../task.ts'
 
 /** ms: what a volunteer spends on a new model */
-const TUNING = { budgetMs: 1500 } as const
+export const TUNING = { budgetMs: 1500 } as const
 
 /** Something that runs graphs and models: a device, or plain TypeScript. */
 export interface StarlingBackend {

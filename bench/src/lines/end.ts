@@ -1,8 +1,9 @@
 // One end of a link that is measured, in a process or in a tab: sends as fast as the link takes, or counts what comes.
 // Independent of who gives the orders.
-import { FRAME_HEADER_BYTES, type MemberId, packFrame } from '@starling-grid/protocol'
+import { FRAME_HEADER_BYTES, type MemberId } from '@starling-grid/protocol'
 import type { PeerLink, PeerNetwork, SignallingAccess } from '@starling-grid/volunteer'
 import { CHUNK_BYTES } from '@starling-grid/volunteer/collectives'
+import { zeroChunk } from '../zero-chunk.ts'
 
 /** What came so far, and when that was by the clock of this end (ms). */
 export interface Arrived {
@@ -58,14 +59,6 @@ export function lineEnd(openNetwork: (access: SignallingAccess) => Promise<PeerN
 }
 
 async function pushWhile(link: PeerLink, goesOn: () => boolean): Promise<void> {
-  const frame = packFrame({
-    type: 'chunk',
-    generation: 0,
-    step: 0,
-    bucket: 0,
-    hop: 0,
-    offset: 0,
-    payload: new Uint8Array(CHUNK_BYTES),
-  })
+  const frame = zeroChunk()
   while (goesOn()) await link.send(frame)
 }

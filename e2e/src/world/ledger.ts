@@ -143,7 +143,7 @@ export class Ledger extends History {
       this.#violations.report('I6', `${who} holds other parameters than those of version ${version.v}`)
   }
 
-  /** I6: rounds begin from the version that the parameter server made, whoever passed it on (G3). */
+  /** I6: rounds begin from the version that the parameter server made, whichever member passed it on (G3). */
   checkBase(who: string, { v, id }: VersionRef, bytes: Uint8Array): void {
     const found = digest(bytes)
     const known = this.#bases.get(id) ?? found

@@ -103,13 +103,17 @@ async function fastest(
     )
   const perMs = traits.software ? FLOPS_PER_MS.software : FLOPS_PER_MS.gpu
   const guess = Math.min(MOST_REPEATS, Math.ceil((SHORTEST_TIMING_MS * perMs) / flopsOf(call, capacity)))
-  const [usual] = candidates
-  const repeats = traits.software || !usual ? guess : await enoughRepeats(guess, () => trialOf(usual, guess), warmingMs)
   const times: { variant: string; ms: number }[] = []
-  for (const candidate of candidates) {
-    if (times.length > 0 && systemClock.now() >= deadline) break
+  let repeats = guess
+  for (const [index, candidate] of candidates.entries()) {
+    if (index > 0 && systemClock.now() >= deadline) break
     const best = Math.min(...times.map(({ ms }) => ms))
-    const trial = await trialOf(candidate, repeats)
+    let trial = await trialOf(candidate, repeats)
+    if (index === 0 && !traits.software) repeats = await enoughRepeats(trial, guess, warmingMs)
+    if (index === 0 && repeats > guess) {
+      trial.destroy()
+      trial = await trialOf(candidate, repeats)
+    }
     times.push({ variant: variantOf(candidate), ms: (await bestOf(trial, best * repeats)) / repeats })
     trial.destroy()
   }
@@ -118,13 +122,11 @@ async function fastest(
 }
 
 /** So many that a timing says something about the kernel: a GPU does up to 40 times as much as the guess. */
-async function enoughRepeats(guess: number, prepare: () => Promise<Trial>, warmingMs: number): Promise<number> {
-  const trial = await prepare()
+async function enoughRepeats(trial: Trial, guess: number, warmingMs: number): Promise<number> {
   const until = systemClock.now() + warmingMs
   await trial.run()
   let ms = await trial.run()
   while (systemClock.now() < until) ms = await trial.run()
-  trial.destroy()
   return Math.min(MOST_REPEATS, guess * Math.max(1, Math.ceil(SHORTEST_TIMING_MS / ms)))
 }
 
