@@ -10,8 +10,8 @@ const ROOT_URL = new URL('../package.json', import.meta.url).href
 /** What is compiled otherwise, or by others. */
 const SKIPPED = new Set(['node_modules', 'dist', '.tsc'])
 /**
- * Packages that are, with what they depend on, 450 small files of every process: each becomes one file, and what several
- * share another. A command starts a quarter sooner for it.
+ * Packages that are, with what they depend on, 450 small files of every process: each becomes one file, and what
+ * several share another. A command starts a quarter sooner for it.
  */
 const GATHERED = [
   'typebox',

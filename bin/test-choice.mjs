@@ -100,7 +100,7 @@ export const LATER = {
   'time-to-quality': 'noise-scale.test.ts has what a crowd learns; how fast is no promise of a test',
   'host-rows': 'update.test.ts has the bits of an update; how fast is no promise of a test',
   'gpu-rows':
-    'gpu-plan.test.ts has which kernels GPUs are given, golden.test.ts what they compute; how fast is no promise of a test',
+    'gpu-plan.test.ts has which kernels GPUs get, golden.test.ts what they compute; how fast is no promise of a test',
   'coordinator-rows':
     'another-coordinator-takes-over.test.ts takes over, coordinator-restarts.test.ts restarts, async-server.test.ts ' +
     'takes pushes; how fast is no promise of a test',

@@ -1,6 +1,6 @@
 # The example jobs as PyTorch trains them: python3 examples/in-pytorch.py example-data [part of a name]
-# The same rows, models, optimizers, schedules, batches and epochs as in the job files; splits, first values and the order of
-# rows are PyTorch's own, of ten seeds. Prints what examples/README.md states. Needs torch, numpy and Pillow.
+# The same rows, models, optimizers, schedules, batches and epochs as in the job files; splits, first values and the
+# order of rows are PyTorch's own, of ten seeds. Prints what examples/README.md states. Needs torch, numpy and Pillow.
 import json
 import math
 import os
@@ -50,7 +50,8 @@ def cosine(to):
 
 
 def regression():
-    table = torch.tensor(numpy.loadtxt(os.path.join(FOLDER, "homes.csv"), delimiter=",", skiprows=1), dtype=torch.float32)
+    rows = numpy.loadtxt(os.path.join(FOLDER, "homes.csv"), delimiter=",", skiprows=1)
+    table = torch.tensor(rows, dtype=torch.float32)
     x, y, held, wanted = split(table[:, :6], table[:, 6:])
     x, held = normalised(x, held)
     model = torch.nn.Linear(6, 2)
@@ -278,4 +279,5 @@ for name, example in EXAMPLES.items():
         torch.manual_seed(seed)
         found.append(example())
     mean = sum(found) / len(found)
-    print(f"{name:33} mean {mean:.4f}, lowest {min(found):.4f}, highest {max(found):.4f} of {len(found)} seeds, torch {torch.__version__}")
+    spread = f"lowest {min(found):.4f}, highest {max(found):.4f}"
+    print(f"{name:33} mean {mean:.4f}, {spread} of {len(found)} seeds, torch {torch.__version__}")

@@ -1,4 +1,4 @@
-"""PyTorch as a library under measurement: answers questions, one JSON line each, as src/libraries/torch.ts asks them."""
+"""PyTorch as a library under measurement: answers what src/libraries/torch.ts asks, one JSON line each."""
 import base64
 import json
 import sys
@@ -51,7 +51,17 @@ class Conv2d(Matmul):
         if self.forward:
             return [F.conv2d(self.x, self.weight, padding=self.padding)]
         gradients = torch.ops.aten.convolution_backward(
-            self.dy, self.x, self.weight, None, [1, 1], [self.padding] * 2, [1, 1], False, [0, 0], 1, [True, True, False]
+            self.dy,
+            self.x,
+            self.weight,
+            None,
+            [1, 1],
+            [self.padding] * 2,
+            [1, 1],
+            False,
+            [0, 0],
+            1,
+            [True, True, False],
         )
         return list(gradients[:2])
 
@@ -71,7 +81,8 @@ class Step:
         for layer in self.layers:
             kind, name = layer["type"], layer.get("name")
             if kind == "conv2d":
-                x = F.conv2d(x, self.parameters[name + ".weight"], self.parameters[name + ".bias"], padding=layer.get("padding", 0))
+                weight, bias = self.parameters[name + ".weight"], self.parameters[name + ".bias"]
+                x = F.conv2d(x, weight, bias, padding=layer.get("padding", 0))
             elif kind == "linear":
                 x = F.linear(x, self.parameters[name + ".weight"], self.parameters[name + ".bias"])
             elif kind == "avgpool2d":

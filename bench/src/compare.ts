@@ -81,12 +81,13 @@ export async function compare(
 
 async function expectedResult({ task, expectedFrom }: BenchComparison, place: BenchPlace): Promise<Float32Array> {
   const library = expectedFrom === undefined ? reference() : place.libraries.find(({ name }) => name === expectedFrom)
-  if (library === undefined)
+  if (library === undefined) {
+    const why = place.missing.map(({ reason }) => reason).join('; ')
     throw new GridError(
       'usage',
-      `expected ${expectedFrom} to say what is right, got none (${place.missing.map(({ reason }) => reason).join('; ')}); ` +
-        'name a Python that has it in STARLING_PYTHON',
+      `expected ${expectedFrom} to say what is right, got none (${why}); name a Python that has it in STARLING_PYTHON`,
     )
+  }
   const prepared = await library.prepare(task)
   const result = await prepared.result()
   await prepared.close()
@@ -119,8 +120,8 @@ async function enter(
 }
 
 /**
- * ms of one run, from as many as last a moment: one alone is mostly the way back of its result, and an idle GPU runs at a
- * fifth of its clock.
+ * ms of one run, from as many as last a moment: one alone is mostly the way back of its result, and an idle GPU runs at
+ * a fifth of its clock.
  */
 async function onceOf(prepared: PreparedTask): Promise<number> {
   for (let repeats = 1; ; repeats *= 4) {

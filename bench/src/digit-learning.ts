@@ -204,9 +204,8 @@ export class DigitLearning implements ModelLearning {
       correct += (await executor.evaluate(batchOf(test, rows))).correct
     }
     this.accuracy = correct / test.y.length
-    log(
-      `  version ${v}, ${(at / 1000).toFixed(1)} s: ${(100 * this.accuracy).toFixed(2)} % of ${test.y.length} test digits`,
-    )
+    const right = `${(100 * this.accuracy).toFixed(2)} % of ${test.y.length} test digits`
+    log(`  version ${v}, ${(at / 1000).toFixed(1)} s: ${right}`)
     if (this.accuracy < target) return
     this.isOver = true
     this.reachedAt = at

@@ -1,5 +1,5 @@
-// Forward and backward of GPT-2 124M on one sample of 1,024 tokens, under the limits that every WebGPU device has, and what
-// the process held at most. Minutes on a software adapter: one round says what it takes.
+// Forward and backward of GPT-2 124M on one sample of 1,024 tokens, under the limits that every WebGPU device has, and
+// what the process held at most. Minutes on a software adapter: one round says what it takes.
 import { readFile } from 'node:fs/promises'
 import { openGpu, wasmThreads } from '@starling-grid/client-node'
 import { gpt, initialParameters, type ModelSpec, parameterCount } from '@starling-grid/model'

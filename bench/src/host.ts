@@ -1,5 +1,6 @@
-// What a step of GPT-2 124M costs beside the adapter: the gradient is checked, its sum hashed, and the exact update made
-// (volunteer/src/generation/step.ts). Beside it each pass for itself, and PyTorch's clipping and AdamW, which hash nothing.
+// What a step of GPT-2 124M costs beside the adapter: the gradient is checked, its sum hashed, and the exact update
+// made (volunteer/src/generation/step.ts). Beside it each pass for itself, and PyTorch's clipping and AdamW, which hash
+// nothing.
 import { HashThread } from '@starling-grid/client-node'
 import { gpt, type ModelSpec, parameterLayout } from '@starling-grid/model'
 import { extend, genesis, jobId, sha256Of, type StepRecord } from '@starling-grid/protocol'

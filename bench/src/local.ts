@@ -1,7 +1,8 @@
 // Local rounds against the plain ring, on the same digits in the same order, with the same members, seed and optimizer.
 // Counts the bytes that members send each other for a sample, and what both have learned from as many samples. Then
-// rounds in fragments against whole ones: the most that a member sends in one inner step, and the loss again. And rounds
-// whose differences travel sparse, in two bits a number. Last, rounds of groups against one ring over home lines.
+// rounds in fragments against whole ones: the most that a member sends in one inner step, and the loss again. And
+// rounds whose differences travel sparse, in two bits a number. Last, rounds of groups against one ring over home
+// lines.
 import { mlp } from '@starling-grid/model'
 import type { JobSpec } from '@starling-grid/protocol'
 import { CROWD_ROW, crowdRow } from './grouped-crowd.ts'

@@ -1,7 +1,7 @@
 // How much sooner a crowd trains LeNet-5 to 97.5 % of MNIST's official test digits: virtual time of the model of scale,
-// real arithmetic (digit-learning.ts). Members compute 500 samples a second behind home lines. Rounds, versions and what
-// becomes of late ones are production's decisions. Tests take no virtual time. Says where more volunteers gain little,
-// and why.
+// real arithmetic (digit-learning.ts). Members compute 500 samples a second behind home lines. Rounds, versions and
+// what becomes of late ones are production's decisions. Tests take no virtual time. Says where more volunteers gain
+// little, and why.
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { type LearnedRun, learnOn, type Setting } from '@starling-grid/cli/scaling'

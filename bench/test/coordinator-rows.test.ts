@@ -1,5 +1,5 @@
-// Every row of `bench coordinator` in its short form: that it measures what it says, and that nothing is lost. Never how
-// fast.
+// Every row of `bench coordinator` in its short form: that it measures what it says, and that nothing is lost. Never
+// how fast.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { test } from 'node:test'

@@ -1,5 +1,5 @@
-// SHA-256 of large vectors on a thread of this process. The platform's own hash first copies its input, into fresh memory
-// and on the caller's thread, which takes as long as hashing it.
+// SHA-256 of large vectors on a thread of this process. The platform's own hash first copies its input, into fresh
+// memory and on the caller's thread, which takes as long as hashing it.
 import { Worker } from 'node:worker_threads'
 import { SerialQueue, type Sha256, sha256Of } from '@starling-grid/protocol'
 

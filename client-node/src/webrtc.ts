@@ -14,8 +14,8 @@ type PeerJs = typeof import('peerjs')
 type Callable = (...args: unknown[]) => unknown
 
 /**
- * Bytes that SCTP takes of a sender before they arrived, and of the network before they are read: 1 MiB otherwise, which
- * is 80 Mbit/s over 50 ms there and back each. How many are under way decides the link (flight-window.ts).
+ * Bytes that SCTP takes of a sender before they arrived, and of the network before they are read: 1 MiB otherwise,
+ * which is 80 Mbit/s over 50 ms there and back each. How many are under way decides the link (flight-window.ts).
  */
 const SCTP_BYTES = 4 * 1024 * 1024
 // Of links that are made from here on. Not with another congestion control: decision 0039.

@@ -8,6 +8,11 @@ import { filesUnder, PACKAGES, ROOT } from './tree-files.ts'
 const FILES = [...PACKAGES, 'examples']
   .flatMap((folder) => filesUnder(folder))
   .filter((file) => /(?<!\.d)\.tsx?$/.test(file))
+const WRITTEN = [...PACKAGES, 'examples', 'bin']
+  .flatMap((folder) => filesUnder(folder))
+  .filter((file) => /\.(?:tsx?|mjs|wgsl|css|html|py)$/.test(file))
+/** in characters; the formatter breaks neither comments nor texts */
+const LONGEST_LINE = 120
 const SOURCES = FILES.filter((file) => !/(^|\/)test\//.test(file)).map((file) => ({
   file,
   text: readFileSync(join(ROOT, file), 'utf8'),
@@ -19,6 +24,15 @@ test('a private member of a class is a #name, which JavaScript keeps private; co
     SOURCES.flatMap(({ file, text }) => (text.match(keyword) ?? []).map((line) => `${file}: ${line.trim()}`)),
     [],
   )
+})
+
+test('no line is longer than 120 characters, comments and texts included', () => {
+  const long = WRITTEN.flatMap((file) =>
+    readFileSync(join(ROOT, file), 'utf8')
+      .split('\n')
+      .flatMap((line, at) => ([...line].length > LONGEST_LINE ? [`${file}:${at + 1}`] : [])),
+  )
+  assert.deepEqual(long, [])
 })
 
 /**

@@ -1,5 +1,6 @@
-// GPT-2's real widths (768 channels, 12 heads, 50,257 classes) under the limits that every WebGPU device has: its tables
-// are above a binding and its vectors above a buffer. Fewer blocks and tokens than GPT-2 has, for the reference's sake.
+// GPT-2's real widths (768 channels, 12 heads, 50,257 classes) under the limits that every WebGPU device has: its
+// tables are above a binding and its vectors above a buffer. Fewer blocks and tokens than GPT-2 has, for the
+// reference's sake.
 import { after, test } from 'node:test'
 import { initialParameters, parameterCount, parseModelSpec, randomWords } from '@starling-grid/model'
 import { createReferenceExecutor, type Executor } from '@starling-grid/volunteer'

@@ -238,7 +238,7 @@ for (const [name, spec] of Object.entries(MODELS)) {
     await session.release()
   })
 
-  test(`the PyTorch program holds every parameter, and answers like the reference where torch is: ${name}`, async (t) => {
+  test(`the PyTorch program has every parameter, and answers like the reference where torch is: ${name}`, async (t) => {
     const { model } = fileOf(spec)
     const program = pytorchProgram(model, 'model.safetensors')
     for (const { name: key } of parameterLayout(spec).entries)

@@ -1,5 +1,5 @@
-// `encoding: auto`: which encoding is chosen and why, that validations end one, and that every member of a generation and
-// every round is told the same.
+// `encoding: auto`: which encoding is chosen and why, that validations end one, and that every member of a generation
+// and every round is told the same.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { asyncPolicy, own, type RunConfig } from '@starling-grid/coordinator/run'

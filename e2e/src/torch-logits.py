@@ -20,7 +20,9 @@ def tensors(path):
     header.pop("__metadata__", None)
     data = memoryview(bytearray(raw[8 + length :]))
     return {
-        name: torch.frombuffer(data[slice(*entry["data_offsets"])], dtype=torch.float32).reshape(entry["shape"]).double()
+        name: torch.frombuffer(data[slice(*entry["data_offsets"])], dtype=torch.float32)
+        .reshape(entry["shape"])
+        .double()
         for name, entry in header.items()
     }
 
@@ -71,6 +73,7 @@ for i in range(config["num_hidden_layers"]):
     mixed = (F.softmax(scores, -1) @ v).transpose(0, 1).reshape(len(ids), -1)
     x = x + linear(block + ".self_attn.o_proj", mixed)
     h = norm(block + ".post_attention_layernorm", x)
-    x = x + linear(block + ".mlp.down_proj", F.silu(linear(block + ".mlp.gate_proj", h)) * linear(block + ".mlp.up_proj", h))
+    gate = F.silu(linear(block + ".mlp.gate_proj", h))
+    x = x + linear(block + ".mlp.down_proj", gate * linear(block + ".mlp.up_proj", h))
 head = "model.embed_tokens.weight" if config["tie_word_embeddings"] else "lm_head.weight"
 print(json.dumps(F.linear(norm("model.norm", x), weights[head]).flatten().tolist()))

@@ -13,7 +13,7 @@ for (const [fragments, encoding] of [
   [4, 'sparse2'],
 ] as const)
   test(
-    `in local rounds with fragments ${fragments} in ${encoding} a death costs one round, and the rest end bit-identical`,
+    `in local rounds with fragments ${fragments} in ${encoding} a death costs one round, and others end bit-identical`,
     { timeout: 300_000 },
     async () => {
       const grid = await Grid.start({ timing: QUICK })

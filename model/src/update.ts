@@ -34,8 +34,8 @@ export function outerOptimizer({
 export type UpdateKind = 'step' | 'round'
 
 /**
- * Σ → mean over the targets; the norm of what the optimizer will see is at most `clipNorm`. Reads the sum once and writes
- * nothing.
+ * Σ → mean over the targets; the norm of what the optimizer will see is at most `clipNorm`. Reads the sum once and
+ * writes nothing.
  */
 export function meanOfStep(
   { layout }: Pick<UpdateRule, 'layout'>,

@@ -1,5 +1,5 @@
-// SHA-256 of every chunk of a version's bytes: what comes from other members is believed chunk by chunk. Its form on the
-// wire is the number of bytes (u32, little-endian) and the hashes in their order.
+// SHA-256 of every chunk of a version's bytes: what comes from other members is believed chunk by chunk. Its form on
+// the wire is the number of bytes (u32, little-endian) and the hashes in their order.
 import { GridError } from './errors.ts'
 import { FETCH_CHUNK_BYTES } from './limits.ts'
 import { chunksOfState } from './salted-digest.ts'

@@ -9,8 +9,8 @@ export type Mode = (typeof MODES)[number]
 export const ModeSchema = Type.Union([Type.Literal('ring'), Type.Literal('local'), Type.Literal('async')])
 
 /**
- * How gradients and differences of rounds travel: whole, in half precision, in eight bits with a scale for each 256, or,
- * differences only, the largest of each chunk in two bits.
+ * How gradients and differences of rounds travel: whole, in half precision, in eight bits with a scale for each 256,
+ * or, differences only, the largest of each chunk in two bits.
  */
 export const GradientEncodingSchema = Type.Union([
   Type.Literal('f32'),

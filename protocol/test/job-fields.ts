@@ -383,9 +383,9 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
   },
   encoding: {
     about:
-      'How gradients travel in the ring, differences of rounds, and (as halves) the versions before rounds of groups. ' +
-      '`sparse2` is for differences alone: mode `local`, or groups. `auto`: the run finds the one that pays and keeps the ' +
-      'loss (docs/STEPS.md).',
+      'How gradients travel in the ring, differences of rounds, and (as halves) the versions before rounds of ' +
+      'groups. `sparse2` is for differences alone: mode `local`, or groups. `auto`: the run finds the one that pays ' +
+      'and keeps the loss (docs/STEPS.md).',
     default: 'f32',
     example: 'int8',
   },

@@ -1,6 +1,7 @@
 // Embedding: ids (R,), weight (VOCAB, CHANNELS) of the ids from FIRST on, y (R, CHANNELS), with R = samples · TOKENS
-// rows and QUADS groups of four channels. Ids outside belong to another piece of the table. Its gradient adds the rows of equal ids without float atomics. `chain` links the tokens with the same
-// id. One invocation for each four channels walks a chain in the order of its tokens.
+// rows and QUADS groups of four channels. Ids outside belong to another piece of the table. Its gradient adds the rows
+// of equal ids without float atomics. `chain` links the tokens with the same id. One invocation for each four channels
+// walks a chain in the order of its tokens.
 
 // y = weight[ids]
 @compute @workgroup_size(WORKGROUP)

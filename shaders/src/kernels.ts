@@ -68,7 +68,9 @@ export type CrossEntropyDims = {
 /** The same of a piece of the classes, which begins at `first`: logits (samples·rows, classes) of `all` */
 export type CrossEntropyPieceDims = CrossEntropyDims & { readonly first: number; readonly all: number }
 
-/** Numbers that a row's pieces leave: largest logit, Σ exp(logit − largest), Σ logits, its class, the target's logit. */
+/**
+ * Numbers that a row's pieces leave: largest logit, Σ exp(logit − largest), Σ logits, its class, the target's logit.
+ */
 export const PIECE_STATE = 8
 
 /**

@@ -8,7 +8,9 @@ import { FlightWindow, RECEIPT_EVERY_BYTES, receiptIn, Receipts } from '../src/l
 const FRAME_BYTES = 60 * 1024
 const LEAST_BYTES = 256 * 1024
 
-/** Parts of the time: nothing is sent between the first two, nor after the last; what arrives counts from COUNTED on. */
+/**
+ * Parts of the time: nothing is sent between the first two, nor after the last; what arrives counts from COUNTED on.
+ */
 const [REST, WORK, COUNTED, END] = [0.4, 0.45, 0.5, 0.9]
 
 interface TestLine {

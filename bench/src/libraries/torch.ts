@@ -1,6 +1,6 @@
-// PyTorch as a library under measurement, on the CPU or on a GPU through CUDA, in a process of its own that is spoken to
-// in lines of JSON. Only a PyTorch with a BLAS worth the name takes part: its rate of a large matrix product is asked
-// for first and shown.
+// PyTorch as a library under measurement, on the CPU or on a GPU through CUDA, in a process of its own that is spoken
+// to in lines of JSON. Only a PyTorch with a BLAS worth the name takes part: its rate of a large matrix product is
+// asked for first and shown.
 import { spawn } from 'node:child_process'
 import { appendFileSync, existsSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -65,7 +65,8 @@ function parse(argv: string[]): { readonly file: string; readonly options: PlanC
     .argument('<job>', `YAML or JSON file with a job, or ${DEMO}: what \`starling demo\` trains`)
     .requiredOption(
       '--with <machines>',
-      'who takes part: "30 laptops, 5 gaming PCs, home lines", "4 desktops without f16 at 200 samples/s, 20/60 Mbit/s 15 ms"',
+      'who takes part: "30 laptops, 5 gaming PCs, home lines", ' +
+        '"4 desktops without f16 at 200 samples/s, 20/60 Mbit/s 15 ms"',
     )
     .option('--churn <part>', 'volunteers that leave in a minute, each followed by another: 20%/min')
     .option('--steps <n>', "steps to plan for, in place of the job's end", wholeNumber(1))

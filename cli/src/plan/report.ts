@@ -65,7 +65,8 @@ const ROWS: readonly (readonly [string, (run: PlannedRun) => string])[] = [
     'batch',
     ({ batchSamples, batchBlocks, blockSamples }) => {
       const times = batchSamples / (batchBlocks * blockSamples)
-      return `${whole(batchSamples)} (${times === 1 ? '' : `${rate(times)} members × `}${batchBlocks} × ${blockSamples})`
+      const members = times === 1 ? '' : `${rate(times)} members × `
+      return `${whole(batchSamples)} (${members}${batchBlocks} × ${blockSamples})`
     },
   ],
   ['learning rate', ({ learningRate }) => rate(learningRate)],

@@ -1,5 +1,5 @@
-// Headers that tell browsers what a page may do. They are the same with every answer, so helmet makes them once: to make
-// them takes it a tenth of the time that a small push takes.
+// Headers that tell browsers what a page may do. They are the same with every answer, so helmet makes them once: to
+// make them takes it a tenth of the time that a small push takes.
 import fastifyHelmet, { type FastifyHelmetOptions } from '@fastify/helmet'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 

@@ -152,7 +152,9 @@ export class Versions {
     return encoding.bytes
   }
 
-  /** Of the chunks of these bytes (protocol/src/hash-list.ts): what of them came from a member is checked with it (G3). */
+  /**
+   * Of the chunks of these bytes (protocol/src/hash-list.ts): what of them came from a member is checked with it (G3).
+   */
   async hashes(id: VersionId, as: ParametersAs): Promise<Uint8Array | undefined> {
     const bytes = await this.parameters(id, as)
     if (bytes === undefined) return undefined

@@ -12,8 +12,8 @@ const RING_STEPS = 16
  */
 const OUTER = { outerLr: 0.7, outerMomentum: 0.7 } as const
 /**
- * With sparse2 the residual of each member is a momentum already: it holds what earlier rounds learned and have not sent
- * (Sarfi et al., 2025). After 35 rounds of 16 steps the momentum above left the loss 25 % higher than this one.
+ * With sparse2 the residual of each member is a momentum already: it holds what earlier rounds learned and have not
+ * sent (Sarfi et al., 2025). After 35 rounds of 16 steps the momentum above left the loss 25 % higher than this one.
  */
 const OUTER_OF_SPARSE = { outerLr: 0.9, outerMomentum: 0.3 } as const
 
@@ -56,7 +56,9 @@ function groupSettings(
   return settings
 }
 
-/** What sparse2 leaves out of one difference is in the next. Of a gradient it would come when its batch is long over. */
+/**
+ * What sparse2 leaves out of one difference is in the next. Of a gradient it would come when its batch is long over.
+ */
 function requireRounds(spec: JobSpec): void {
   if (makesRoundsOnly(spec)) return
   throw mistaken(['encoding'], {

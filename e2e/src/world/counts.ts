@@ -39,7 +39,9 @@ const COUNTED = [
   'serverRestarts',
   /** members said different states, and the coordinator derived the true one */
   'derivedStates',
-  /** versions that members of groups began from, of which members were to serve a part; chunks that one falsified (G3) */
+  /**
+   * versions that members of groups began from, of which members were to serve a part; chunks that one falsified (G3)
+   */
   'sharedVersions',
   'falseChunks',
   /** further jobs that owners submitted */

@@ -1,6 +1,6 @@
-// Sparse, two bits a number: of each chunk of 4096 numbers the 256 of largest magnitude travel, as a sign and one of two
-// magnitudes. The others are zero, so what is lost has to join the next vector (error feedback). For differences of many
-// steps: chunk-wise top-k and 2-bit codes as in SparseLoCo (Sarfi et al., 2025). A chunk takes 264 bytes of 16 kB.
+// Sparse, two bits a number: of each chunk of 4096 numbers the 256 of largest magnitude travel, as a sign and one of
+// two magnitudes. The others are zero, so what is lost has to join the next vector (error feedback). For differences of
+// many steps: chunk-wise top-k and 2-bit codes as in SparseLoCo (Sarfi et al., 2025). A chunk takes 264 bytes of 16 kB.
 //
 // Layout of a chunk of n numbers, of which k travel: two magnitudes (f32, the smaller first), then bits, the lowest
 // first. The places are an Elias–Fano sequence: the low bits of each place, then for each the unary difference of its

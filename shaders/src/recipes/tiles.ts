@@ -62,8 +62,8 @@ export function registerTileSuits(
 }
 
 /**
- * A workgroup's results (m × n), those of one invocation, and the steps of k that it keeps at once. An invocation brings
- * three blocks of 4 × 4 elements of these steps at most (tile-product.wgsl).
+ * A workgroup's results (m × n), those of one invocation, and the steps of k that it keeps at once. An invocation
+ * brings three blocks of 4 × 4 elements of these steps at most (tile-product.wgsl).
  */
 export interface SharedTile {
   readonly m: number

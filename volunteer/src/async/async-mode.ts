@@ -119,8 +119,8 @@ export class AsyncMode {
   }
 
   /**
-   * This volunteer leaves: it takes no more work, and pushes what the round under way has learned. Resolves when that is
-   * over. A gradient under way is of blocks that others compute soon enough.
+   * This volunteer leaves: it takes no more work, and pushes what the round under way has learned. Resolves when that
+   * is over. A gradient under way is of blocks that others compute soon enough.
    */
   async leave(): Promise<void> {
     this.#leaving.abort()

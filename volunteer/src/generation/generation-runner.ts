@@ -210,8 +210,8 @@ export class GenerationRunner {
   }
 
   /**
-   * The bytes that a round begins from (G3): chunks that the coordinator's list knows from the sources, and what they do
-   * not give from the coordinator. Without sources all of it. Others that begin from it get it from here meanwhile.
+   * The bytes that a round begins from (G3): chunks that the coordinator's list knows from the sources, and what they
+   * do not give from the coordinator. Without sources all of it. Others that begin from it get it from here meanwhile.
    */
   async roundBase({ version, sources, hashes, rest }: RoundBaseRequest, signal: AbortSignal): Promise<RoundBase> {
     const { core, uploads, witness } = this.#parts

@@ -119,7 +119,9 @@ interface FusedHead {
   readonly loss: Entropy
 }
 
-/** The product that makes the logits, where one sample's are many and nothing but the loss and its gradient uses them. */
+/**
+ * The product that makes the logits, where one sample's are many and nothing but the loss and its gradient uses them.
+ */
 function fusedHead(graph: Graph, { maxBindingBytes }: VocabularyBounds): FusedHead | undefined {
   const [loss, ...others] = graph.loss
   if (loss?.kernel !== 'cross_entropy.loss' || others.length > 0) return undefined

@@ -4,7 +4,9 @@
 // Pure: times are given.
 import { GridError } from '@starling-grid/protocol'
 
-/** Bytes that come before the receiver says how many there are. Less than the smallest window: no sender waits for ever. */
+/**
+ * Bytes that come before the receiver says how many there are. Less than the smallest window: no sender waits for ever.
+ */
 export const RECEIPT_EVERY_BYTES = 32 * 1024
 /** Bytes of a receipt: fewer than any frame has. */
 export const RECEIPT_BYTES = 4

@@ -191,8 +191,8 @@ export class LocalRounds implements InnerSteps {
   }
 
   /**
-   * Undefined: a ballot came meanwhile, or the round was cut. What this member said of its progress then must stay true,
-   * so the step is not made.
+   * Undefined: a ballot came meanwhile, or the round was cut. What this member said of its progress then must stay
+   * true, so the step is not made.
    */
   async #innerStep(
     blocks: readonly BlockId[],

@@ -1,5 +1,5 @@
-// A version that this member begins a round from, for others that begin from it, too (G3). Its chunks come one after the
-// other, and questions for a chunk that is not here wait for it.
+// A version that this member begins a round from, for others that begin from it, too (G3). Its chunks come one after
+// the other, and questions for a chunk that is not here wait for it.
 import { FETCH_CHUNK_BYTES, type FetchRequest, GridError, type MemberId } from '@starling-grid/protocol'
 import type { UploadShare } from './upload-share.ts'
 

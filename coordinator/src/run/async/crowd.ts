@@ -1,5 +1,5 @@
-// Whether more volunteers would shorten a training, measured from what they push (noise-scale.ts). Volatile: a restarted
-// coordinator measures anew.
+// Whether more volunteers would shorten a training, measured from what they push (noise-scale.ts). Volatile: a
+// restarted coordinator measures anew.
 import type { RunView } from '@starling-grid/protocol'
 import {
   type Contribution,

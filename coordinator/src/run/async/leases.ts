@@ -382,8 +382,8 @@ export function pushRefusal(state: RunState, push: Push, now: number): PushRefus
 }
 
 /**
- * G1: a push is of a grant as a whole, or of the first blocks of a round whose member leaves. Undefined: this member was
- * granted another since, or the coordinator that granted it is gone.
+ * G1: a push is of a grant as a whole, or of the first blocks of a round whose member leaves. Undefined: this member
+ * was granted another since, or the coordinator that granted it is gone.
  */
 export function grantedPush(state: RunState, { leaseEpoch, blocks, ...push }: PushHeader): Push | undefined {
   const granted = state.members.get(push.incarnation)?.granted

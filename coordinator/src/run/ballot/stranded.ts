@@ -104,7 +104,9 @@ export function isStranded({ stranded: all, config }: RunState, id: MemberId, no
   return tries !== undefined && verdictOn(tries, now, config.timing.lostMs).isGivenUp
 }
 
-/** Claims of versions that can be had. All of them while no other member is here: it could only repeat the same work. */
+/**
+ * Claims of versions that can be had. All of them while no other member is here: it could only repeat the same work.
+ */
 export function withoutStranded(
   { state, now }: Transition,
   claims: readonly ValidClaim[],
@@ -123,7 +125,9 @@ function letIn({ members }: RunState, id: MemberId, now: number): void {
   if (member !== undefined) member.excludedUntil = Math.min(member.excludedUntil, now)
 }
 
-/** Back to the checkpoint without its holders (R6): in a ring with the others they would end up with a version again. */
+/**
+ * Back to the checkpoint without its holders (R6): in a ring with the others they would end up with a version again.
+ */
 export function giveUpStranded(transition: Transition, answered: Iterable<MemberId>): boolean {
   const { state, now } = transition
   const holders = [...answered].filter((id) => isStranded(state, id, now))

@@ -25,8 +25,8 @@ export interface FormSources {
 }
 
 /**
- * R18, for sources: a link that is not good goes through the coordinator, also after the relay failed once. A fetch that
- * fails again costs this ballot alone, and there may be no other source.
+ * R18, for sources: a link that is not good goes through the coordinator, also after the relay failed once. A fetch
+ * that fails again costs this ballot alone, and there may be no other source.
  */
 export function linksToRelay({ members, sources, areNeighbours, judge }: FormSources): SourceLink[] {
   const links: SourceLink[] = []

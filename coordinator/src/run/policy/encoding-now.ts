@@ -1,5 +1,5 @@
-// The encoding in use of a run whose job says `auto`, and what validations said of it. FORM names it to all members of a
-// generation, and a grant to the member of a round. Volatile: a restarted coordinator begins with the finest.
+// The encoding in use of a run whose job says `auto`, and what validations said of it. FORM names it to all members of
+// a generation, and a grant to the member of a round. Volatile: a restarted coordinator begins with the finest.
 import type { GradientEncoding } from '@starling-grid/protocol'
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
