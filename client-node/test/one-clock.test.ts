@@ -23,6 +23,7 @@ const REAL_CLOCKS: ReadonlyMap<string, string> = new Map([
   ['coordinator/src/clock.ts', 'is it'],
   ['volunteer/src/gpu/', 'measures a device'],
   ['volunteer/src/cpu/', 'absent in the options of an executor'],
+  ['volunteer/src/graph/mirrored-executor.ts', 'absent in the options of an executor'],
   ['volunteer/src/graph/renewed-executor.ts', 'absent in the options of an executor'],
   ['volunteer/src/wasm/executor.ts', 'absent in the options of an executor'],
   ['volunteer/src/collectives/communicator.ts', 'absent in the options of a library'],

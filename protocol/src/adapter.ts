@@ -3,6 +3,15 @@
 /** What computes: WebGPU, WebAssembly on the processor, or plain TypeScript there. */
 export type ExecutorKind = 'reference' | 'wasm' | 'webgpu'
 
+/** One of several devices of a machine that compute together. */
+export interface AdapterPart {
+  readonly name: string
+  readonly vendor: string
+  readonly software: boolean
+  /** of each batch: 0 to 1 */
+  readonly share: number
+}
+
 export interface AdapterDescription {
   /** what a person would call it, for example "SwiftShader Device (Subzero)" */
   readonly name: string
@@ -12,4 +21,6 @@ export interface AdapterDescription {
   readonly executor: ExecutorKind
   /** it has the WebGPU feature shader-f16 */
   readonly f16?: true
+  /** where several devices compute together; never sent: `name` says it */
+  readonly parts?: readonly AdapterPart[]
 }

@@ -1,5 +1,5 @@
 // Public face of the protocol package.
-export type { AdapterDescription, ExecutorKind } from './adapter.ts'
+export type { AdapterDescription, AdapterPart, ExecutorKind } from './adapter.ts'
 export {
   chunksOf,
   HASH_BYTES,

@@ -79,8 +79,12 @@ export function piecesOf(
  * it.
  */
 export function microBatchFor(spec: ModelSpec, blockSamples: number): { readonly maxMicroBatch?: number } {
-  const mixes = layerShapes(spec).some(({ layer }) => opOf(layer.type).mixesSamples)
-  return mixes ? { maxMicroBatch: blockSamples } : {}
+  return mixesSamples(spec) ? { maxMicroBatch: blockSamples } : {}
+}
+
+/** Samples of one block influence each other: it normalises over them. */
+export function mixesSamples(spec: ModelSpec): boolean {
+  return layerShapes(spec).some(({ layer }) => opOf(layer.type).mixesSamples)
 }
 
 /** Ranges of at most `capacity` samples, as even as can be: 65 samples at 64 become 32 and 33. */
