@@ -73,7 +73,11 @@ async function adapterHere(say: (text: string) => void): Promise<{ text: string;
 }
 
 /** @throws GridError 'usage' when an adapter is named for something that has none */
-export function requireNoAdapter(executor: ExecutorWish, adapter: string | undefined): void {
+export function requireNoAdapter(
+  executor: ExecutorWish,
+  adapter: unknown,
+  option: '--adapter' | '--gpus' = '--adapter',
+): void {
   if (adapter === undefined || executor === 'auto' || executor === 'webgpu') return
-  throw new GridError('usage', `expected --adapter with --executor webgpu, got ${executor}; leave one of them out`)
+  throw new GridError('usage', `expected ${option} with --executor webgpu, got ${executor}; leave one of them out`)
 }

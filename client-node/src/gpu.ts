@@ -2,7 +2,9 @@
 // and plans; its counterpart in the browser has the same name. Dawn's bounds checks stay on unless a caller decides
 // otherwise: shard and job contents come from strangers.
 import { type AdapterDescription, GridError } from '@starling-grid/protocol'
+import { isNamed } from './adapter-names.ts'
 import { installPoll, waitByTimer } from './dawn-poll.ts'
+import type { ListedAdapter } from './gpu-wish.ts'
 import { prepareProcess } from './runtime/prepare-process.ts'
 
 /** A device has the defaults of the specification for every limit that is not asked for by name. */
@@ -41,6 +43,8 @@ export interface OpenGpu {
 export interface OpenGpuOptions {
   /** part of the wanted adapter's name or vendor, whatever the case */
   readonly adapter?: string | undefined
+  /** exactly this one, as it was listed; instead of `adapter` */
+  readonly listed?: ListedAdapter | undefined
   /**
    * false: shaders run without Dawn's bounds checks (its toggle `disable_robustness`). For measurements with kernels
    * and data of one's own only: an index out of bounds then corrupts memory instead of reading zero. Tests and
@@ -61,7 +65,9 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
   Object.assign(globalThis, globals)
   // Dawn stops when this object is collected, and keeps the process alive until then.
   let gpu: GPU | undefined = create(dawnFlags(options))
-  const adapter = chosen(await offered(gpu), options.adapter, drivers)
+  const adapter = options.listed
+    ? await listedAdapter(gpu, options.listed)
+    : chosen(await offered(gpu), options.adapter, drivers)
   const device = await adapter.requestDevice(options.limits === 'default' ? {} : abilities(adapter))
   const description = describe(adapter)
   const stopWaitingByTimer = description.software ? waitByTimer() : () => undefined
@@ -74,15 +80,17 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
   return { device, description, facts: adapter.info, close }
 }
 
-function dawnFlags({ boundsChecks = true, exactTimestamps = false }: OpenGpuOptions): string[] {
+function dawnFlags({ boundsChecks = true, exactTimestamps = false, listed }: OpenGpuOptions): string[] {
   return [
+    ...(listed ? [`backend=${listed.backend}`, `adapter=${listed.name}`] : []),
     ...(boundsChecks ? [] : ['enable-dawn-features=disable_robustness']),
     ...(exactTimestamps ? ['disable-dawn-features=timestamp_quantization'] : []),
   ]
 }
 
 /** The adapter as said to people: a software adapter never passes for a GPU. */
-export function adapterLabel({ name, vendor, software }: AdapterDescription): string {
+export function adapterLabel({ name, vendor, software, parts }: AdapterDescription): string {
+  if (parts !== undefined) return name // it says so of each
   return `${name} (${software ? `software, ${vendor}` : vendor})`
 }
 
@@ -95,6 +103,17 @@ async function offered(gpu: GPU): Promise<GPUAdapter[]> {
   return [...adapters.values()]
 }
 
+/** Dawn takes the first whose name contains the one that it was given, or throws. */
+async function listedAdapter(gpu: GPU, { name, device }: ListedAdapter): Promise<GPUAdapter> {
+  const adapter = await gpu.requestAdapter().catch(() => null)
+  if (adapter !== null && adapter.info.device === device) return adapter
+  throw new GridError(
+    'no-adapter',
+    `expected the adapter "${name}" that was here before, got ${adapter === null ? 'none' : nameOf(adapter)}; ` +
+      '`npm run doctor` shows what is here now',
+  )
+}
+
 function chosen(adapters: readonly GPUAdapter[], wanted: string | undefined, drivers: string): GPUAdapter {
   const [first] = adapters
   if (first === undefined)
@@ -103,9 +122,8 @@ function chosen(adapters: readonly GPUAdapter[], wanted: string | undefined, dri
       `expected a WebGPU adapter, got none (drivers: ${drivers}); ${driverCure()}; \`npm run doctor\` shows details`,
     )
   if (wanted === undefined) return first
-  const text = wanted.toLowerCase()
   const match = adapters.find((adapter) =>
-    `${nameOf(adapter)} ${adapter.info.vendor} ${adapter.info.architecture}`.toLowerCase().includes(text),
+    isNamed(wanted, [nameOf(adapter), adapter.info.vendor, adapter.info.architecture]),
   )
   if (match) return match
   throw new GridError(

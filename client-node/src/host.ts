@@ -1,26 +1,23 @@
 // The headless process's VolunteerHost: everything that differs from a tab.
-import { readFile } from 'node:fs/promises'
 import { type ExecutorKind, GridError, isLoopbackUrl, systemClock } from '@starling-grid/protocol'
 import {
-  createGpuExecutor,
   DEFAULT_LIMITS,
-  type Executor,
   type ExecutorBounds,
-  type GpuExecutorOptions,
   LOSSES_KEPT_MS,
   microBatchFor,
   type OwnLimits,
-  renewedExecutor,
   UPLOADS_KEPT_MS,
   type VolunteerHost,
 } from '@starling-grid/volunteer'
 import { openReferenceExecutor } from '@starling-grid/volunteer/language'
 import { createWasmExecutor } from '@starling-grid/volunteer/wasm'
 import { chooseExecutor, requireNoAdapter, type ExecutorWish } from './executor-choice.ts'
-import { openGpu } from './gpu.ts'
+import { openGpuExecutor, openOnDevice, placeOn } from './gpu-executor.ts'
+import type { GpuSeat } from './gpu-seats.ts'
 import { HashThread } from './hash-thread.ts'
 import { sendRequest } from './http.ts'
 import { openNotes } from './kept-notes.ts'
+import { MirroredGpus } from './mirrored-gpus.ts'
 import { openPeerNetwork } from './rtc-link.ts'
 import { DEFAULT_DISK_BYTES, openShardCache } from './shard-cache.ts'
 import { openSigner } from './signer.ts'
@@ -34,8 +31,6 @@ export { type ListenPlace, listenPlaceIn } from './tcp-door.ts'
 
 /** Of all volunteers of this process. */
 const hashes = new HashThread()
-/** What a volunteer's start may take longer for faster kernels; later starts find them in the cache. */
-const TUNING_BUDGET_MS = 1500
 
 export interface NodeHostOptions {
   /** http(s) origin of the coordinator */
@@ -45,6 +40,8 @@ export interface NodeHostOptions {
   readonly threads?: number | undefined
   /** part of the wanted adapter's name */
   readonly adapter?: string | undefined
+  /** several adapters, which compute as one; instead of `adapter` */
+  readonly gpus?: readonly GpuSeat[] | undefined
   /** plan for a software adapter as for a GPU */
   readonly asGpu?: boolean
   /** hosts of STUN and TURN servers beside the coordinator's own */
@@ -62,6 +59,7 @@ export function createNodeHost({
   coordinatorUrl,
   executor: wanted,
   adapter,
+  gpus,
   threads,
   asGpu = false,
   allowedIce = [],
@@ -71,12 +69,14 @@ export function createNodeHost({
   tcp = {},
 }: NodeHostOptions): VolunteerHost {
   requireNoAdapter(wanted, adapter)
+  requireNoAdapter(wanted, gpus, '--gpus')
+  const mirrored = gpus && new MirroredGpus(gpus, { say })
   let choice: Promise<ExecutorKind> | undefined
   /** An adapter that was named computes, and only an adapter has shader-f16. */
   const chosenFor = (bounds: ExecutorBounds | undefined): Promise<ExecutorKind> | ExecutorKind => {
     if (wanted !== 'auto') return wanted
     if (adapter !== undefined || asGpu || bounds?.needsF16 === true) return 'webgpu'
-    choice ??= chooseExecutor({ threads, say, openOnGpu: (spec) => openOnDevice({ spec }, undefined) })
+    choice ??= chooseExecutor({ threads, say, openOnGpu: (spec) => openOnDevice({ spec }, placeOn(undefined, say)) })
     return choice
   }
   return {
@@ -98,8 +98,9 @@ export function createNodeHost({
     at: doorOf,
     async createExecutor(spec, blockSamples, bounds) {
       const size = microBatchFor(spec, blockSamples)
+      if (mirrored) return mirrored.open({ spec, ...size, asGpu, bounds })
       const executor = await chosenFor(bounds)
-      if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, asGpu, bounds }, adapter)
+      if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, asGpu, bounds }, placeOn(adapter, say))
       requireNoF16(bounds, executor)
       if (executor === 'reference') return openReferenceExecutor(spec, { ...size, frozen: bounds?.frozen })
       const { maxBytes } = bounds ?? {}
@@ -130,52 +131,6 @@ function requireNoF16(bounds: ExecutorBounds | undefined, executor: ExecutorKind
     `expected an adapter with shader-f16, which the job requires, got the executor ${executor}, which has none; ` +
       'start the volunteer with --executor webgpu',
   )
-}
-
-type WantedExecutor = Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'asGpu'> & {
-  readonly bounds: ExecutorBounds | undefined
-}
-
-function openGpuExecutor({ bounds, ...size }: WantedExecutor, wanted: string | undefined): Promise<Executor> {
-  const given = bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32', frozen: bounds.frozen } : {}
-  const options = { ...size, ...given }
-  return renewedExecutor((trouble) => openOnDevice({ ...options, trouble }, wanted), {
-    say,
-    onLost: () => bounds?.onDeviceLost(),
-  })
-}
-
-async function openOnDevice(
-  options: Pick<
-    GpuExecutorOptions,
-    'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu' | 'frozen'
-  >,
-  wanted: string | undefined,
-): Promise<Executor> {
-  const gpu = await openGpu({ adapter: wanted })
-  try {
-    const executor = await createGpuExecutor({
-      device: gpu.device,
-      adapter: gpu.description,
-      facts: gpu.facts,
-      ...options,
-      readText: (url) => readFile(url, 'utf8'),
-      say,
-      // Software adapters compile slowly, and their first guess was measured.
-      ...(gpu.description.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), say } }),
-    })
-    const destroy = executor.destroy.bind(executor)
-    // The device belongs to this executor alone: it ends with it, and lets the process exit.
-    return Object.assign(executor, {
-      destroy() {
-        destroy()
-        gpu.close()
-      },
-    })
-  } catch (error) {
-    gpu.close()
-    throw error
-  }
 }
 
 function say(text: string): void {

@@ -2,6 +2,8 @@
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { EXECUTOR_CHOICES, EXECUTOR_TEXT, type ExecutorWish } from '@starling-grid/client-node/executor-choice'
+import { findSeats, type GpuSeat } from '@starling-grid/client-node/gpu-seats'
+import { type GpuWish, gpuWishIn } from '@starling-grid/client-node/gpu-wish'
 import { createNodeHost, type ListenPlace, listenPlaceIn } from '@starling-grid/client-node/host'
 import { pinCertificate } from '@starling-grid/client-node/pinned-certificate'
 import { DEFAULT_DISK_BYTES } from '@starling-grid/client-node/shard-cache'
@@ -45,6 +47,7 @@ interface LinkFlags {
 /** What computes. */
 interface ComputeFlags {
   readonly adapter?: string
+  readonly gpus?: GpuWish
   readonly executor: ExecutorWish
   readonly threads?: number
   readonly as?: 'gpu'
@@ -64,6 +67,9 @@ const MEMORY_TEXT = 'bytes of one job, on this machine and its GPU together; job
 const UPLOAD_TEXT = 'bytes sent in an hour; the volunteer rests when they are spent'
 const WORK_TEXT = 'computing of one block, in TFLOP; jobs with larger blocks are not taken'
 const THREADS_TEXT = 'threads that compute on the processor (default: one for each core)'
+const GPUS_TEXT =
+  'several GPUs of this machine, which compute as one member: all, how many, or parts of their names, such as ' +
+  '"4090,a770"; their sums are added in the memory of this machine'
 const LISTEN_TEXT =
   'where other Node volunteers link to this one over TCP; by default any port of all interfaces, or of this machine ' +
   'alone when the coordinator is on it'
@@ -92,6 +98,7 @@ export function volunteerCommand(): Command {
     .option('--url <url>', 'the same, for the environment and --config')
     .option('--name <name>', 'shown to others', `volunteer-${randomBytes(2).toString('hex')}`)
     .option('--adapter <text>', "part of the wanted adapter's name")
+    .addOption(new Option('--gpus <which>', GPUS_TEXT).argParser(gpuWishIn).conflicts('adapter'))
     .addOption(new Option('--executor <kind>', EXECUTOR_TEXT).choices(EXECUTOR_CHOICES).default('auto'))
     .addOption(new Option('--threads <n>', THREADS_TEXT).argParser(wholeNumber(1)))
     .addOption(
@@ -150,7 +157,9 @@ export async function volunteer(argv: string[]): Promise<number> {
   const screen = screenOf(options)
   screen.say(`lends this machine to ${coordinatorUrl}`, `volunteer "${name}" → ${coordinatorUrl}  (${HOW_TO_LEAVE})`)
   for (const message of warnings) screen.warn(message)
-  const taking = createVolunteer(hostOf(coordinatorUrl, options), {
+  const seats = options.gpus && (await findSeats(options.gpus))
+  if (seats) screen.say(`computes on ${namesOf(seats)}`, `adapters ${namesOf(seats)}, as one member`)
+  const taking = createVolunteer(hostOf(coordinatorUrl, options, seats), {
     name,
     once,
     ...(job === undefined ? {} : { job: jobId(job) }),
@@ -166,7 +175,15 @@ export async function volunteer(argv: string[]): Promise<number> {
   return 0
 }
 
-function hostOf(coordinatorUrl: string, options: VolunteerCommandOptions): VolunteerHost {
+function namesOf(seats: readonly GpuSeat[]): string {
+  return seats.map(({ adapter }) => `${adapter.name}${adapter.software ? ' (software)' : ''}`).join(' and ')
+}
+
+function hostOf(
+  coordinatorUrl: string,
+  options: VolunteerCommandOptions,
+  gpus: readonly GpuSeat[] | undefined,
+): VolunteerHost {
   const { adapter, executor, threads, allowIce, relaysOnly = false, tcp, listen = {} } = options
   const { maxMemory: memoryBytes, maxUpload: uploadBytesPerHour, maxDisk, maxWork } = options
   return createNodeHost({
@@ -174,6 +191,7 @@ function hostOf(coordinatorUrl: string, options: VolunteerCommandOptions): Volun
     executor,
     asGpu: options.as === 'gpu',
     adapter,
+    gpus,
     threads,
     allowedIce: allowIce,
     limits: { memoryBytes, uploadBytesPerHour, blockFlops: maxWork * TERA },

@@ -62,6 +62,8 @@ export interface VolunteerProcessOptions {
   /** that compute on the processor; absent: one for each core */
   readonly threads?: number
   readonly adapter?: string
+  /** several adapters that compute as one, as --gpus takes them */
+  readonly gpus?: string
   /** plans for a software adapter as for a GPU */
   readonly as?: 'gpu' | undefined
   /** ends with the run */
@@ -303,11 +305,12 @@ function doorArguments({ host, https, cert, key, publicUrl }: GridDoors): string
   return Object.entries(values).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}`, String(value)]))
 }
 
-function flagsOf({ executor, threads, adapter, as, once, job, tcp = true }: VolunteerProcessOptions): string[] {
+function flagsOf({ executor, threads, adapter, gpus, as, once, job, tcp = true }: VolunteerProcessOptions): string[] {
   return [
     ...(executor === undefined ? [] : ['--executor', executor]),
     ...(threads === undefined ? [] : ['--threads', String(threads)]),
     ...(adapter === undefined ? [] : ['--adapter', adapter]),
+    ...(gpus === undefined ? [] : ['--gpus', gpus]),
     ...(as === undefined ? [] : ['--as', as]),
     ...(once === true ? ['--once'] : []),
     ...(job === undefined ? [] : ['--job', job]),

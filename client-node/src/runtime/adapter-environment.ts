@@ -114,7 +114,8 @@ function isProbed(value: unknown): value is Probed {
   return typeof value === 'object' && value !== null && 'name' in value && 'software' in value
 }
 
-async function withBundledLoader(env: Env): Promise<PreparedEnvironment> {
+/** For a system that has no Vulkan loader, or none that this process finds. */
+export async function withBundledLoader(env: Env): Promise<PreparedEnvironment> {
   if (!bundleRunsHere) return { env }
   const { libraryPath } = await softwareAdapter()
   // Behind the user's own folders; LD_LIBRARY_PATH as a whole comes before the system's.

@@ -2,17 +2,22 @@
 // environment would do too, but signals and exit codes would then cross one process more. Call it on the main thread: a
 // worker's process.env is a copy that drivers do not see.
 import { constants } from 'node:os'
-import { adapterEnvironment, type AdapterWish } from './adapter-environment.ts'
+import { type AdapterEnvironment, adapterEnvironment, type AdapterWish } from './adapter-environment.ts'
 
 /** Linux, dlfcn.h: keeps a library loaded when it is closed. */
 const RTLD_NODELETE = 0x1000
 
 /** @returns what was chosen or, where nothing was found, what was tried */
 export async function prepareProcess(wish: AdapterWish = {}): Promise<string> {
-  const { env, description, loader } = await adapterEnvironment(wish)
+  const chosen = await adapterEnvironment(wish)
+  applyEnvironment(chosen)
+  return chosen.description
+}
+
+/** As if this process had been started in it. */
+export function applyEnvironment({ env, loader }: Pick<AdapterEnvironment, 'env' | 'loader'>): void {
   Object.assign(process.env, env)
   if (loader !== undefined) keepLoaded(loader)
-  return description
 }
 
 /**
