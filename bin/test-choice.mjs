@@ -30,6 +30,11 @@ export const LATER = {
   'gpu-compilers':
     'gpu-plan.test.ts has which kernels GPUs are given, and that where registers are few none keeps 8 × 8 results',
   'gpu-executor': 'golden.test.ts compares whole trainings and each operator with PyTorch',
+  'mirrored-gpus':
+    'mirrored-executor.test.ts has the sums of several devices and what follows when one fails, ' +
+    'gpu-seats.test.ts which adapters are meant',
+  'several-gpus-are-one-member':
+    'mirrored-executor.test.ts has that they compute what one computes, gpu-seats.test.ts which adapters are meant',
   resnet: 'golden.test.ts has its operators, model.test.ts its parameters',
   collectives: 'communicator.test.ts has every collective over links in memory',
   'peer-links': 'browser-meets-node.test.ts trains over real links between a tab and a process',
@@ -146,12 +151,14 @@ export const LONGEST_FIRST = [
   'predict',
   'trains-with-encoded-gradients',
   'trains-with-a-direct-exchange',
+  'several-gpus-are-one-member',
   'falls-back-and-returns',
   'a-member-dies-anywhere-in-a-step',
   'trains-in-local-rounds',
   'a-page-writes-while-a-job-trains',
   'simulation-misses-each-rule',
   'goes-on-to-the-next-job',
+  'mirrored-gpus',
   'gpu-executor',
   'refuses-hostile-frames',
   'members-tune-a-model-together',

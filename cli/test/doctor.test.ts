@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { checkCoordinator } from '../src/doctor/coordinator.ts'
-import { checkDisk, checkNode } from '../src/doctor/this-machine.ts'
+import { checkDisk, checkNode, severalText } from '../src/doctor/this-machine.ts'
 import { checkWebRtc } from '../src/doctor/webrtc.ts'
 
 const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
@@ -28,6 +28,16 @@ test('--json ends with one line of JSON that holds every check, and a failure is
   assert.match(stderr, /failure +coordinator/)
   // No colours in a pipe.
   assert.ok(!stderr.includes('\u001b'))
+})
+
+test('of a machine with several GPUs it is said how to lend them all; software adapters are no GPUs', () => {
+  const listed = (name: string, software = false) =>
+    ({ backend: 'vulkan', name, device: name, driver: '', vendor: '', software }) as const
+  assert.equal(
+    severalText([listed('GeForce'), listed('Arc'), listed('llvmpipe', true)]),
+    '; 2 GPUs: GeForce, Arc (`starling volunteer URL --gpus all` lends them as one member)',
+  )
+  assert.equal(severalText([listed('GeForce'), listed('llvmpipe', true), listed('SwiftShader', true)]), '')
 })
 
 test('wrong use is exit code 2, help is 0', () => {

@@ -47,10 +47,9 @@ export function gpuWishIn(text: string): GpuWish {
  * @throws GridError 'no-adapter'
  */
 export function chosenAdapters(wish: GpuWish, all: readonly ListedAdapter[]): ListedAdapter[] {
-  const backend = BACKENDS.find((name) => all.some((adapter) => adapter.backend === name)) ?? all[0]?.backend
-  const listed = all.filter((adapter) => adapter.backend === backend)
+  const listed = ofOneBackend(all)
   if (wish.type === 'names') return namedAdapters(wish.names, listed)
-  const gpus = listed.filter(({ software }) => !software)
+  const gpus = gpusAmong(all)
   const wanted = wish.type === 'all' ? Math.max(1, gpus.length) : wish.count
   if (gpus.length >= wanted) return gpus.slice(0, wanted)
   throw new GridError(
@@ -58,6 +57,17 @@ export function chosenAdapters(wish: GpuWish, all: readonly ListedAdapter[]): Li
     `expected ${wanted} ${wanted === 1 ? 'GPU' : 'GPUs'} for --gpus, got ${gpus.length} (${namesOf(listed)}); ` +
       'ask for fewer, install the driver, or name software adapters such as --gpus lavapipe,swiftshader',
   )
+}
+
+/** What `--gpus all` means. */
+export function gpusAmong(all: readonly ListedAdapter[]): ListedAdapter[] {
+  return ofOneBackend(all).filter(({ software }) => !software)
+}
+
+/** Hardware is listed once for each interface to it. */
+function ofOneBackend(all: readonly ListedAdapter[]): ListedAdapter[] {
+  const backend = BACKENDS.find((name) => all.some((adapter) => adapter.backend === name)) ?? all[0]?.backend
+  return all.filter((adapter) => adapter.backend === backend)
 }
 
 function namedAdapters(names: readonly string[], listed: readonly ListedAdapter[]): ListedAdapter[] {

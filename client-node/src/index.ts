@@ -14,9 +14,11 @@ export {
   type RunningRanks,
 } from './ranks.ts'
 export { EXECUTOR_CHOICES, EXECUTOR_TEXT, type ExecutorWish } from './executor-choice.ts'
+export { gpusAmong, type ListedAdapter } from './gpu-wish.ts'
 export { HashThread } from './hash-thread.ts'
 export { openPeerNetwork } from './rtc-link.ts'
 export { ADAPTER_CHOICE, adapterEnvironment } from './runtime/adapter-environment.ts'
+export { allAdapters } from './runtime/all-adapters.ts'
 export { launchBrowser } from './runtime/browser.ts'
 export { exists } from './runtime/cache-folder.ts'
 export { findChromium } from './runtime/chromium.ts'

@@ -1,7 +1,15 @@
 // The checks of this machine alone: Node, adapter, browser and disk.
 import { mkdtemp, rm, statfs } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { adapterLabel, exists, findChromium, openGpu } from '@starling-grid/client-node'
+import {
+  adapterLabel,
+  allAdapters,
+  exists,
+  findChromium,
+  gpusAmong,
+  type ListedAdapter,
+  openGpu,
+} from '@starling-grid/client-node'
 import { describeError } from '@starling-grid/protocol'
 import { type CheckResult, failure, ok, warning } from './check.ts'
 
@@ -25,7 +33,7 @@ export async function checkAdapter(): Promise<CheckResult> {
     const { description, close } = await openGpu()
     close()
     const f16 = description.f16 === true ? 'with shader-f16' : 'without shader-f16: jobs that require it go to others'
-    const detail = `${adapterLabel(description)}, ${f16}`
+    const detail = `${adapterLabel(description)}, ${f16}${severalText((await allAdapters(false)).listed)}`
     if (!description.software) return ok('adapter', detail)
     return warning(
       'adapter',
@@ -39,6 +47,14 @@ export async function checkAdapter(): Promise<CheckResult> {
       'WebAssembly computes on the processor instead. If this machine has a GPU, install its driver with Vulkan.',
     )
   }
+}
+
+/** Of a machine with several GPUs, what lends all of them; empty otherwise. */
+export function severalText(listed: readonly ListedAdapter[]): string {
+  const gpus = gpusAmong(listed)
+  if (gpus.length < 2) return ''
+  const names = gpus.map(({ name }) => name).join(', ')
+  return `; ${gpus.length} GPUs: ${names} (\`starling volunteer URL --gpus all\` lends them as one member)`
 }
 
 /** Only tests and screenshots need a browser on this machine, so its absence is no failure. */
