@@ -2,6 +2,7 @@
 // have; everything else is copied.
 import { type ErrorCode, GridError, isGridError } from '@starling-grid/protocol'
 import type { AdapterDescription, Batch, ExecutorBounds } from '@starling-grid/volunteer'
+import type { EarlyRanges } from '@starling-grid/volunteer/mirrored'
 import type { WantedExecutor } from './gpu-executor.ts'
 import type { ListedAdapter } from './gpu-wish.ts'
 
@@ -26,7 +27,7 @@ export type ToGpuThread =
       readonly call: number
       readonly batch: Batch
       readonly into: Float32Array
-      readonly ranges: readonly { readonly start: number; readonly end: number }[] | undefined
+      readonly ranges: EarlyRanges['ranges'] | undefined
     }
   | { readonly type: 'evaluate'; readonly call: number; readonly batch: Batch }
   | { readonly type: 'predict'; readonly call: number; readonly x: Batch['x']; readonly samples: number }

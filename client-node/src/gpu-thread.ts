@@ -3,12 +3,10 @@
 import { Worker } from 'node:worker_threads'
 import { GridError } from '@starling-grid/protocol'
 import type { AdapterDescription, Batch, Executor } from '@starling-grid/volunteer'
+import type { BatchSums, EarlyRanges } from '@starling-grid/volunteer/mirrored'
 import type { WantedExecutor } from './gpu-executor.ts'
 import type { GpuSeat, OpeningTurns } from './gpu-seats.ts'
 import { errorFrom, type FromGpuThread, threadErrorOf, type ToGpuThread } from './gpu-thread-messages.ts'
-
-type BatchSums = Awaited<ReturnType<Executor['evaluate']>>
-type EarlyRanges = NonNullable<Parameters<Executor['gradient']>[2]>
 
 export interface GpuThreadParts {
   readonly seat: GpuSeat

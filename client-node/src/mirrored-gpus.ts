@@ -1,7 +1,8 @@
 // Several GPUs of this machine as one executor (`--gpus`): a thread for each, with memory that all share.
 import { type ModelSpec, parameterCount } from '@starling-grid/model'
-import { type Clock, describeError } from '@starling-grid/protocol'
-import { type Executor, type ExecutorBounds, mirroredExecutor, mixesSamples, overLimit } from '@starling-grid/volunteer'
+import { describeError, GridError } from '@starling-grid/protocol'
+import type { Executor, ExecutorBounds } from '@starling-grid/volunteer'
+import { mirroredExecutor, type MirroredOptions } from '@starling-grid/volunteer/mirrored'
 import type { WantedExecutor } from './gpu-executor.ts'
 import { type GpuSeat, OpeningTurns } from './gpu-seats.ts'
 import { type GpuThreadParts, openGpuThread } from './gpu-thread.ts'
@@ -9,7 +10,7 @@ import { type GpuThreadParts, openGpuThread } from './gpu-thread.ts'
 /** f32 vectors of the model's length that each device holds in this process: its gradient, its last parameters. */
 const VECTORS_OF_EACH = 2
 
-type MirroredGpusParts = Pick<GpuThreadParts, 'say' | 'spawn'> & { readonly clock?: Clock }
+type MirroredGpusParts = Pick<GpuThreadParts, 'say' | 'spawn'> & Pick<MirroredOptions, 'clock'>
 
 export class MirroredGpus {
   readonly #seats: readonly GpuSeat[]
@@ -36,7 +37,7 @@ export class MirroredGpus {
     if (opened.length === 0) throw reasons[0]
     for (const [i, { adapter }] of this.#seats.entries())
       if (reasons[i] !== undefined) say(`${adapter.name} is left out of this job: ${describeError(reasons[i])}`)
-    return mirroredExecutor(opened, { mixesSamples: mixesSamples(size.spec), say, ...(clock ? { clock } : {}) })
+    return mirroredExecutor(opened, { spec: size.spec, say, ...(clock ? { clock } : {}) })
   }
 }
 
@@ -45,5 +46,9 @@ function bytesOfEach(spec: ModelSpec, { maxBytes }: Pick<ExecutorBounds, 'maxByt
   const vectorBytes = Float32Array.BYTES_PER_ELEMENT * parameterCount(spec)
   const each = Math.floor(maxBytes / devices) - VECTORS_OF_EACH * vectorBytes
   if (each > 0) return each
-  throw overLimit('memory', devices * VECTORS_OF_EACH * vectorBytes, maxBytes)
+  throw new GridError(
+    'own-limit',
+    `expected room for a gradient and a copy of the parameters for each of ${devices} adapters, ` +
+      `got ${Math.round(maxBytes / 1e6)} MB beside what the member holds; raise --max-memory, or name fewer with --gpus`,
+  )
 }

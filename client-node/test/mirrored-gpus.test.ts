@@ -3,9 +3,17 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { Worker } from 'node:worker_threads'
-import { initialParameters, lenet5, type ModelSpec, parameterCount } from '@starling-grid/model'
+import {
+  fixedEntries,
+  initialParameters,
+  lenet5,
+  type ModelSpec,
+  parameterCount,
+  parseModelSpec,
+} from '@starling-grid/model'
 import { type Clock, systemClock } from '@starling-grid/protocol'
-import { createReferenceExecutor, type Executor } from '@starling-grid/volunteer'
+import { createReferenceExecutor, type Executor, type ExecutorBounds } from '@starling-grid/volunteer'
+import { openReferenceExecutor } from '@starling-grid/volunteer/language'
 import { executorCases, expectClose, noise } from '@starling-grid/volunteer/testing'
 import { findSeats } from '../src/gpu-seats.ts'
 import { gpuWishIn } from '../src/gpu-wish.ts'
@@ -28,8 +36,10 @@ async function twoThreads() {
     return worker
   }
   const gpus = new MirroredGpus([seat, seat], { say: (text) => void said.push(text), spawn, clock: still })
-  const open = (spec: ModelSpec, options: { maxMicroBatch?: number } = {}): Promise<Executor> =>
-    gpus.open({ spec, ...options, bounds: undefined })
+  const open = (
+    spec: ModelSpec,
+    options: { maxMicroBatch?: number; bounds?: ExecutorBounds } = {},
+  ): Promise<Executor> => gpus.open({ spec, bounds: undefined, ...options })
   return { open, said, workers }
 }
 
@@ -72,6 +82,45 @@ test('a thread that dies in the midst of a step leaves its samples to the other'
   assert.match(said.join('\n'), /is left out from now on: The thread of .* is gone/)
   await workers[0]?.terminate()
   await assert.rejects(executor.gradient(batch, again), { code: 'device-lost' })
+})
+
+test('threads ask for the frozen parameters of a model, and tune what one device tunes', { skip }, async () => {
+  const config = {
+    model_type: 'qwen3',
+    vocab_size: 13,
+    hidden_size: 8,
+    num_hidden_layers: 1,
+    num_attention_heads: 2,
+    num_key_value_heads: 1,
+    head_dim: 4,
+    intermediate_size: 9,
+  }
+  const spec = parseModelSpec({ input: [5], layers: [{ type: 'causal_lm', config, lora: { rank: 2, alpha: 4 } }] })
+  const lengths = new Map(fixedEntries(spec).map(({ name, length }, i) => [name, { length, i }]))
+  const read = async (name: string) => noise(lengths.get(name)?.length ?? 0, lengths.get(name)?.i ?? 0)
+  const ids = Int32Array.from({ length: 4 * 5 }, (_, i) => (5 * i + 1) % 13)
+  const { open } = await twoThreads()
+  const bounds = { maxBytes: 1e9, frozen: { read }, onDeviceLost: () => undefined }
+  const executors = [await open(spec, { bounds }), await openReferenceExecutor(spec, { frozen: { read } })]
+  const [ours, wanted] = executors.map(() => new Float32Array(parameterCount(spec)))
+  assert.ok(ours && wanted)
+  for (const [executor, into] of [
+    [executors[0], ours],
+    [executors[1], wanted],
+  ] as const) {
+    executor?.loadParameters(noise(parameterCount(spec), 99))
+    await executor?.gradient({ samples: 4, x: ids, y: ids }, into)
+    executor?.destroy()
+  }
+  expectClose(ours, wanted, 2e-5, 'gradient')
+})
+
+test('what its owner allows is of all devices together', { skip }, async () => {
+  const { open, workers } = await twoThreads()
+  const spec = lenet5()
+  const bounds = { maxBytes: 4 * 4 * parameterCount(spec), onDeviceLost: () => undefined }
+  await assert.rejects(open(spec, { bounds }), { code: 'own-limit', message: /raise --max-memory/ })
+  assert.equal(workers.length, 0)
 })
 
 for (const { name, run } of executorCases)

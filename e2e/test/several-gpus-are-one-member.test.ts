@@ -32,6 +32,8 @@ test('two adapters of a machine and a plain volunteer train in a ring of two', {
     const run = await finishesWhole(grid, job, STEPS)
     assert.equal(run.checkpoint?.members, 2)
     assert.ok(!two.lines.some((line) => line.includes('left out')), 'neither adapter failed')
+    two.kill('SIGTERM')
+    assert.equal(await two.ended, 0, 'its threads end with it')
   } finally {
     await grid.stop()
   }

@@ -236,6 +236,8 @@ describe('the pace of an assignment', () => {
     const piece = (blockMs: number, gradientBytes = 4e5) => pieceOf({ blocks: 8, blockMs, gradientBytes })
     assert.deepEqual([piece(40), piece(100), piece(4000)], [Number.POSITIVE_INFINITY, 2, 1])
     assert.deepEqual([piece(100, 16e6), piece(200, 16e6)], [Number.POSITIVE_INFINITY, 2])
+    const sideBySide = pieceOf({ blocks: 8, blockMs: 4000, gradientBytes: 4e5, atOnce: 3 })
+    assert.equal(sideBySide, 3, 'no device waits for a block')
   })
 
   test('the plan expects all members to need the same time', () => {

@@ -4,7 +4,6 @@ import { test } from 'node:test'
 import { initialParameters, lenet5, type ModelSpec, parameterCount, parseModelSpec } from '@starling-grid/model'
 import { type Clock, GridError, systemClock } from '@starling-grid/protocol'
 import { createReferenceExecutor } from '../src/cpu/executor.ts'
-import { mixesSamples } from '../src/graph/batches.ts'
 import type { Batch, EarlyRanges, Executor } from '../src/graph/executor.ts'
 import { mirroredExecutor } from '../src/graph/mirrored-executor.ts'
 import { toldAdapter } from '../src/told-adapter.ts'
@@ -15,7 +14,7 @@ const still: Clock = { ...systemClock, now: () => 0 }
 
 function mirrored(executors: readonly Executor[], spec: ModelSpec = AWKWARD_MODEL, clock: Clock = still) {
   const said: string[] = []
-  const options = { mixesSamples: mixesSamples(spec), say: (text: string) => void said.push(text), clock }
+  const options = { spec, say: (text: string) => void said.push(text), clock }
   return { executor: mirroredExecutor(executors, options), said }
 }
 
@@ -126,6 +125,7 @@ test('a model that normalises over its blocks gets whole blocks on each device',
   for (const each of [one, executor]) each.loadParameters(initialParameters(NORM_MODEL, 1))
   const wanted = await gradientOf(one, NORM_MODEL, batch)
   expectClose((await gradientOf(executor, NORM_MODEL, batch)).gradient, wanted.gradient, 1e-5, 'gradient')
+  assert.equal(executor.blocksAtOnce, 2, 'a member begins as many blocks as there are devices')
   assert.deepEqual(
     devices.map(({ state }) => state.batches[0]?.groups),
     [[4, 2], [4]],

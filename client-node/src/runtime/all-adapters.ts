@@ -11,8 +11,6 @@ import { bundleRunsHere } from './bundle.ts'
 import { softwareAdapter } from './software-adapter.ts'
 import { driversNamedByUser, installedDrivers } from './system-vulkan.ts'
 
-type Env = NodeJS.ProcessEnv
-
 const LIST = fileURLToPath(new URL('./list-adapters.mjs', import.meta.url))
 /** As for a probe: a driver's first start compiles caches. Each adapter is opened once. */
 const LIST_LIMIT_MS = 30_000
@@ -22,7 +20,7 @@ export interface AllAdapters extends AdapterEnvironment {
 }
 
 /** Never fails: where there are no adapters none are listed. */
-export async function allAdapters(withSoftware: boolean, env: Env = process.env): Promise<AllAdapters> {
+export async function allAdapters(withSoftware: boolean, env: NodeJS.ProcessEnv = process.env): Promise<AllAdapters> {
   const seeing = await seeingAll(withSoftware, env)
   const listed = await listAdapters(seeing)
   if (listed.length > 0 || !bundleRunsHere) return described({ env: seeing }, listed)
@@ -32,7 +30,7 @@ export async function allAdapters(withSoftware: boolean, env: Env = process.env)
 }
 
 /** What a process with this environment sees. */
-export async function listAdapters(env: Env): Promise<readonly ListedAdapter[]> {
+export async function listAdapters(env: NodeJS.ProcessEnv): Promise<readonly ListedAdapter[]> {
   try {
     const { stdout } = await promisify(execFile)(process.execPath, [LIST], { env, timeout: LIST_LIMIT_MS })
     const found: unknown = JSON.parse(stdout.trim().split('\n').at(-1) ?? '[]')
@@ -50,7 +48,7 @@ function isListed(value: unknown): value is ListedAdapter {
 }
 
 /** Drivers that a parent process or the user chose stay the only ones. */
-async function seeingAll(withSoftware: boolean, env: Env): Promise<Env> {
+async function seeingAll(withSoftware: boolean, env: NodeJS.ProcessEnv): Promise<NodeJS.ProcessEnv> {
   if (process.platform !== 'linux' || env[ADAPTER_CHOICE] || driversNamedByUser(env)) return env
   // lavapipe keeps its shared memory there.
   const settled = { XDG_RUNTIME_DIR: tmpdir(), ...env }

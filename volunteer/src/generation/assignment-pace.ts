@@ -28,14 +28,17 @@ export function pieceOf({
   blocks,
   blockMs,
   gradientBytes,
+  atOnce = 1,
 }: {
   readonly blocks: number
   readonly blockMs: number
   readonly gradientBytes: number
+  /** blocks that are computed side by side */
+  readonly atOnce?: number | undefined
 }): number {
   const pieceMs = Math.max(LEAST_PIECE_MS, (PIECE_MS_PER_MB * gradientBytes) / MB)
   if (blocks * blockMs < LEAST_PIECES * pieceMs) return Number.POSITIVE_INFINITY
-  return Math.max(1, Math.floor(pieceMs / blockMs))
+  return Math.max(atOnce, Math.floor(pieceMs / blockMs))
 }
 
 /**

@@ -74,11 +74,13 @@ export class AssignmentWork {
 
   /** What to compute next: begun or sealed from now on. wait: others may hand over some blocks. over: drop it. */
   next(): ReturnType<typeof nextBlocks> {
-    const { core, tell } = this.#parts
+    const { core, tell, compute } = this.#parts
     if (this.#lease.isOver) return 'over'
     const { left, blockMs } = this.#clock
     const gradientBytes = this.gradient.byteLength
-    const next = nextBlocks(core, this.#at, pieceOf({ blocks: left, blockMs: this.#expectedBlockMs, gradientBytes }))
+    const atOnce = compute.executor.blocksAtOnce
+    const piece = pieceOf({ blocks: left, blockMs: this.#expectedBlockMs, gradientBytes, atOnce })
+    const next = nextBlocks(core, this.#at, piece)
     if (next === 'complete') tell({ type: 'seal', ...this.#at, blockMs })
     else if (next !== 'over') tell({ type: 'begin', ...this.#at, blocks: next === 'wait' ? [] : next, blockMs })
     return next

@@ -87,6 +87,8 @@ export interface ExecutorBounds {
 
 export interface Executor {
   readonly adapter: AdapterDescription
+  /** blocks that it computes side by side, and of which it cuts none; absent: 1 */
+  readonly blocksAtOnce?: number
   /** Replaces all parameters. flat (parameterCount,) in the order of the model's parameter layout. */
   loadParameters(flat: Float32Array): void
   /**

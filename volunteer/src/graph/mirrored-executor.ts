@@ -1,15 +1,16 @@
 // Several devices of one machine as one executor: each computes a slice of the batch with parameters that all share, and
 // their gradients are added here, in memory that the devices write to themselves. To the ring it is one member
 // (TensorFlow's MirroredStrategy). A device that is gone leaves its samples to the others. Independent of devices.
+import type { ModelSpec } from '@starling-grid/model'
 import { type Clock, isGridError, pooled, SerialQueue, systemClock, type Tally } from '@starling-grid/protocol'
+import { mixesSamples } from './batches.ts'
 import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from './executor.ts'
 import { JoinedRanges } from './joined-ranges.ts'
 import { cutByShares, decideShares, type MachineShares, type SampleSlice } from './machine-shares.ts'
 import { mirroredAdapter } from './mirrored-adapter.ts'
 
 export interface MirroredOptions {
-  /** the samples of a block influence each other: a batch is cut between blocks alone */
-  readonly mixesSamples: boolean
+  readonly spec: ModelSpec
   /** told of devices that are left out, and of what each gets */
   readonly say: (text: string) => void
   readonly clock?: Clock
@@ -58,6 +59,8 @@ export function mirroredExecutor(executors: readonly Executor[], options: Mirror
 
 class MirroredExecutor implements Executor {
   readonly #options: MirroredOptions
+  /** a batch is cut between blocks alone */
+  readonly #keepsBlocks: boolean
   readonly #clock: Clock
   #devices: readonly MachineDevice[]
   #shares: MachineShares
@@ -69,6 +72,7 @@ class MirroredExecutor implements Executor {
 
   constructor(executors: readonly Executor[], options: MirroredOptions) {
     this.#options = options
+    this.#keepsBlocks = mixesSamples(options.spec)
     this.#clock = options.clock ?? systemClock
     this.#devices = executors.map((executor) => ({ executor, gradient: undefined, speed: undefined, isWarm: false }))
     this.#shares = decideShares(
@@ -84,6 +88,10 @@ class MirroredExecutor implements Executor {
     )
   }
 
+  get blocksAtOnce(): number {
+    return this.#keepsBlocks ? this.#devices.length : 1
+  }
+
   loadParameters(flat: Float32Array): void {
     if (this.#waiting === 0) return this.#load(flat)
     const kept = flat.slice()
@@ -92,7 +100,7 @@ class MirroredExecutor implements Executor {
 
   gradient(batch: Batch, into: Float32Array, early?: EarlyRanges): Promise<BatchSums> {
     return this.#inTurn(async () => {
-      const parts = this.#partsOf(batch, this.#options.mixesSamples)
+      const parts = this.#partsOf(batch, this.#keepsBlocks)
       const memories = parts.map(({ device }) => memoryOf(device, into.length))
       const joined = new JoinedRanges(into, memories, early)
       const found = await this.#onAll(parts, async ({ device, batch: slice }, slot) => {
@@ -140,8 +148,8 @@ class MirroredExecutor implements Executor {
   }
 
   /** The slices that have samples; of an empty batch the first. */
-  #partsOf(batch: Batch, mixesSamples: boolean): DevicePart[] {
-    const units = mixesSamples ? (batch.groups ?? [batch.samples]) : Array.from({ length: batch.samples }, () => 1)
+  #partsOf(batch: Batch, keepsBlocks: boolean): DevicePart[] {
+    const units = keepsBlocks ? (batch.groups ?? [batch.samples]) : Array.from({ length: batch.samples }, () => 1)
     const slices = cutByShares(units, this.#shares.weights)
     const parts = this.#devices.flatMap((device, i) => {
       const slice = slices[i]
@@ -162,7 +170,7 @@ class MirroredExecutor implements Executor {
           return [await task(part, isFirst ? slot : undefined)]
         } catch (error) {
           this.#leaveOut(part.device, error)
-          return this.#onAll(this.#partsOf(part.batch, this.#options.mixesSamples), task, false)
+          return this.#onAll(this.#partsOf(part.batch, this.#keepsBlocks), task, false)
         }
       }),
     )
