@@ -74,15 +74,18 @@ export class OpeningTurns {
   /** `open`: what asks for the adapter, and ends when it has it */
   take<T>({ selection = {} }: GpuSeat, open: () => Promise<T>): Promise<T> {
     return this.#queue.run(async () => {
-      for (const name of SELECTION_VARIABLES) {
-        const value = selection[name] ?? this.#before[name]
-        if (value === undefined) delete process.env[name]
-        else process.env[name] = value
+      const before = SELECTION_VARIABLES.map((name) => [name, process.env[name]] as const)
+      for (const [name, value] of before) setVariable(name, selection[name] ?? value)
+      try {
+        return await open()
+      } finally {
+        for (const [name, value] of before) setVariable(name, value)
       }
-      return open()
     })
   }
+}
 
-  /** as this process was started */
-  readonly #before = Object.fromEntries(SELECTION_VARIABLES.map((name) => [name, process.env[name]]))
+function setVariable(name: string, value: string | undefined): void {
+  if (value === undefined) delete process.env[name]
+  else process.env[name] = value
 }

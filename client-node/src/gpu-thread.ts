@@ -40,7 +40,7 @@ class GpuThread implements Executor {
   #adapter: AdapterDescription
   #endTurn: () => void = () => undefined
   /** why there is no thread any more */
-  #end: GridError | undefined
+  #end: Error | undefined
 
   constructor(wanted: WantedExecutor, parts: GpuThreadParts, opening: { opened(): void; refused(error: Error): void }) {
     const { name, vendor, software } = parts.seat.adapter
@@ -119,7 +119,7 @@ class GpuThread implements Executor {
         this.#adapter = { ...message.adapter, name: this.#adapter.name }
         return this.#opening.opened()
       case 'refused':
-        return this.#opening.refused(errorFrom(message.error))
+        return this.#finish(errorFrom(message.error))
       case 'lost':
         return this.#wanted.bounds?.onDeviceLost()
       case 'say':
@@ -156,10 +156,11 @@ class GpuThread implements Executor {
   }
 
   #ended(why: string): void {
+    if (this.#end === undefined) this.#wanted.bounds?.onDeviceLost()
     this.#finish(new GridError('device-lost', `The thread of ${this.#adapter.name} is gone: ${why}.`))
   }
 
-  #finish(end: GridError): void {
+  #finish(end: Error): void {
     if (this.#end !== undefined) return
     this.#end = end
     this.#endTurn()

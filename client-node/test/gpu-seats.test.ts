@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { type GpuSelection, SELECTION_VARIABLES, type SelectionTrials } from '../src/equal-gpus.ts'
 import { OpeningTurns, seatsOf } from '../src/gpu-seats.ts'
 import { chosenAdapters, gpuWishIn, type ListedAdapter } from '../src/gpu-wish.ts'
+import { createNodeHost } from '../src/host.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
 import { listAdapters } from '../src/runtime/all-adapters.ts'
 
@@ -131,6 +132,19 @@ test('adapters are opened one at a time, each under the variables of its own sel
     ['pci-0000_65_00_0', '1', undefined],
     [undefined, undefined, undefined],
   ])
+  assert.deepEqual(
+    SELECTION_VARIABLES.filter((name) => name in process.env),
+    [],
+    'what is started later sees all adapters',
+  )
+})
+
+test('what computes on the processor takes no adapters', () => {
+  const options = { coordinatorUrl: 'http://127.0.0.1:1', executor: 'wasm', gpus: [{ adapter: RTX }] } as const
+  assert.throws(() => createNodeHost(options), {
+    code: 'usage',
+    message: /expected --gpus with --executor webgpu, got wasm/,
+  })
 })
 
 test('every adapter that Dawn sees is listed, with what a person calls it', async (t) => {

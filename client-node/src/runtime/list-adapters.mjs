@@ -6,14 +6,23 @@ import { create } from 'webgpu'
 const NO_NAME = '\u0001'
 const LISTED = /backend: '([^']*)', name: '(.*)'$/gm
 
+/** Dawn stops when one is collected, whatever it is asked. */
+const kept = []
+
 const adapters = await Promise.all(listed(await refusal()).map(described))
 console.log(JSON.stringify(adapters.filter((adapter) => adapter !== undefined)))
-// Dawn keeps the process alive while its objects are referenced.
+// They keep the process alive.
 process.exit(0)
+
+function dawn(...flags) {
+  const gpu = create(flags)
+  kept.push(gpu)
+  return gpu
+}
 
 async function refusal() {
   try {
-    await create([`adapter=${NO_NAME}`]).requestAdapter()
+    await dawn(`adapter=${NO_NAME}`).requestAdapter()
     return ''
   } catch (error) {
     return String(error.message)
@@ -27,7 +36,7 @@ function listed(text) {
 /** Undefined: it is listed, and yet not to be had. */
 async function described({ backend, name }) {
   try {
-    const { info } = await create([`backend=${backend}`, `adapter=${name}`]).requestAdapter()
+    const { info } = await dawn(`backend=${backend}`, `adapter=${name}`).requestAdapter()
     const { vendor, device, description, isFallbackAdapter: software } = info
     return { backend, name, device, driver: description, vendor, software }
   } catch {

@@ -52,6 +52,11 @@ export class JoinedRanges {
 
 function addInto(into: Float32Array, [first, ...others]: readonly Float32Array[], { start, end }: FloatRange): void {
   if (first === undefined) throw new Error('internal: a gradient of no device')
-  into.set(first.subarray(start, end), start)
-  for (const other of others) for (let i = start; i < end; i++) into[i] = (into[i] ?? 0) + (other[i] ?? 0)
+  const sum = into.subarray(start, end)
+  sum.set(first.subarray(start, end))
+  for (const other of others) add(sum, other.subarray(start, end))
+}
+
+function add(into: Float32Array, from: Float32Array): void {
+  for (let i = 0; i < into.length; i++) into[i] = (into[i] ?? 0) + (from[i] ?? 0)
 }
