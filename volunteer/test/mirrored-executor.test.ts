@@ -142,18 +142,19 @@ test('a device that is lost in the midst of a step leaves its samples to the oth
   executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
   const whole = await gradientOf(executor, AWKWARD_MODEL, awkwardBatch(11))
   const total = parameterCount(AWKWARD_MODEL)
-  const given: number[] = []
+  const given: Float32Array[] = []
+  const into = new Float32Array(total)
   const early = {
     ranges: [
       { start: 100, end: total },
       { start: 0, end: 100 },
     ],
-    onFinal: (index: number) => void given.push(index),
+    onFinal: () => void given.push(into.slice(100)),
   }
-  const again = await gradientOf(executor, AWKWARD_MODEL, awkwardBatch(11), early)
-  expectClose(again.gradient, whole.gradient, 1e-5, 'gradient')
-  assert.equal(again.sums.targets, 11)
-  assert.deepEqual(given, [0], 'the piece that all three had said to be final')
+  const sums = await executor.gradient(awkwardBatch(11), into, early)
+  expectClose(into, whole.gradient, 1e-5, 'gradient')
+  assert.equal(sums.targets, 11)
+  assert.deepEqual(given, [into.slice(100)], 'the one piece that all three had said to be final stays as it left')
   assert.equal(lost.state.destroyed, true)
   assert.match(
     said.join('\n'),
@@ -179,6 +180,19 @@ test('two devices that are lost at once leave their samples to the third; the la
     for (let step = 0; step < 6; step++) await gradientOf(executor, AWKWARD_MODEL, awkwardBatch(9))
   }
   await assert.rejects(outcome, { code: 'device-lost' })
+})
+
+test('parameters that come while a step is computed count from the next one on', async () => {
+  const { executor } = mirrored([0, 1].map((i) => device(`${i}`, AWKWARD_MODEL).executor))
+  executor.loadParameters(initialParameters(AWKWARD_MODEL, 1))
+  const first = await gradientOf(executor, AWKWARD_MODEL, awkwardBatch(5))
+  const underWay = gradientOf(executor, AWKWARD_MODEL, awkwardBatch(5))
+  const others = initialParameters(AWKWARD_MODEL, 2)
+  executor.loadParameters(others)
+  others.fill(NaN)
+  assert.deepEqual(await underWay, first)
+  const next = await gradientOf(executor, AWKWARD_MODEL, awkwardBatch(5))
+  assert.ok(next.sums.lossSum !== first.sums.lossSum && Number.isFinite(next.sums.lossSum))
 })
 
 test('a batch that is at fault costs no device', async () => {
