@@ -8,8 +8,8 @@ import type { ListedAdapter } from './gpu-wish.ts'
 export type GpuSelection = Readonly<Record<string, string>>
 
 /**
- * A selection layer comes with Mesa, and works for drivers of all makers: by the address of the GPU, and with the second
- * variable it hides all others. CUDA_VISIBLE_DEVICES is NVIDIA's own.
+ * A selection layer comes with Mesa, and works for drivers of all makers: by the address of the GPU, and with the
+ * second variable it hides all others. CUDA_VISIBLE_DEVICES is NVIDIA's own.
  */
 const BY_ADDRESS = (address: string): GpuSelection => ({
   DRI_PRIME: `pci-${address.replaceAll(/[:.]/g, '_')}`,
@@ -27,7 +27,9 @@ export interface SelectionTrials {
   list(selection: GpuSelection): Promise<readonly ListedAdapter[]>
 }
 
-/** One selection for each of `count` GPUs of this name. @throws GridError 'no-adapter' when they cannot be told apart */
+/**
+ * One selection for each of `count` GPUs of this name. @throws GridError 'no-adapter' when they cannot be told apart
+ */
 export async function selectEqual(name: string, count: number, trials: SelectionTrials): Promise<GpuSelection[]> {
   const ways = [trials.addresses.map(BY_ADDRESS), Array.from({ length: count }, (_, number) => BY_NUMBER(number))]
   for (const way of ways) {

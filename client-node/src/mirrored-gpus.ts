@@ -49,6 +49,7 @@ function bytesOfEach(spec: ModelSpec, { maxBytes }: Pick<ExecutorBounds, 'maxByt
   throw new GridError(
     'own-limit',
     `expected room for a gradient and a copy of the parameters for each of ${devices} adapters, ` +
-      `got ${Math.round(maxBytes / 1e6)} MB beside what the member holds; raise --max-memory, or name fewer with --gpus`,
+      `got ${Math.round(maxBytes / 1e6)} MB beside what the member holds; ` +
+      'raise --max-memory, or name fewer with --gpus',
   )
 }

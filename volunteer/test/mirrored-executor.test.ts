@@ -132,7 +132,7 @@ test('a model that normalises over its blocks gets whole blocks on each device',
   )
 })
 
-test('a device that is lost in the midst of a step leaves its samples to the others, and no piece is lost', async () => {
+test('a device that is lost in the midst of a step leaves its samples to others, and no piece is lost', async () => {
   const lost = device('B', AWKWARD_MODEL, (call) => (call === 2 ? LOST : undefined))
   const { executor, said } = mirrored([
     device('A', AWKWARD_MODEL).executor,
@@ -165,7 +165,7 @@ test('a device that is lost in the midst of a step leaves its samples to the oth
   assert.equal(lost.state.batches.length, 2)
 })
 
-test('two devices that are lost at once leave their samples to the third; the last one fails as a device does', async () => {
+test('two devices lost at once leave their samples to the third; the last fails as a device does', async () => {
   const failing = (from: number) => (call: number) => (call >= from ? LOST : undefined)
   const { executor } = mirrored([
     device('A', AWKWARD_MODEL, failing(1)).executor,

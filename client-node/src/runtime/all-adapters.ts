@@ -1,5 +1,5 @@
-// All adapters of this machine, for a volunteer that computes on several, and the environment under which a process sees
-// them: every driver that is installed and, where software adapters are wanted, the bundled SwiftShader.
+// All adapters of this machine, for a volunteer that computes on several, and the environment under which a process
+// sees them: every driver that is installed and, where software adapters are wanted, the bundled SwiftShader.
 import { execFile } from 'node:child_process'
 import { tmpdir } from 'node:os'
 import { delimiter } from 'node:path'

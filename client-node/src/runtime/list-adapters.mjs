@@ -1,5 +1,5 @@
-// Run as a short process of its own: all adapters that Dawn sees under this environment, also those that it offers under
-// no preference. Equal ones are listed as often as they are there. Plain JavaScript, as probe-adapter.mjs.
+// Run as a short process of its own: all adapters that Dawn sees under this environment, also those that it offers
+// under no preference. Equal ones are listed as often as they are there. Plain JavaScript, as probe-adapter.mjs.
 import { create } from 'webgpu'
 
 /** No adapter has it: Dawn's refusal then lists those that there are. */

@@ -1,5 +1,5 @@
-// What each of several devices of one machine gets of a batch: in proportion to its speed, cut where a batch may be cut.
-// Pure; knows nothing of devices.
+// What each of several devices of one machine gets of a batch: in proportion to its speed, cut where a batch may be
+// cut. Pure; knows nothing of devices.
 
 /** A part of a batch, in samples. */
 export interface SampleSlice {

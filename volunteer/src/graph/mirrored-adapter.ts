@@ -38,7 +38,8 @@ function partsText(parts: readonly AdapterPart[]): string {
     share: part.share,
   }))
   const listed = parts.length > MOST_LISTED ? counted(named) : named
-  return `${parts.length} ${kind}: ${listed.map(({ name, share }) => `${name} (${Math.round(100 * share)} %)`).join(', ')}`
+  const texts = listed.map(({ name, share }) => `${name} (${Math.round(100 * share)} %)`)
+  return `${parts.length} ${kind}: ${texts.join(', ')}`
 }
 
 function kindOf(count: number, software: number): string {

@@ -1,5 +1,5 @@
-// Several devices of one machine as one executor: each computes a slice of the batch with parameters that all share, and
-// their gradients are added here, in memory that the devices write to themselves. To the ring it is one member
+// Several devices of one machine as one executor: each computes a slice of the batch with parameters that all share,
+// and their gradients are added here, in memory that the devices write to themselves. To the ring it is one member
 // (TensorFlow's MirroredStrategy). A device that is gone leaves its samples to the others. Independent of devices.
 import type { ModelSpec } from '@starling-grid/model'
 import { type Clock, isGridError, pooled, SerialQueue, systemClock, type Tally } from '@starling-grid/protocol'
