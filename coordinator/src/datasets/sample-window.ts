@@ -136,14 +136,22 @@ export function renumber(y: SampleRun['y'], count: number, order: Int32Array): v
 /** Values from which a copy in one call is worth the view that it needs. */
 const LONG_ROW = 64
 
+/** As bytes or as words, whatever their meaning: a loop over arrays of one kind is several times as fast. */
 function copyRows(from: SampleRun['x'] | SampleRun['y'], to: typeof from, rows: Uint32Array, size: number): void {
+  if (size >= LONG_ROW)
+    for (const [i, row] of rows.entries()) to.set(from.subarray(row * size, (row + 1) * size), i * size)
+  else if (from instanceof Uint8Array) copyBytes(from, bytesOf(to), rows, size)
+  else copyWords(wordsOf(from), wordsOf(to), rows, size)
+}
+
+function copyBytes(from: Uint8Array, to: Uint8Array, rows: Uint32Array, size: number): void {
   let at = 0
-  for (const row of rows) {
-    const begin = row * size
-    if (size < LONG_ROW) for (let i = 0; i < size; i++) to[at + i] = from[begin + i] ?? 0
-    else to.set(from.subarray(begin, begin + size), at)
-    at += size
-  }
+  for (const row of rows) for (let i = row * size; i < (row + 1) * size; i++) to[at++] = from[i] ?? 0
+}
+
+function copyWords(from: Uint32Array, to: Uint32Array, rows: Uint32Array, size: number): void {
+  let at = 0
+  for (const row of rows) for (let i = row * size; i < (row + 1) * size; i++) to[at++] = from[i] ?? 0
 }
 
 const TARGET_TYPES = { classes: 'I32', values: 'F32', labels: 'U8', tokens: 'I32' } as const
@@ -155,6 +163,10 @@ function emptyTargets(kind: TargetForm['kind'], length: number): SampleRun['y'] 
 
 function elementBytes({ inputType }: SampleForm): number {
   return inputType === 'U8' ? 1 : Float32Array.BYTES_PER_ELEMENT
+}
+
+function wordsOf({ buffer, byteOffset, length }: SampleRun['x'] | SampleRun['y']): Uint32Array {
+  return new Uint32Array(buffer as ArrayBuffer, byteOffset, length)
 }
 
 function bytesOf({ buffer, byteOffset, byteLength }: SampleRun['x'] | SampleRun['y']): Uint8Array {

@@ -8,7 +8,7 @@ import { copyImage } from './readers/images.ts'
 import { JsonLinesSource } from './readers/json-lines.ts'
 import { ENDINGS } from './readers/open.ts'
 import { BEGINNING } from './readers/reader.ts'
-import { TableReader, type TableSource } from './readers/table.ts'
+import { cellsOf, TableReader, type TableSource } from './readers/table.ts'
 import { markAll } from './sources.ts'
 
 export interface UnlabelledOptions {
@@ -75,7 +75,7 @@ export function openRow(text: string, options: UnlabelledOptions): UnlabelledSou
     columns,
     bytes: { train: text.length, validation: 0 },
     async *read() {
-      yield { rows: data, next: BEGINNING, bytes: text.length, where: () => `the row ${text}` }
+      yield { cells: cellsOf(data), next: BEGINNING, bytes: text.length, where: () => `the row ${text}` }
     },
   }
   return { bytes: text.length, isBatch: false, read: () => rows(source, undefined, options, text) }

@@ -8,7 +8,7 @@ import { channelsFirst, sampleLayout } from './array-layout.ts'
 import { type NpyHeader, valuesIn } from './npy-header.ts'
 import type { NpyValues } from './npy-values.ts'
 import { BEGINNING, type ReadPlace, RUN_BYTES, type SplitPart, type PartFiles } from './reader.ts'
-import type { TableCell, TableRow, TableRun, TableSource } from './table.ts'
+import { cellsOf, type TableCell, type TableRow, type TableRun, type TableSource } from './table.ts'
 
 export interface ArrayOptions {
   readonly format: ArrayFormat
@@ -112,7 +112,7 @@ export class ArraysSource implements TableSource {
       for (const array of arrays) values.push(await array.take(count, at))
       if (at + count === rows) for (const array of arrays) await array.end()
       yield {
-        rows: this.#rowsOf(arrays, values, count),
+        cells: cellsOf(this.#rowsOf(arrays, values, count)),
         next: { file: from.file, offset: at + count, row: at + count },
         bytes: Math.floor((group.bytes * (at + count)) / rows) - Math.floor((group.bytes * at) / rows),
         where: (row) => `${group.path}, row ${1 + at + row}`,

@@ -1,10 +1,11 @@
-// CSV and TSV, read by papaparse in runs of whole rows.
+// CSV and TSV in runs of whole rows: read by papaparse where a row is more than numbers and names between separators.
 import { GridError } from '@starling-grid/protocol'
 import Papa from 'papaparse'
 import { datasetUnreadable } from '../samples.ts'
-import { LineFile, utf8 } from './file-lines.ts'
+import { type LineBytes, LineFile, utf8 } from './file-lines.ts'
+import { plainCells } from './plain-cells.ts'
 import type { SplitPart, ReadPlace, PartFiles } from './reader.ts'
-import type { TableRow, TableRun, TableSource } from './table.ts'
+import { cellsOf, type TableRow, type TableRun, type TableSource } from './table.ts'
 
 export interface CsvOptions {
   /** the first row names the columns; otherwise they are called 1, 2, 3 … */
@@ -28,6 +29,10 @@ interface ParsedRows {
 }
 // Its types leave this class out, which takes a file piece by piece.
 const Parser = Papa.Parser as unknown as new (config: object) => RowParser
+
+interface CsvRun extends TableRun {
+  readonly isLast: boolean
+}
 
 export class CsvSource implements TableSource {
   readonly format: string
@@ -85,7 +90,7 @@ export class CsvSource implements TableSource {
       let place = from
       for (;;) {
         const run = await this.#run(file, place)
-        if (run.rows.length > 0) yield run
+        if (run.cells.rows > 0) yield run
         if (run.isLast) return
         place = run.next
       }
@@ -94,8 +99,27 @@ export class CsvSource implements TableSource {
     }
   }
 
-  async #run(file: LineFile, place: ReadPlace, runs = 1): Promise<TableRun & { readonly isLast: boolean }> {
+  async #run(file: LineFile, place: ReadPlace, runs = 1): Promise<CsvRun> {
     const { bytes, isLast } = await file.from(place.offset, runs)
+    return this.#plain(file, place, { bytes, isLast }) ?? this.#parsed(file, place, { bytes, isLast }, runs)
+  }
+
+  /** Undefined where it takes a parser. */
+  #plain({ path }: LineFile, { file, offset, row }: ReadPlace, { bytes, isLast }: LineBytes): CsvRun | undefined {
+    const skipped = this.#skipped(offset)
+    const cells = plainCells(bytes, { columns: this.columns.length, delimiter: this.#options.delimiter, skipped })
+    if (cells === undefined) return undefined
+    const first = row + skipped
+    return {
+      cells,
+      isLast,
+      bytes: bytes.byteLength,
+      next: { file, offset: offset + bytes.byteLength, row: first + cells.rows },
+      where: (at) => `${path}, line ${1 + first + at}`,
+    }
+  }
+
+  async #parsed(file: LineFile, place: ReadPlace, { bytes, isLast }: LineBytes, runs: number): Promise<CsvRun> {
     const text = utf8(bytes, file.path)
     const parser = new Parser({ delimiter: this.#options.delimiter, newline: newlineOf(text) })
     const { data, errors, meta } = parser.parse(text, 0, !isLast)
@@ -109,18 +133,23 @@ export class CsvSource implements TableSource {
         `expected quotation marks around whole cells, got: ${quotes.message}`,
         CURE,
       )
-    const skipped = this.#options.header && place.offset === 0 ? 1 : 0
+    const skipped = this.#skipped(place.offset)
     const rows = data.slice(skipped)
     while (rows.length > 0 && isBlank(rows.at(-1))) rows.pop()
     const lines = text.includes('"') ? countLines(data) : data.length
     this.#requireWhole(rows, (row) => whereOf(file.path, data, { place, row: row + skipped }))
     return {
-      rows,
+      cells: cellsOf(rows),
       isLast,
       bytes: read,
       next: { file: place.file, offset: place.offset + read, row: place.row + lines },
       where: (row) => whereOf(file.path, data, { place, row: row + skipped }),
     }
+  }
+
+  /** Rows of a run at this byte that are no samples. */
+  #skipped(offset: number): number {
+    return this.#options.header && offset === 0 ? 1 : 0
   }
 
   #requireWhole(rows: readonly TableRow[], where: (row: number) => string): void {

@@ -27,6 +27,24 @@ export function decimal(text: string): number {
   return isNegative ? -value : value
 }
 
+/** The same of a text in UTF-8. */
+export function decimalIn(bytes: Buffer, begin: number, end: number): number {
+  const isNegative = bytes[begin] === MINUS
+  let [point, whole] = [-1, 0]
+  let i = isNegative ? begin + 1 : begin
+  let digits = end - i
+  for (; i < end; i++) {
+    const digit = (bytes[i] ?? 0) - ZERO
+    if (digit >= 0 && digit <= NINE - ZERO) whole = whole * 10 + digit
+    else if (digit === POINT - ZERO && point < 0) point = i
+    else return slowly(bytes.toString('utf8', begin, end))
+  }
+  if (point >= 0) digits--
+  if (digits <= 0 || digits > MOST_DIGITS) return slowly(bytes.toString('utf8', begin, end))
+  const value = point < 0 ? whole : whole / (POWERS[end - 1 - point] ?? 1)
+  return isNegative ? -value : value
+}
+
 function slowly(text: string): number {
   const value = Number(text)
   if (value === 0 && text.trim() === '') return Number.NaN // blanks are 0 to JavaScript

@@ -2,7 +2,7 @@
 import { datasetUnreadable } from '../samples.ts'
 import { LineFile, utf8 } from './file-lines.ts'
 import { BEGINNING, type ReadPlace, type SplitPart, type PartFiles } from './reader.ts'
-import type { TableRow, TableRun, TableSource } from './table.ts'
+import { cellsOf, type TableRow, type TableRun, type TableSource } from './table.ts'
 
 const CURE = 'Correct the line: one JSON object on each.'
 
@@ -54,7 +54,7 @@ export class JsonLinesSource implements TableSource {
       const where = (row: number): string => `${file.path}, line ${first + row}`
       const rows = lines.map((line, row) => this.#rowOf(line, where(row)))
       place = { file: place.file, offset: place.offset + bytes.byteLength, row: place.row + lines.length }
-      if (rows.length > 0) yield { rows, next: place, bytes: bytes.byteLength, where }
+      if (rows.length > 0) yield { cells: cellsOf(rows), next: place, bytes: bytes.byteLength, where }
       if (isLast) return
     }
   }

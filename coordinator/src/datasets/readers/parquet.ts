@@ -4,7 +4,7 @@ import type { RowGroup } from 'hyparquet'
 import { datasetUnreadable } from '../samples.ts'
 import { type ColumnValues, ParquetFile } from './parquet-file.ts'
 import { BEGINNING, type ReadPlace, RUN_BYTES, type SplitPart, type PartFiles } from './reader.ts'
-import type { TableRow, TableRun, TableSource } from './table.ts'
+import { cellsOf, type TableRow, type TableRun, type TableSource } from './table.ts'
 
 /** Rows that are unpacked at once of columns without lists: some pages. */
 const SPAN_ROWS = 65_536
@@ -71,7 +71,7 @@ export class ParquetSource implements TableSource {
         if (at < from.offset) continue
         const end = Math.min(span.end, at + perRun)
         yield {
-          rows: this.#rowsOf(values, at - span.begin, end - span.begin),
+          cells: cellsOf(this.#rowsOf(values, at - span.begin, end - span.begin)),
           next: { file: from.file, offset: end, row: end },
           bytes: all(end) - all(at),
           where: (row) => `${file.path}, row ${1 + at + row}`,

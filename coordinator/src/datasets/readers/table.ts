@@ -10,8 +10,16 @@ import { BEGINNING, type SplitPart, type ReadPlace, type SampleReader, type Samp
 export type TableCell = unknown
 export type TableRow = readonly TableCell[]
 
+/** Cells of some rows. */
+export interface TableCells {
+  readonly rows: number
+  cell(row: number, column: number): TableCell
+  /** NaN for a cell that is no finite number, and for a list */
+  number(row: number, column: number): number
+}
+
 export interface TableRun {
-  readonly rows: readonly TableRow[]
+  readonly cells: TableCells
   readonly next: ReadPlace
   readonly bytes: number
   /** "FILE, line 17" */
@@ -123,32 +131,37 @@ export class TableReader implements SampleReader {
   }
 
   #samplesOf(run: TableRun): SampleRun {
+    const { cells } = run
     const { kind } = this.#choice.target
-    const values = run.rows.length * this.#elements
+    const values = cells.rows * this.#elements
     const x = this.inputs.inputType === 'U8' ? new Uint8Array(values) : new Float32Array(values)
-    const y = targetsOf(kind, run.rows.length * this.#targetSize)
+    const y = targetsOf(kind, cells.rows * this.#targetSize)
     let count = 0
-    for (let i = 0; i < run.rows.length; i++) {
-      const row = run.rows[i] ?? []
-      const where = (): string => run.where(i)
-      const isWhole = this.#copyInputs(row, x, count * this.#elements, where)
-      if (isWhole && this.#copyTargets(row, y, count * this.#targetSize, where)) count++
+    for (let row = 0; row < cells.rows; row++) {
+      const place = { row, where: () => run.where(row) }
+      const isWhole = this.#copyInputs(cells, place, x, count * this.#elements)
+      if (isWhole && this.#copyTargets(cells, place, y, count * this.#targetSize)) count++
     }
     return {
       count,
       x: x.subarray(0, count * this.#elements),
       y: y.subarray(0, count * this.#targetSize),
       next: run.next,
-      dropped: run.rows.length - count,
+      dropped: cells.rows - count,
       bytes: run.bytes,
     }
   }
 
   /** false: the row is left out */
-  #copyInputs(row: TableRow, x: SampleRun['x'], at: number, where: () => string): boolean {
+  #copyInputs(cells: TableCells, { row, where }: RowPlace, x: SampleRun['x'], at: number): boolean {
     let place = at
     for (const column of this.#inputs) {
-      const cell = row[column]
+      const value = cells.number(row, column)
+      if (value === value) {
+        x[place++] = value
+        continue
+      }
+      const cell = cells.cell(row, column)
       if (typeof cell === 'object' && cell !== null) {
         const list = this.#numbersOf(cell, column, { room: at + this.#elements - place, where })
         if (list === undefined) return false
@@ -156,12 +169,9 @@ export class TableReader implements SampleReader {
         place += list.length
         continue
       }
-      const value = numberOf(cell)
-      if (value !== value) {
-        const other = this.#instead(cell, column, where)
-        if (other === undefined) return false
-        x[place++] = other
-      } else x[place++] = value
+      const other = this.#instead(cell, column, where)
+      if (other === undefined) return false
+      x[place++] = other
     }
     if (place === at + this.#elements) return true
     throw datasetUnreadable(where(), `expected ${this.#elements} numbers as in the first row, got ${place - at}`, CURE)
@@ -198,32 +208,33 @@ export class TableReader implements SampleReader {
     )
   }
 
-  #copyTargets(row: TableRow, y: SampleRun['y'], at: number, where: () => string): boolean {
-    if (this.#choice.target.kind === 'classes') return this.#copyClass(row, y, at, where)
-    let place = at
+  #copyTargets(cells: TableCells, place: RowPlace, y: SampleRun['y'], from: number): boolean {
+    if (this.#choice.target.kind === 'classes') return this.#copyClass(cells, place, y, from)
+    const { row, where } = place
+    let at = from
     for (const [i, column] of this.#targets.entries()) {
       const wanted = this.#targetWidths[i] ?? 1
-      const cell = row[column]
-      const cells: ArrayLike<TableCell> = typeof cell === 'object' && cell !== null ? flatten(cell) : [cell]
-      if (cells.length !== wanted)
+      const cell = cells.cell(row, column)
+      const values: ArrayLike<TableCell> = typeof cell === 'object' && cell !== null ? flatten(cell) : [cell]
+      if (values.length !== wanted)
         throw datasetUnreadable(
           where(),
           `expected ${wanted} numbers in column ${this.#source.columns[column]} as in the first row, ` +
-            `got ${cells.length}`,
+            `got ${values.length}`,
           CURE,
         )
       for (let k = 0; k < wanted; k++) {
-        const value = this.#target(cells[k], column, where)
+        const value = this.#target(values[k], column, where)
         if (value === undefined) return false
-        y[place++] = value
+        y[at++] = value
       }
     }
     return true
   }
 
-  #copyClass(row: TableRow, y: SampleRun['y'], at: number, where: () => string): boolean {
+  #copyClass(cells: TableCells, { row, where }: RowPlace, y: SampleRun['y'], at: number): boolean {
     const column = this.#targets[0] ?? 0
-    const cell = row[column]
+    const cell = cells.cell(row, column)
     const name = typeof cell === 'string' ? cell : String(cell ?? '')
     if (name !== '') {
       y[at] = this.#classes.numberOf(name, where)
@@ -247,6 +258,20 @@ export class TableReader implements SampleReader {
   }
 }
 
+/** Rows that a source made values of. */
+export function cellsOf(rows: readonly TableRow[]): TableCells {
+  return {
+    rows: rows.length,
+    cell: (row, column) => rows[row]?.[column],
+    number: (row, column) => numberOf(rows[row]?.[column]),
+  }
+}
+
+interface RowPlace {
+  readonly row: number
+  readonly where: () => string
+}
+
 interface ListPlace {
   /** numbers that it may have */
   readonly room: number
@@ -268,7 +293,8 @@ function indexOf({ columns }: TableSource, name: string): number {
 }
 
 async function firstRow(source: TableSource): Promise<TableRow> {
-  for await (const { rows } of source.read('train', BEGINNING)) if (rows[0] !== undefined) return rows[0]
+  for await (const { cells } of source.read('train', BEGINNING))
+    if (cells.rows > 0) return source.columns.map((_, column) => cells.cell(0, column))
   throw new GridError('dataset-unreadable', 'expected rows of samples, got none; name files that hold some')
 }
 

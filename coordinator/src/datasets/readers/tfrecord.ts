@@ -5,7 +5,7 @@ import { describeError } from '@starling-grid/protocol'
 import { datasetUnreadable } from '../samples.ts'
 import { maskedCrc32c } from './crc32c.ts'
 import { BEGINNING, type ReadPlace, RUN_BYTES, type SplitPart, type PartFiles } from './reader.ts'
-import type { TableCell, TableRow, TableRun, TableSource } from './table.ts'
+import { cellsOf, type TableCell, type TableRow, type TableRun, type TableSource } from './table.ts'
 import { exampleOf } from './tf-example.ts'
 
 /** Length and its checksum before a record, the record's checksum behind it. */
@@ -48,7 +48,7 @@ export class TfRecordSource implements TableSource {
         const rows = records.map(({ data }, row) => this.#rowOf(data, where(row)))
         const bytes = records.reduce((sum, { data }) => sum + data.byteLength + HEAD_BYTES + SUM_BYTES, 0)
         place = { file: i, offset: place.offset + bytes, row: place.row + records.length }
-        yield { rows, next: place, bytes, where }
+        yield { cells: cellsOf(rows), next: place, bytes, where }
       }
     }
   }
