@@ -4,12 +4,14 @@ import { GridError, samplesIn, type ShardRef } from '@starling-grid/protocol'
 import { requireImportName } from '../named-imports.ts'
 import type { Catalog, ImportAgain, NamedDataset } from './catalog.ts'
 import { importChatFiles } from './chat-import.ts'
+import type { SampleForm } from './forms.ts'
 import type { Imported, ImportTools, ImportRequest, ImportWatch } from './import-request.ts'
 import { beginningOf, ImportFile, type ImportState, keyOf } from './import-state.ts'
 import type { StoredClassNames } from './readers/class-names.ts'
-import { formatOf, openReader } from './readers/open.ts'
-import { BEGINNING, type SplitPart, type ReadPlace, type SampleReader } from './readers/reader.ts'
-import { renumber, SampleWindow, WINDOW_BYTES } from './sample-window.ts'
+import { formatOf } from './readers/open.ts'
+import { openReadingThread } from './reading-thread.ts'
+import { openReading, PARTS, type ReadForm, type Reading, type ReadWindow } from './reading.ts'
+import { WINDOW_BYTES } from './sample-window.ts'
 import { datasetUnreadable } from './samples.ts'
 import { hashed, markAll } from './sources.ts'
 import { Statistics } from './statistics.ts'
@@ -17,7 +19,8 @@ import { importTextFiles } from './text-import.ts'
 
 /** References that a job's message can name, within MAX_MESSAGE_BYTES. */
 const MAX_SHARDS = 1800
-const PARTS = ['train', 'validation'] as const
+/** Bytes of sources from which a thread that reads them is worth its start of some 0.3 s. */
+const OWN_THREAD_BYTES = 8 * 2 ** 20
 
 /**
  * Durable when it resolves. Killed before, the same call goes on behind the last window that was written.
@@ -120,80 +123,57 @@ class Import {
   }
 
   async run(): Promise<Imported> {
+    const reading = await this.#open()
+    try {
+      let { form } = reading
+      requireSameForm(form, this.#wanted)
+      const statistics = new Statistics(form.inputs.shape[0] ?? 1, this.#state.moments)
+      for await (const read of reading.windows()) {
+        await this.#write(read, statistics, form.inputs)
+        form = { ...form, targets: read.targets }
+      }
+      return this.#result(form, statistics)
+    } finally {
+      await reading.stop()
+    }
+  }
+
+  #open(): Promise<Reading> {
     const { request, marks, watch } = this.#parts
-    const reader = await openReader({ marks, options: request.options, seed: request.seed, state: this.#state.reader })
-    requireSameForm(reader, this.#wanted)
-    const { kind, size } = reader.targets()
-    const window = new SampleWindow({
-      inputs: reader.inputs,
-      targets: { kind },
-      targetSize: kind === 'classes' ? 1 : size,
-      windowBytes: watch.windowBytes ?? WINDOW_BYTES,
-    })
-    const statistics = new Statistics(reader.inputs.shape[0] ?? 1, this.#state.moments)
-    for (const part of PARTS.slice(PARTS.indexOf(this.#state.part))) {
-      if (part === 'validation' && marks.validation.length === 0) continue
-      await this.#readPart(part, reader, { window, statistics })
-    }
-    return this.#result(reader, statistics)
+    const { part, place, windows, samples, bytes, reader } = this.#state
+    const from = { part, place, windows, samples: samples[0] + samples[1], bytes, reader }
+    const { windowBytes = WINDOW_BYTES, onProgress } = watch
+    const task = { marks, options: request.options, seed: request.seed, windowBytes, from }
+    const open = bytesOf(marks) < OWN_THREAD_BYTES ? openReading : openReadingThread
+    return open(task, onProgress === undefined ? {} : { onProgress })
   }
 
-  async #readPart(part: SplitPart, reader: SampleReader, { window, statistics }: WindowParts): Promise<void> {
-    let place = this.#state.part === part ? this.#state.place : BEGINNING
-    let pending = { dropped: 0, bytes: 0 }
-    const flush = async (next: ReadPlace): Promise<Int32Array | undefined> => {
-      const order = await this.#flush(part, reader, { window, statistics, next, ...pending })
-      pending = { dropped: 0, bytes: 0 }
-      return order
-    }
-    for await (const run of reader.read(part, place)) {
-      const order = window.hasRoom(run) ? undefined : await flush(place)
-      // it was read before the classes got their order
-      if (order !== undefined) renumber(run.y, run.count, order)
-      window.add(run)
-      pending = { dropped: pending.dropped + run.dropped, bytes: pending.bytes + run.bytes }
-      place = run.next
-      this.#tell(reader, pending.bytes, window.count)
-    }
-    const isLast = part === 'validation' || this.#parts.marks.validation.length === 0
-    this.#state = isLast ? this.#state : { ...this.#state, part: 'validation' }
-    await flush(isLast ? place : BEGINNING)
-  }
-
-  /** Old class → class, when the window gave classes their order. */
-  async #flush(part: SplitPart, reader: SampleReader, flush: WindowParts & Flush): Promise<Int32Array | undefined> {
-    const { window, statistics } = flush
-    const order = this.#state.windows === 0 ? reader.settle() : undefined
-    if (order !== undefined) window.renumber(order)
-    const rows = window.mixed(this.#parts.request.seed, this.#state.windows)
+  async #write(read: ReadWindow, statistics: Statistics, { shape }: SampleForm): Promise<void> {
+    const { window, part, next, targets } = read
+    const state = this.#state
+    const rows = window.mixed(this.#parts.request.seed, state.windows)
     const split = part === 'validation' ? rows.length : this.#toValidate(rows.length)
     const [validate, train] = [rows.subarray(0, split), rows.subarray(split)]
-    statistics.add(
-      window.x,
-      train,
-      reader.inputs.shape.reduce((product, length) => product * length, 1),
-    )
-    const counts = [...this.#state.counts]
-    if (reader.targets().kind !== 'values') window.countInto(counts, train)
-    const state = this.#state
+    const elements = shape.reduce((product, length) => product * length, 1)
+    statistics.add(window.memory.x, train, elements)
+    const counts = [...state.counts]
+    if (targets.kind !== 'values') window.countInto(counts, train)
     const write = (shardRows: Uint32Array, before: readonly ShardRef[]): Promise<ShardRef[]> =>
       window.write(shardRows, this.#parts.blobs, before.length)
     this.#state = {
       ...state,
-      place: flush.next,
+      ...next,
       windows: state.windows + 1,
       samples: [state.samples[0] + train.length, state.samples[1] + validate.length],
-      dropped: state.dropped + flush.dropped,
-      bytes: state.bytes + flush.bytes,
+      dropped: state.dropped + read.dropped,
+      bytes: state.bytes + read.bytes,
       train: [...state.train, ...(await write(train, state.train))],
       validation: [...state.validation, ...(await write(validate, state.validation))],
       moments: statistics.stored(),
       counts,
-      reader: reader.state(),
+      reader: read.reader,
     }
     await this.#parts.file.write(this.#state)
-    window.clear()
-    return order
   }
 
   /** So many of the next samples that the share holds of all so far; of few samples at least one. */
@@ -205,13 +185,7 @@ class Import {
     return Math.min(Math.max(0, count - Number(train === 0)), Math.max(0, wanted - validation))
   }
 
-  #tell(reader: SampleReader, bytes: number, samples: number): void {
-    const [train, validation] = this.#state.samples
-    const total = reader.bytes.train + reader.bytes.validation
-    this.#parts.watch.onProgress?.(this.#state.bytes + bytes, total, train + validation + samples)
-  }
-
-  #result(reader: SampleReader, statistics: Statistics): Imported {
+  #result({ format, inputs, targets }: ReadForm, statistics: Statistics): Imported {
     const { train, validation, dropped, counts } = this.#state
     const { request } = this.#parts
     if (train.length === 0)
@@ -220,12 +194,11 @@ class Import {
         'holds no training samples',
         'Name files with samples, or use a smaller --split.',
       )
-    const targets = reader.targets()
     return {
-      format: reader.format,
-      inputs: reader.inputs,
+      format,
+      inputs,
       targets,
-      statistics: statistics.summary(reader.inputs.inputScale),
+      statistics: statistics.summary(inputs.inputScale),
       ...(targets.kind === 'values' ? {} : { counts: Array.from({ length: targets.size }, (_, i) => counts[i] ?? 0) }),
       dropped,
       again: {
@@ -244,11 +217,10 @@ class Import {
  * Before anything is read of files that have other columns, sizes or classes.
  * @throws GridError 'dataset-unreadable'
  */
-function requireSameForm(reader: SampleReader, wanted: Pick<NamedDataset, 'inputs' | 'targets'> | undefined): void {
+function requireSameForm(found: ReadForm, wanted: Pick<NamedDataset, 'inputs' | 'targets'> | undefined): void {
   if (wanted === undefined) return
   const formOf = ({ inputs, targets: { kind, size, names } }: Pick<NamedDataset, 'inputs' | 'targets'>): string =>
     JSON.stringify([inputs, kind, size, names])
-  const found = { inputs: reader.inputs, targets: reader.targets() }
   if (formOf(found) === formOf(wanted)) return
   const text = ({ inputs, targets }: Pick<NamedDataset, 'inputs' | 'targets'>): string =>
     `samples of ${inputs.shape.join(' × ')} with ${targets.size} ${targets.kind}`
@@ -259,15 +231,9 @@ function requireSameForm(reader: SampleReader, wanted: Pick<NamedDataset, 'input
   )
 }
 
-interface WindowParts {
-  readonly window: SampleWindow
-  readonly statistics: Statistics
-}
-
-interface Flush {
-  readonly next: ReadPlace
-  readonly dropped: number
-  readonly bytes: number
+function bytesOf(marks: ImportTools['marks']): number {
+  const files = PARTS.flatMap((part) => marks[part].flatMap((mark) => mark.files))
+  return files.reduce((sum, { bytes }) => sum + bytes, 0)
 }
 
 function requireDescribable({ name, train, validation }: NamedDataset): void {

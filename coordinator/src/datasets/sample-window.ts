@@ -14,24 +14,32 @@ const SMALL_SHARDS = 400
 
 export interface WindowForm {
   readonly inputs: SampleForm
-  readonly targets: Pick<TargetForm, 'kind'>
-  /** targets of one sample */
-  readonly targetSize: number
+  readonly targets: Pick<TargetForm, 'kind' | 'size'>
   readonly windowBytes: number
 }
+
+/** Room for samples. It goes from thread to thread. */
+export type WindowMemory = Pick<SampleRun, 'x' | 'y'>
 
 export class SampleWindow {
   readonly #form: WindowForm
   readonly #elements: number
   readonly #capacity: number
-  readonly #x: Uint8Array | Float32Array
-  #y: SampleRun['y']
-  count = 0
+  /** targets of one sample */
+  readonly #targetSize: number
+  readonly memory: WindowMemory
+  count: number
 
-  /** @throws GridError 'dataset-unreadable' when a sample does not fit a shard */
-  constructor(form: WindowForm) {
-    const { inputs, targets, targetSize, windowBytes } = form
+  /**
+   * `memory`: of another window of this form, and so many samples that are in it.
+   * @throws GridError 'dataset-unreadable' when a sample does not fit a shard
+   */
+  constructor(form: WindowForm, memory?: WindowMemory, count = 0) {
+    const { inputs, targets, windowBytes } = form
+    const targetSize = targets.kind === 'classes' ? 1 : targets.size
     this.#form = form
+    this.#targetSize = targetSize
+    this.count = count
     this.#elements = inputs.shape.reduce((product, size) => product * size, 1)
     const bytes = this.#elements * elementBytes(inputs)
     if (bytes + 8 * targetSize + 1024 > MAX_SHARD_BYTES)
@@ -42,8 +50,10 @@ export class SampleWindow {
       )
     this.#capacity = Math.max(1, Math.floor(windowBytes / bytes))
     const values = this.#capacity * this.#elements
-    this.#x = inputs.inputType === 'U8' ? new Uint8Array(values) : new Float32Array(values)
-    this.#y = emptyTargets(targets.kind, this.#capacity * targetSize)
+    this.memory = memory ?? {
+      x: inputs.inputType === 'U8' ? new Uint8Array(values) : new Float32Array(values),
+      y: emptyTargets(targets.kind, this.#capacity * targetSize),
+    }
   }
 
   /** Whether this run goes into the window. Readers make runs that fit an empty one. */
@@ -54,28 +64,23 @@ export class SampleWindow {
   add({ count, x, y }: SampleRun): void {
     if (this.count + count > this.#capacity)
       throw new Error(`internal: ${count} samples for a window of ${this.#capacity}`)
-    this.#x.set(x, this.count * this.#elements)
-    this.#y.set(y, this.count * this.#form.targetSize)
+    this.memory.x.set(x, this.count * this.#elements)
+    this.memory.y.set(y, this.count * this.#targetSize)
     this.count += count
   }
 
   /** Old class → class. */
   renumber(order: Int32Array): void {
-    renumber(this.#y, this.count, order)
-  }
-
-  get x(): Uint8Array | Float32Array {
-    return this.#x
+    renumber(this.memory.y, this.count, order)
   }
 
   /** Adds the samples of each class, or of each label that is set. */
   countInto(counts: number[], rows: Uint32Array): void {
-    const { targets, targetSize } = this.#form
+    const { y } = this.memory
+    const size = this.#targetSize
     for (const row of rows)
-      if (targets.kind === 'classes') counts[this.#y[row] ?? 0] = (counts[this.#y[row] ?? 0] ?? 0) + 1
-      else
-        for (let i = 0; i < targetSize; i++)
-          counts[i] = (counts[i] ?? 0) + Number((this.#y[row * targetSize + i] ?? 0) !== 0)
+      if (this.#form.targets.kind === 'classes') counts[y[row] ?? 0] = (counts[y[row] ?? 0] ?? 0) + 1
+      else for (let i = 0; i < size; i++) counts[i] = (counts[i] ?? 0) + Number((y[row * size + i] ?? 0) !== 0)
     for (let i = 0; i < counts.length; i++) counts[i] ??= 0
   }
 
@@ -100,18 +105,15 @@ export class SampleWindow {
     )
   }
 
-  clear(): void {
-    this.count = 0
-  }
-
   #encode(rows: Uint32Array): Uint8Array {
-    const { inputs, targets, targetSize } = this.#form
+    const { inputs, targets } = this.#form
+    const targetSize = this.#targetSize
     const elements = this.#elements
     const x =
       inputs.inputType === 'U8' ? new Uint8Array(rows.length * elements) : new Float32Array(rows.length * elements)
     const y = emptyTargets(targets.kind, rows.length * targetSize)
-    copyRows(this.#x, x, rows, elements)
-    copyRows(this.#y, y, rows, targetSize)
+    copyRows(this.memory.x, x, rows, elements)
+    copyRows(this.memory.y, y, rows, targetSize)
     return writeSafetensors(
       new Map([
         ['x', { dtype: inputs.inputType, shape: [rows.length, ...inputs.shape], data: bytesOf(x) }],
