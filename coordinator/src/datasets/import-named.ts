@@ -4,7 +4,7 @@ import { GridError, samplesIn, type ShardRef } from '@starling-grid/protocol'
 import { requireImportName } from '../named-imports.ts'
 import type { Catalog, ImportAgain, NamedDataset } from './catalog.ts'
 import { importChatFiles } from './chat-import.ts'
-import type { SampleForm } from './forms.ts'
+import type { SampleForm, SourceFile } from './forms.ts'
 import type { Imported, ImportTools, ImportRequest, ImportWatch } from './import-request.ts'
 import { beginningOf, ImportFile, type ImportState, keyOf } from './import-state.ts'
 import type { StoredClassNames } from './readers/class-names.ts'
@@ -13,7 +13,7 @@ import { openReadingThread } from './reading-thread.ts'
 import { openReading, PARTS, type ReadForm, type Reading, type ReadWindow } from './reading.ts'
 import { WINDOW_BYTES } from './sample-window.ts'
 import { datasetUnreadable } from './samples.ts'
-import { hashed, markAll } from './sources.ts'
+import { hashedAll, markAll, requireUnchanged } from './sources.ts'
 import { Statistics } from './statistics.ts'
 import { importTextFiles } from './text-import.ts'
 
@@ -38,13 +38,8 @@ export async function importNamed(request: ImportRequest, catalog: Catalog, watc
   const file = new ImportFile(catalog.folder, request.name)
   const state = await file.read(keyOf([request, marks]))
   const tools = { request, marks, file, blobs: await catalog.blobs(), watch }
-  const made = await importedBy(tools, state)
-  const dataset: NamedDataset = {
-    ...made,
-    name: request.name,
-    importedAt: watch.now(),
-    sources: await Promise.all([...marks.train, ...marks.validation].map(hashed)),
-  }
+  const { made, sources } = await withSources(marks, () => importedBy(tools, state))
+  const dataset: NamedDataset = { ...made, name: request.name, importedAt: watch.now(), sources }
   requireDescribable(dataset)
   await catalog.put(dataset)
   await file.remove()
@@ -69,13 +64,33 @@ export async function appendNamed(
   const file = new ImportFile(catalog.folder, name)
   const key = keyOf([request, marks, before.importedAt, before.train.length])
   const tools = { request, marks, file, blobs: await catalog.blobs(), watch }
-  const made = await new Import(tools, await file.read(key, goingOn(before, again, key)), { inputs, targets }).run()
-  const sources = [...before.sources, ...(await Promise.all(marks.train.map(hashed)))]
-  const dataset: NamedDataset = { ...made, name, importedAt: before.importedAt, sources }
+  const state = await file.read(key, goingOn(before, again, key))
+  const { made, sources } = await withSources(marks, () => new Import(tools, state, { inputs, targets }).run())
+  const all = [...before.sources, ...sources]
+  const dataset: NamedDataset = { ...made, name, importedAt: before.importedAt, sources: all }
   requireDescribable(dataset)
   await catalog.put(dataset)
   await file.remove()
   return dataset
+}
+
+/** What is imported, and what it is imported from. @throws GridError 'dataset-unreadable' for a file that changed */
+async function withSources<T>(
+  marks: ImportTools['marks'],
+  importing: () => Promise<T>,
+): Promise<{ readonly made: T; readonly sources: readonly SourceFile[] }> {
+  const end = new AbortController()
+  const all = [...marks.train, ...marks.validation]
+  const hashing = hashedAll(all, end.signal)
+  hashing.catch(() => undefined) // where the import fails, too, that is told
+  try {
+    const made = await importing()
+    const sources = await hashing
+    requireUnchanged(all)
+    return { made, sources }
+  } finally {
+    end.abort()
+  }
 }
 
 function goingOn({ train, validation, dropped, counts, targets }: NamedDataset, again: ImportAgain, key: string) {
@@ -104,9 +119,8 @@ function notAppendable({ name, targets }: NamedDataset): GridError {
 function importedBy(tools: ImportTools, state: ImportState): Promise<Imported> {
   const { request, marks } = tools
   const { chat } = request.options
-  const isRunning = chat !== undefined && formatOf(request.paths, request.options, marks.train) === 'text'
-  if (chat !== undefined && !isRunning) return importChatFiles({ ...tools, chat })
   const format = formatOf(request.paths, request.options, marks.train)
+  if (chat !== undefined && format !== 'text') return importChatFiles({ ...tools, chat })
   return format === 'text' ? importTextFiles({ ...tools, state }) : new Import(tools, state).run()
 }
 

@@ -98,7 +98,7 @@ async function image(path: string, bytes: number, { signature, isScaled }: Unlab
     )
   const x = new Uint8Array(storedElementsOf(signature))
   const cure = 'Use --resize, which scales it.'
-  await copyImage(path, { shape, isScaled, cure }, x)
+  copyImage(path, { shape, isScaled, cure }, x)
   return { names: [path], x, bytes }
 }
 

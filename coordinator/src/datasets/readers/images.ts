@@ -1,6 +1,6 @@
 // Folders of images, one folder for each class: PNG by pngjs, JPEG by jpeg-js. Files are read in an order that the seed
 // mixes; sizes are checked in the header before anything is unpacked.
-import { readFile } from 'node:fs/promises'
+import { readFileSync } from 'node:fs'
 import { basename, dirname, extname } from 'node:path'
 import { describeError, epochOrder, GridError } from '@starling-grid/protocol'
 import jpeg from 'jpeg-js'
@@ -68,7 +68,7 @@ export class ImageReader implements SampleReader {
     const [first] = files.train
     if (first === undefined)
       throw new GridError('dataset-unreadable', 'expected PNG or JPEG images in folders, got none')
-    const size = options.size ?? (await pictureOf(first.path))
+    const size = options.size ?? pictureOf(first.path)
     const found = [...new Set([...files.train, ...files.validation].map(classOf))].sort()
     const { names } = (state ?? { names: found }) as Pick<StoredClassNames, 'names'>
     requireKnown(found, names)
@@ -110,8 +110,7 @@ export class ImageReader implements SampleReader {
     for (let at = from.offset; at < files.length; at += perRun) {
       const run = files.slice(at, at + perRun)
       const x = new Uint8Array(run.length * elements)
-      for (const [i, file] of run.entries())
-        await copyImage(file.path, form, x.subarray(i * elements, (i + 1) * elements))
+      for (const [i, file] of run.entries()) copyImage(file.path, form, x.subarray(i * elements, (i + 1) * elements))
       yield {
         count: run.length,
         x,
@@ -138,8 +137,8 @@ export interface ImageForm {
  * (height, width, RGBA) → x (channels, height, width), each pixel the mean of those that it covers.
  * @throws GridError 'dataset-unreadable' naming the file
  */
-export async function copyImage(path: string, form: ImageForm, x: Uint8Array): Promise<void> {
-  const picture = await pictureOf(path)
+export function copyImage(path: string, form: ImageForm, x: Uint8Array): void {
+  const picture = pictureOf(path)
   const [channels = 0, height = 0, width = 0] = form.shape
   const isWhole = picture.width === width && picture.height === height
   if (!isWhole && !form.isScaled)
@@ -148,6 +147,21 @@ export async function copyImage(path: string, form: ImageForm, x: Uint8Array): P
       `expected ${width} × ${height} pixels, got ${picture.width} × ${picture.height}`,
       form.cure,
     )
+  if (isWhole && channels === 3) copyColours(picture, x)
+  else copyMeans(picture, form.shape, x)
+}
+
+/** One pixel each, as a mean of one pixel would be. */
+function copyColours({ width, height, data }: Picture, x: Uint8Array): void {
+  const pixels = width * height
+  for (let pixel = 0, from = 0; pixel < pixels; pixel++, from += RGBA) {
+    x[pixel] = data[from] ?? 0
+    x[pixel + pixels] = data[from + 1] ?? 0
+    x[pixel + 2 * pixels] = data[from + 2] ?? 0
+  }
+}
+
+function copyMeans(picture: Picture, [channels, height = 0, width = 0]: readonly number[], x: Uint8Array): void {
   const colour = [0, 0, 0]
   for (let row = 0, at = 0; row < height; row++)
     for (let column = 0; column < width; column++, at++) {
@@ -191,10 +205,13 @@ function classOf({ path }: FileMark): string {
   return basename(dirname(path))
 }
 
-/** @throws GridError 'dataset-unreadable' naming the file */
-async function pictureOf(path: string): Promise<Picture> {
+/**
+ * Read at once: of small files another thread would take longer to be asked than to read.
+ * @throws GridError 'dataset-unreadable' naming the file
+ */
+function pictureOf(path: string): Picture {
   try {
-    const bytes = await readFile(path)
+    const bytes = readFileSync(path)
     if (bytes.byteLength > MAX_FILE_BYTES)
       throw new Error(`it has ${bytes.byteLength} bytes, the limit is ${MAX_FILE_BYTES}`)
     return isPng(bytes) ? png(bytes) : jpegOf(bytes)
