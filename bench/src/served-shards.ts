@@ -42,7 +42,7 @@ export async function shardRows({ rounds, short }: SuiteOptions): Promise<BenchR
     const ofCoordinator = files.map((file) => grid.url + pathTo(ROUTES.shard, { sha256: basename(file) }))
     const ofBare = files.map((file) => `${bare}/?${encodeURIComponent(file)}`)
     const times = short ? SHORT_TIMES : TIMES
-    const watch = new ServerWatch(grid.coordinator.process.pid)
+    const watch = new ServerWatch(grid.coordinator.process.pid, readers.pid)
     const ours = reading(ask, ofCoordinator, times)
     await ours() // what is needed to serve is in memory from here
     watch.start()
@@ -73,16 +73,19 @@ async function bytesOf(files: readonly string[]): Promise<number> {
   return (await Promise.all(files.map((file) => stat(file)))).reduce((sum, { size }) => sum + size, 0)
 }
 
-/** Memory and CPU time of the coordinator while it serves. */
+/** Memory and CPU time of the coordinator while it serves, and CPU time of the process that reads. */
 class ServerWatch {
   readonly #pid: number | undefined
+  readonly #readers: number | undefined
   #before: ProcessFigures | undefined
   #most = 0
   #cpuMs = 0
+  #readerMs = 0
   #timer: NodeJS.Timeout | undefined
 
-  constructor(pid: number | undefined) {
+  constructor(pid: number | undefined, readers: number | undefined) {
     this.#pid = pid
+    this.#readers = readers
   }
 
   start(): void {
@@ -93,9 +96,11 @@ class ServerWatch {
   /** What serving itself cost: the peers run between its rounds. */
   counting(serve: Contender): Contender {
     return async () => {
-      const before = figuresOf(this.#pid)?.cpuMs ?? 0
+      const spent = (pid: number | undefined): number => figuresOf(pid)?.cpuMs ?? 0
+      const [server, readers] = [spent(this.#pid), spent(this.#readers)]
       const rate = await serve()
-      this.#cpuMs += (figuresOf(this.#pid)?.cpuMs ?? 0) - before
+      this.#cpuMs += spent(this.#pid) - server
+      this.#readerMs += spent(this.#readers) - readers
       return rate
     }
   }
@@ -111,7 +116,12 @@ class ServerWatch {
     if (this.#before === undefined) return [rate]
     const before = this.#before.resident / MB
     const head = { name: 'coordinator that serves shards, memory', adapter: 'loopback', unit: 'MB' } as const
-    const counts = { 'MB served': Math.round(served / MB), 'CPU ms for a GB': Math.round((this.#cpuMs * GB) / served) }
+    const perGb = (ms: number): number => Math.round((ms * GB) / served)
+    const counts = {
+      'MB served': Math.round(served / MB),
+      'CPU ms for a GB': perGb(this.#cpuMs),
+      'CPU ms of the readers for a GB': perGb(this.#readerMs),
+    }
     return [
       { ...rate, counts },
       compared({ ...head, better: 'less', reach: toAim }, [this.#most / MB], {
