@@ -1,8 +1,8 @@
 // Imports of a large CSV and of a folder of images: how fast beside the parser library alone, and how much memory.
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { createWriteStream } from 'node:fs'
-import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
+import { createWriteStream, writeFileSync } from 'node:fs'
+import { mkdir, mkdtemp, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -16,13 +16,15 @@ import { isWanted, type SuiteOptions } from './suite.ts'
 const PROGRAM = fileURLToPath(new URL('import-task.ts', import.meta.url))
 /** Compiled as users run it: with another compiler its loops are others. */
 const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
-/** Part of the full sizes, for machines that others use too: STARLING_BENCH_PART=0.1 imports a tenth. */
+/** Of the full sizes, 1 GB and 50,000 images. Less for machines that others use too: STARLING_BENCH_PART=0.1 is a tenth. */
 const PART = Number(process.env['STARLING_BENCH_PART'] ?? 1)
 const CSV_BYTES = 1e9 * PART
 const COLUMNS = 20
 const IMAGES = Math.round(50_000 * PART)
 const SIDE = 32
 const CLASSES = 10
+/** Different ones, which make the whole size by repetition: a GB of digits takes half a minute to make. */
+const [MADE_ROWS, MADE_IMAGES] = [50_000, 1000]
 /** wanted: at most 300 MB, and this part of the parser's own speed */
 const [WANTED_SPEED, WANTED_PEAK] = [0.6, 300e6]
 const MB = 1e6
@@ -102,22 +104,16 @@ async function run(task: string, path: string, dataDir: string): Promise<ImportA
   return JSON.parse(stdout) as ImportAnswer
 }
 
-/** Random numbers of six digits in 20 columns, and a class. */
+/** Random numbers of six digits in 20 columns, and a class. The same rows again and again: neither remembers them. */
 async function csvFile(folder: string): Promise<ImportSource> {
   const path = join(folder, 'table.csv')
   const out = createWriteStream(path)
   const random = random32(1)
   const names = Array.from({ length: COLUMNS }, (_, i) => `c${i}`)
   out.write(`${names.join(',')},kind\n`)
-  for (let written = 0; written < CSV_BYTES;) {
-    const lines = Array.from(
-      { length: 1000 },
-      () => `${names.map(() => number(random())).join(',')},k${random() % 10}\n`,
-    )
-    const text = lines.join('')
-    written += text.length
-    if (!out.write(text)) await once(out, 'drain')
-  }
+  const row = (): string => `${names.map(() => number(random())).join(',')},k${random() % CLASSES}\n`
+  const rows = Buffer.from(Array.from({ length: MADE_ROWS }, row).join(''))
+  for (let written = 0; written < CSV_BYTES; written += rows.byteLength) if (!out.write(rows)) await once(out, 'drain')
   out.end()
   await once(out, 'close')
   const { size } = await stat(path)
@@ -133,13 +129,17 @@ async function imageFolder(folder: string): Promise<ImportSource> {
   const path = join(folder, 'images')
   for (let kind = 0; kind < CLASSES; kind++) await mkdir(join(path, `k${kind}`), { recursive: true })
   const random = random32(2)
-  let bytes = 0
-  for (let i = 0; i < IMAGES; i++) {
+  const noise = (): Buffer => {
     const png = new PNG({ width: SIDE, height: SIDE })
     for (let at = 0; at < png.data.length; at += 4) png.data.writeUInt32LE((random() | 0xff000000) >>> 0, at)
-    const file = PNG.sync.write(png)
+    return PNG.sync.write(png)
+  }
+  const made = Array.from({ length: MADE_IMAGES }, noise)
+  let bytes = 0
+  for (let i = 0; i < IMAGES; i++) {
+    const file = made[i % MADE_IMAGES] ?? noise()
     bytes += file.byteLength
-    await writeFile(join(path, `k${i % CLASSES}`, `${i}.png`), file)
+    writeFileSync(join(path, `k${i % CLASSES}`, `${i}.png`), file)
   }
   return { name: `import of ${IMAGES} colour images of ${SIDE} × ${SIDE}`, path, bytes }
 }
