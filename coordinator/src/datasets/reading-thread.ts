@@ -6,6 +6,9 @@ import { type ErrorCode, GridError } from '@starling-grid/protocol'
 import type { ReadForm, Reading, ReadingTask, ReadingWatch, ReadWindow } from './reading.ts'
 import { SampleWindow, type WindowMemory } from './sample-window.ts'
 
+/** MB of what lives for one file or run; V8 would take 48. */
+const YOUNG_MB = 24
+
 export type ReadingMessage =
   | { readonly type: 'form'; readonly form: ReadForm }
   | { readonly type: 'progress'; readonly done: number; readonly total: number; readonly samples: number }
@@ -21,7 +24,10 @@ export type ReadingMessage =
 
 /** @throws GridError as openReading() */
 export async function openReadingThread(task: ReadingTask, watch: ReadingWatch): Promise<Reading> {
-  const worker = new Worker(new URL('./reading-bootstrap.mjs', import.meta.url), { workerData: task })
+  const worker = new Worker(new URL('./reading-bootstrap.mjs', import.meta.url), {
+    workerData: task,
+    resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB },
+  })
   const messages = messagesOf(worker, watch)
   const stop = async (): Promise<void> => void (await worker.terminate())
   try {

@@ -11,6 +11,8 @@ export const WINDOW_BYTES = 24 * 2 ** 20
 const SHARD_BYTES = 1.5 * 2 ** 20
 const LARGE_SHARD_BYTES = 6 * 2 ** 20
 const SMALL_SHARDS = 400
+/** The disk flushes one while another is hashed. All of a window would take its memory twice more. */
+const SHARDS_AT_ONCE = 4
 
 export interface WindowForm {
   readonly inputs: SampleForm
@@ -95,14 +97,16 @@ export class SampleWindow {
     const target = before < SMALL_SHARDS ? SHARD_BYTES : LARGE_SHARD_BYTES
     const count = Math.ceil(rows.length / Math.max(1, Math.floor(target / bytes)))
     const border = (i: number): number => Math.floor((i * rows.length) / count)
-    // at once: the disk flushes one while another is hashed
-    return Promise.all(
-      Array.from({ length: count }, async (_, i) => {
-        const part = rows.subarray(border(i), border(i + 1))
-        const shard = this.#encode(part)
-        return { sha256: await blobs.put(shard), bytes: shard.byteLength, samples: part.length }
-      }),
-    )
+    const put = async (part: Uint32Array): Promise<ShardRef> => {
+      const shard = this.#encode(part)
+      return { sha256: await blobs.put(shard), bytes: shard.byteLength, samples: part.length }
+    }
+    const shards: ShardRef[] = []
+    for (let i = 0; i < count; i += SHARDS_AT_ONCE) {
+      const some = Array.from({ length: Math.min(SHARDS_AT_ONCE, count - i) }, (_, k) => i + k)
+      shards.push(...(await Promise.all(some.map((k) => put(rows.subarray(border(k), border(k + 1)))))))
+    }
+    return shards
   }
 
   #encode(rows: Uint32Array): Uint8Array {

@@ -68,7 +68,11 @@ function* hashingAll(marks: readonly SourceMark[], signal: AbortSignal): Generat
     let digest = ''
     for (const file of files) {
       signal.throwIfAborted()
-      if ((turn += file.bytes) > PIECE_BYTES) yield void (turn = 0)
+      turn += file.bytes
+      if (turn > PIECE_BYTES) {
+        turn = 0
+        yield
+      }
       digest = yield* hashingFile(file.path, piece, signal)
       all.update(digest)
     }
