@@ -3,7 +3,7 @@ import { GridError } from '@starling-grid/protocol'
 import Papa from 'papaparse'
 import { datasetUnreadable } from '../samples.ts'
 import { type LineBytes, LineFile, utf8 } from './file-lines.ts'
-import { plainCells } from './plain-cells.ts'
+import { PlainRows } from './plain-rows.ts'
 import type { SplitPart, ReadPlace, PartFiles } from './reader.ts'
 import { cellsOf, type TableRow, type TableRun, type TableSource } from './table.ts'
 
@@ -40,6 +40,7 @@ export class CsvSource implements TableSource {
   readonly bytes: Readonly<Record<SplitPart, number>>
   readonly #files: PartFiles
   readonly #options: CsvOptions & { readonly delimiter: string }
+  readonly #plainRows: PlainRows
 
   static async open(files: PartFiles, bytes: TableSource['bytes'], options: CsvOptions): Promise<CsvSource> {
     const [first = ''] = files.train
@@ -75,6 +76,7 @@ export class CsvSource implements TableSource {
     this.bytes = bytes
     this.columns = columns
     this.#options = options
+    this.#plainRows = new PlainRows({ columns: columns.length, delimiter: options.delimiter })
     this.format = options.delimiter === '\t' ? 'TSV' : 'CSV'
   }
 
@@ -107,7 +109,7 @@ export class CsvSource implements TableSource {
   /** Undefined where it takes a parser. */
   #plain({ path }: LineFile, { file, offset, row }: ReadPlace, { bytes, isLast }: LineBytes): CsvRun | undefined {
     const skipped = this.#skipped(offset)
-    const cells = plainCells(bytes, { columns: this.columns.length, delimiter: this.#options.delimiter, skipped })
+    const cells = this.#plainRows.cellsOf(bytes, skipped)
     if (cells === undefined) return undefined
     const first = row + skipped
     return {

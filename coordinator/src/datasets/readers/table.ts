@@ -10,7 +10,7 @@ import { BEGINNING, type SplitPart, type ReadPlace, type SampleReader, type Samp
 export type TableCell = unknown
 export type TableRow = readonly TableCell[]
 
-/** Cells of some rows. */
+/** Cells of some rows. Good until the next rows are read. */
 export interface TableCells {
   readonly rows: number
   cell(row: number, column: number): TableCell

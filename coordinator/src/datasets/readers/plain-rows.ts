@@ -23,20 +23,6 @@ export interface PlainForm {
   /** of each row */
   readonly columns: number
   readonly delimiter: string
-  /** rows at the beginning that are no samples */
-  readonly skipped: number
-}
-
-/** Undefined where the bytes are no such rows. */
-export function plainCells(bytes: Buffer, { columns, delimiter, skipped }: PlainForm): TableCells | undefined {
-  const separator = delimiter.charCodeAt(0)
-  if (delimiter.length !== 1 || separator > MOST_ASCII || NO_DELIMITER.test(delimiter)) return undefined
-  if (bytes.at(-1) !== NEWLINE || bytes.includes(QUOTE)) return undefined
-  if (bytes.subarray(0, ORDER_MARK.length).equals(ORDER_MARK) || !isUtf8(bytes)) return undefined
-  const ending = bytes.includes(RETURN) && bytes.includes(CRLF) ? 2 : 1
-  const form = { columns, separator, ending }
-  const found = scanned(bytes, form, Math.ceil(bytes.length / 2) + 2) ?? scanned(bytes, form, bytes.length + 2)
-  return found && new PlainCells(bytes, found, { columns, ending, skipped })
 }
 
 interface RowForm {
@@ -53,13 +39,47 @@ interface ScannedCells {
   readonly values: Float64Array
 }
 
-/** Undefined where rows differ in width, and where there are more cells than `room`. One pass over the bytes. */
-function scanned(bytes: Buffer, { columns, separator, ending }: RowForm, room: number): ScannedCells | undefined {
+export class PlainRows {
+  readonly #form: Omit<RowForm, 'ending'>
+  readonly #isPlain: boolean
+  /** of all runs: some MB, which the system would clear anew for each */
+  #memory = memoryFor(0)
+
+  constructor({ columns, delimiter }: PlainForm) {
+    const separator = delimiter.charCodeAt(0)
+    this.#form = { columns, separator }
+    this.#isPlain = delimiter.length === 1 && separator <= MOST_ASCII && !NO_DELIMITER.test(delimiter)
+  }
+
+  /** Good until the next call. Undefined where the bytes are no such rows. `skipped`: rows that are no samples. */
+  cellsOf(bytes: Buffer, skipped: number): TableCells | undefined {
+    if (!this.#isPlain || bytes.at(-1) !== NEWLINE || bytes.includes(QUOTE)) return undefined
+    if (bytes.subarray(0, ORDER_MARK.length).equals(ORDER_MARK) || !isUtf8(bytes)) return undefined
+    const ending = bytes.includes(RETURN) && bytes.includes(CRLF) ? 2 : 1
+    const form = { ...this.#form, ending }
+    const cells = this.#scan(bytes, form, Math.ceil(bytes.length / 2)) ?? this.#scan(bytes, form, bytes.length)
+    if (cells === undefined || cells === 0) return undefined
+    return new PlainCells(bytes, this.#memory, { ...form, rows: cells / form.columns, skipped })
+  }
+
+  /** How many cells there are, 0 where rows differ in width; undefined for more than `most`. */
+  #scan(bytes: Buffer, form: RowForm, most: number): number | undefined {
+    if (this.#memory.values.length <= most) this.#memory = memoryFor(most)
+    const count = scan(bytes, form, this.#memory)
+    return count < this.#memory.values.length ? count : undefined
+  }
+}
+
+function memoryFor(cells: number): ScannedCells {
+  return { starts: new Uint32Array(cells + 1), values: new Float64Array(cells + 1) }
+}
+
+/** How many cells there are, 0 where rows differ in width. One pass over the bytes; cells without room are left out. */
+function scan(bytes: Buffer, { columns, separator, ending }: RowForm, { starts, values }: ScannedCells): number {
   const { length } = bytes // once: the loop takes three times as long where it asks the buffer
-  const starts = new Uint32Array(room)
-  const values = new Float64Array(room)
   let [count, line, wanted] = [0, 0, columns]
   let [whole, digits, point, sign] = [0, 0, -1, 1]
+  starts[0] = 0
   for (let i = 0; i < length; i++) {
     const byte = bytes[i] ?? 0
     const digit = byte - ZERO
@@ -74,14 +94,14 @@ function scanned(bytes: Buffer, { columns, separator, ending }: RowForm, room: n
       point = -1
       sign = 1
       if (byte === separator) continue
-      if (count !== wanted || !isEndOfRow(bytes, line, i, ending)) return undefined
+      if (count !== wanted || !isEndOfRow(bytes, line, i, ending)) return 0
       line = i + 1
       wanted += columns
     } else if (byte === POINT && point < 0) point = digits
     else if (byte === MINUS && starts[count] === i) sign = -1
     else digits = NO_NUMBER
   }
-  return count < room ? { starts: starts.subarray(0, count + 1), values } : undefined
+  return count
 }
 
 /** A blank line may be one at the end of the file. */
@@ -108,7 +128,7 @@ class PlainCells implements TableCells {
   constructor(
     bytes: Buffer,
     { starts, values }: ScannedCells,
-    { columns, ending, skipped }: Pick<RowForm, 'columns' | 'ending'> & Pick<PlainForm, 'skipped'>,
+    { columns, ending, rows, skipped }: RowForm & { readonly rows: number; readonly skipped: number },
   ) {
     this.#bytes = bytes
     this.#starts = starts
@@ -116,7 +136,7 @@ class PlainCells implements TableCells {
     this.#columns = columns
     this.#ending = ending
     this.#before = skipped * columns
-    this.rows = Math.max(0, (starts.length - 1) / columns - skipped)
+    this.rows = rows - skipped
   }
 
   cell(row: number, column: number): TableCell {
