@@ -35,6 +35,7 @@ const REAL_CLOCKS: ReadonlyMap<string, string> = new Map([
   ['coordinator/src/net/signalling.ts', 'absent in the options of a route'],
   ['coordinator/src/blobs/', 'real files and servers'],
   ['coordinator/src/folder-owner.ts', 'real files'],
+  ['coordinator/src/datasets/sources.ts', 'real files'],
   ['coordinator/src/parameter-server/', 'threads and processes'],
   ['coordinator/src/audit/recompute-worker.ts', 'a thread of its own'],
 ])

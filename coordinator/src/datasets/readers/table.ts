@@ -153,7 +153,7 @@ export class TableReader implements SampleReader {
   }
 
   /** false: the row is left out */
-  #copyInputs(cells: TableCells, { row, where }: RowPlace, x: SampleRun['x'], at: number): boolean {
+  #copyInputs(cells: TableCells, { row, where }: TableRowPlace, x: SampleRun['x'], at: number): boolean {
     let place = at
     for (const column of this.#inputs) {
       const value = cells.number(row, column)
@@ -208,7 +208,7 @@ export class TableReader implements SampleReader {
     )
   }
 
-  #copyTargets(cells: TableCells, place: RowPlace, y: SampleRun['y'], from: number): boolean {
+  #copyTargets(cells: TableCells, place: TableRowPlace, y: SampleRun['y'], from: number): boolean {
     if (this.#choice.target.kind === 'classes') return this.#copyClass(cells, place, y, from)
     const { row, where } = place
     let at = from
@@ -232,7 +232,7 @@ export class TableReader implements SampleReader {
     return true
   }
 
-  #copyClass(cells: TableCells, { row, where }: RowPlace, y: SampleRun['y'], at: number): boolean {
+  #copyClass(cells: TableCells, { row, where }: TableRowPlace, y: SampleRun['y'], at: number): boolean {
     const column = this.#targets[0] ?? 0
     const cell = cells.cell(row, column)
     const name = typeof cell === 'string' ? cell : String(cell ?? '')
@@ -267,7 +267,7 @@ export function cellsOf(rows: readonly TableRow[]): TableCells {
   }
 }
 
-interface RowPlace {
+interface TableRowPlace {
   readonly row: number
   readonly where: () => string
 }
