@@ -6,8 +6,8 @@ import { type ErrorCode, GridError } from '@starling-grid/protocol'
 import type { ReadForm, Reading, ReadingTask, ReadingWatch, ReadWindow } from './reading.ts'
 import { SampleWindow, type WindowMemory } from './sample-window.ts'
 
-/** MB of what lives for one file or run; V8 would take 48. */
-const YOUNG_MB = 24
+/** MB of what lives for one file or run. V8 would take 48, and let as much of unpacked images lie beside it. */
+const YOUNG_MB = 6
 
 export type ReadingMessage =
   | { readonly type: 'form'; readonly form: ReadForm }
