@@ -16,7 +16,9 @@ import { isWanted, type SuiteOptions } from './suite.ts'
 const PROGRAM = fileURLToPath(new URL('import-task.ts', import.meta.url))
 /** Compiled as users run it: with another compiler its loops are others. */
 const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
-/** Of the full sizes, 1 GB and 50,000 images. Less for machines that others use too: STARLING_BENCH_PART=0.1 is a tenth. */
+/**
+ * Of the full sizes, 1 GB and 50,000 images. Less for machines that others use too: STARLING_BENCH_PART=0.1 is a tenth.
+ */
 const PART = Number(process.env['STARLING_BENCH_PART'] ?? 1)
 const CSV_BYTES = 1e9 * PART
 const COLUMNS = 20

@@ -65,7 +65,7 @@ const rows = Array.from({ length: 90_000 }, (_, i) => {
 })
 const table = await file('rows.csv', `a,b,c,d,kind\n${rows.join('')}`)
 
-test('a thread reads the windows that are read beside the writing, from the beginning and from a later place', async () => {
+test('a thread reads the windows that are read beside the writing, from the beginning and later', async () => {
   const task = await taskOf(table)
   const [here, there] = [await read(openReading, task), await read(openReadingThread, task)]
   assert.ok(here.windows.length > 2)
@@ -78,7 +78,7 @@ test('a thread reads the windows that are read beside the writing, from the begi
   assert.deepEqual(rest.windows, here.windows.slice(1))
 })
 
-test('what is wrong in a thread is told as it is told beside the writing, with its cause, and ends the thread', async () => {
+test('what is wrong in a thread is told as it is beside the writing, with its cause, and ends the thread', async () => {
   const image = PNG.sync.write(new PNG({ width: 2, height: 2 }))
   await file('pictures/a/1.png', image)
   const damaged = image.subarray(0, 40)

@@ -29,8 +29,8 @@ export async function markAll(paths: readonly string[]): Promise<SourceMark[]> {
 }
 
 /**
- * The file itself, or all files of a folder, sorted by path. Asked for at once, as all here: of many small files another
- * thread would take longer to be asked than to answer.
+ * The file itself, or all files of a folder, sorted by path. Asked for at once, as all here: of many small files
+ * another thread would take longer to be asked than to answer.
  */
 function filesIn(path: string): FileMark[] {
   const found = statOf(path)

@@ -1,6 +1,6 @@
 // Rows of a text table as the places of their cells in the bytes, and the numbers that they are. No text is made of a
-// cell that is a number: that is most of what reading a large table takes. Takes only what needs no parser: no quotation
-// mark, each row as wide as the first. Everything else is papaparse's (csv.ts).
+// cell that is a number: that is most of what reading a large table takes. Takes only what needs no parser: no
+// quotation mark, each row as wide as the first. Everything else is papaparse's (csv.ts).
 import { isUtf8 } from 'node:buffer'
 import { decimal, MOST_DIGITS, POWERS } from './decimal.ts'
 import type { TableCell, TableCells } from './table.ts'
