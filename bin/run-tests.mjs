@@ -49,8 +49,6 @@ const [{ prepareProcess }, { testAdapter }] = await Promise.all([
 await compiledForAll()
 // Chosen once, here; the test files inherit it.
 console.error(`Adapter: ${await prepareProcess(await testAdapter())}`)
-// Of simulated grids, so that what few seeds reach is reached; `npm test` has fewer.
-if (all) process.env.STARLING_SEEDS ??= '2000'
 // Errors name lines of the sources.
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --enable-source-maps`
 

@@ -7,7 +7,7 @@ import { addCounts, type Counted, noCounts } from '../src/world/counts.ts'
 import { FAULTS } from '../src/world/faults/faults.ts'
 import { simulateGrid } from '../src/world/world.ts'
 
-/** about a minute of two cores; `npm run test:all` has twice as many */
+/** about a minute of two cores */
 const SEEDS = Number(process.env['STARLING_SEEDS'] ?? 1000)
 /** Seeds of which some reach what few do. */
 const MANY_SEEDS = 1000
