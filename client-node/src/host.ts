@@ -102,14 +102,10 @@ export function createNodeHost({
       const executor = await chosenFor(bounds)
       if (executor === 'webgpu') return openGpuExecutor({ spec, ...size, asGpu, bounds }, placeOn(adapter, say))
       requireNoF16(bounds, executor)
-      if (executor === 'reference') return openReferenceExecutor(spec, { ...size, frozen: bounds?.frozen })
-      const { maxBytes } = bounds ?? {}
-      return createWasmExecutor(spec, {
-        ...size,
-        frozen: bounds?.frozen,
-        ...(maxBytes === undefined ? {} : { maxBytes }),
-        threads: wasmThreads(threads),
-      })
+      const { maxBytes, frozen } = bounds ?? {}
+      const inBounds = { ...size, frozen, say, ...(maxBytes === undefined ? {} : { maxBytes }) }
+      if (executor === 'reference') return openReferenceExecutor(spec, inBounds)
+      return createWasmExecutor(spec, { ...inBounds, threads: wasmThreads(threads) })
     },
   }
 }

@@ -33,7 +33,10 @@ export async function fasterHere({ adapter, cache, say, openOnGpu }: SoftwareOpt
 
 export async function openOnProcessor(
   spec: ModelOfExecutor,
-  size: Pick<NonNullable<Parameters<typeof createWasmExecutor>[1]>, 'maxMicroBatch' | 'maxBytes' | 'frozen'> = {},
+  size: Pick<
+    NonNullable<Parameters<typeof createWasmExecutor>[1]>,
+    'maxMicroBatch' | 'maxBytes' | 'frozen' | 'say'
+  > = {},
 ): Promise<Executor> {
   return createWasmExecutor(spec, { ...size, threads: wasmThreads() })
 }

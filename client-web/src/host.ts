@@ -67,7 +67,7 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
         const { maxBytes } = bounds ?? {}
         const { openOnProcessor } = await import('./executor-choice.ts')
         const bound = maxBytes === undefined ? {} : { maxBytes }
-        return openOnProcessor(spec, { ...size, ...bound, frozen: bounds?.frozen })
+        return openOnProcessor(spec, { ...size, ...bound, frozen: bounds?.frozen, say })
       }
       const submitMs = () => (isHidden() ? SUBMIT_MS : SEEN_SUBMIT_MS)
       const open = (trouble: DeviceTrouble) =>

@@ -2,15 +2,12 @@
 // scale each. Sums over them are f32 everywhere: what is read is f32 again. Vectors (norms, biases) stay f32.
 
 import { floatTensor, float32Values, GridError, type StoredTensor } from '@starling-grid/protocol'
+import { floatOfHalf, NIBBLE_ZERO, packedRow, type PackedStorage, SCALE_GROUP } from '@starling-grid/shaders'
 
 export const STORAGES = ['f32', 'f16', 'int8', 'int4'] as const
 export type Storage = (typeof STORAGES)[number]
 
-/** Neighbours in a row that share a scale. */
-const GROUP = 32
 const LARGEST = { int8: 127, int4: 7 } as const
-/** What is added to four bits, so that they are never negative. */
-const NIBBLE_ZERO = 8
 
 /** The scales of a tensor lie beside it. */
 const SCALES = '.scales'
@@ -25,7 +22,7 @@ export function storeRows(
   if (storage === 'f16') return [[name, { dtype: 'F16', shape, data: halves(values) }]]
   const columns = shape.at(-1) ?? 1
   const scales = groupScales(values, columns, LARGEST[storage])
-  const [rows, groups] = [values.length / columns, Math.ceil(columns / GROUP)]
+  const [rows, groups] = [values.length / columns, Math.ceil(columns / SCALE_GROUP)]
   const whole = quantized(values, columns, { scales, largest: LARGEST[storage] })
   const data = storage === 'int8' ? new Uint8Array(whole.buffer) : nibbles(whole)
   const stored: StoredTensor =
@@ -48,14 +45,75 @@ export function readRows(
   const stored = tensors.get(name)
   const scales = tensors.get(name + SCALES)
   const values = stored === undefined ? undefined : decoded(stored, scales, { length, columns })
-  if (values?.length !== length)
-    throw new GridError(
-      'shard-corrupt',
-      `expected ${length} values of ${name.slice(0, 120)} in a shard of the base model, got ` +
-        `${stored === undefined ? 'none' : `${stored.dtype} [${stored.shape.join(', ')}]`}; ` +
-        "ask the coordinator's operator to import the model again",
-    )
+  if (values?.length !== length) throw corrupt(`${length} values of ${name.slice(0, 120)}`, stored)
   return values
+}
+
+function corrupt(wanted: string, stored: StoredTensor | undefined): GridError {
+  return new GridError(
+    'shard-corrupt',
+    `expected ${wanted} in a shard of the base model, got ` +
+      `${stored === undefined ? 'none' : `${stored.dtype} [${stored.shape.join(', ')}]`}; ` +
+      "ask the coordinator's operator to import the model again",
+  )
+}
+
+const STORAGE_OF: { readonly [K in StoredTensor['dtype']]?: Storage } = {
+  F32: 'f32',
+  F16: 'f16',
+  I8: 'int8',
+  U8: 'int4',
+}
+
+/** How rows are stored; undefined: not as storeRows does. */
+export function storageOf(name: string, tensors: ReadonlyMap<string, StoredTensor>): Storage | undefined {
+  const stored = tensors.get(name)
+  return stored && STORAGE_OF[stored.dtype]
+}
+
+/**
+ * What storeRows wrote, as a device holds it packed: (rows, words of a row).
+ * @throws GridError 'shard-corrupt' when the tensors are others, or stored in another way
+ */
+export function packRows(
+  name: string,
+  tensors: ReadonlyMap<string, StoredTensor>,
+  { rows, columns, storage }: { readonly rows: number; readonly columns: number; readonly storage: PackedStorage },
+): Int32Array {
+  const [stored, scales] = [tensors.get(name), tensors.get(name + SCALES)]
+  const row = packedRow(columns, storage)
+  const bytes = { f16: 2 * rows * columns, int8: rows * columns, int4: Math.ceil((rows * columns) / 2) }[storage]
+  const scaleBytes = row.scales * rows * Float32Array.BYTES_PER_ELEMENT
+  if (
+    stored === undefined ||
+    STORAGE_OF[stored.dtype] !== storage ||
+    stored.data.length !== bytes ||
+    (scaleBytes > 0 && (scales?.dtype !== 'F32' || scales.data.byteLength !== scaleBytes))
+  )
+    throw corrupt(`${rows * columns} values of ${name.slice(0, 120)} in ${storage}`, stored)
+  const packed = new Uint8Array(4 * row.words * rows)
+  for (let r = 0; r < rows; r++) {
+    packed.set(bytesOfRow(stored.data, storage, { row: r, columns }), 4 * row.words * r)
+    if (scales)
+      packed.set(scales.data.subarray(4 * row.scales * r, 4 * row.scales * (r + 1)), 4 * (row.words * r + row.values))
+  }
+  return new Int32Array(packed.buffer)
+}
+
+/** Four bits of a row may begin in the middle of a byte. */
+function bytesOfRow(
+  data: Uint8Array,
+  storage: PackedStorage,
+  { row, columns }: { readonly row: number; readonly columns: number },
+): Uint8Array {
+  const bytes = { f16: 2, int8: 1, int4: 0.5 }[storage] * columns
+  const first = row * bytes
+  if (Number.isInteger(first)) return data.subarray(first, first + Math.ceil(bytes))
+  const low = Math.floor(first)
+  return Uint8Array.from(
+    { length: Math.ceil(bytes) },
+    (_, i) => ((data[low + i] ?? 0) >> 4) | (((data[low + i + 1] ?? 0) << 4) & 0xff),
+  )
 }
 
 function decoded(
@@ -66,7 +124,7 @@ function decoded(
   const { dtype, data } = stored
   if (dtype === 'F32') return float32Values(stored)
   if (dtype === 'F16') return floatsOfHalves(data)
-  const groups = (length / columns) * Math.ceil(columns / GROUP)
+  const groups = (length / columns) * Math.ceil(columns / SCALE_GROUP)
   if (scales?.dtype !== 'F32' || scales.data.byteLength !== groups * Float32Array.BYTES_PER_ELEMENT) return undefined
   if (dtype === 'I8' && data.length === length)
     return scaled(new Int8Array(data.buffer, data.byteOffset, length), float32Values(scales), columns)
@@ -76,10 +134,10 @@ function decoded(
 }
 
 function groupScales(values: Float32Array, columns: number, largest: number): Float32Array {
-  const groups = Math.ceil(columns / GROUP)
+  const groups = Math.ceil(columns / SCALE_GROUP)
   const scales = new Float32Array((values.length / columns) * groups)
   for (const [i, value] of values.entries()) {
-    const group = Math.floor(i / columns) * groups + Math.floor((i % columns) / GROUP)
+    const group = Math.floor(i / columns) * groups + Math.floor((i % columns) / SCALE_GROUP)
     scales[group] = Math.max(scales[group] ?? 0, Math.abs(value) / largest)
   }
   return scales
@@ -90,18 +148,19 @@ function quantized(
   columns: number,
   { scales, largest }: { readonly scales: Float32Array; readonly largest: number },
 ): Int8Array {
-  const groups = Math.ceil(columns / GROUP)
+  const groups = Math.ceil(columns / SCALE_GROUP)
   return Int8Array.from(values, (value, i) => {
-    const scale = scales[Math.floor(i / columns) * groups + Math.floor((i % columns) / GROUP)] ?? 0
+    const scale = scales[Math.floor(i / columns) * groups + Math.floor((i % columns) / SCALE_GROUP)] ?? 0
     return scale === 0 ? 0 : Math.max(-largest, Math.min(largest, Math.round(value / scale)))
   })
 }
 
 function scaled(whole: Int8Array, scales: Float32Array, columns: number): Float32Array {
-  const groups = Math.ceil(columns / GROUP)
+  const groups = Math.ceil(columns / SCALE_GROUP)
   const values = new Float32Array(whole.length)
   for (let i = 0; i < whole.length; i++)
-    values[i] = (whole[i] ?? 0) * (scales[Math.floor(i / columns) * groups + Math.floor((i % columns) / GROUP)] ?? 0)
+    values[i] =
+      (whole[i] ?? 0) * (scales[Math.floor(i / columns) * groups + Math.floor((i % columns) / SCALE_GROUP)] ?? 0)
   return values
 }
 
@@ -151,15 +210,7 @@ function roundedToEven(value: number): number {
 export function floatsOfHalves(data: Uint8Array): Float32Array {
   const half = new Uint16Array(data.byteOffset % 2 === 0 ? data.buffer : data.slice().buffer)
   const from = data.byteOffset % 2 === 0 ? data.byteOffset / 2 : 0
-  return Float32Array.from({ length: data.byteLength / 2 }, (_, i) => floatOf(half[from + i] ?? 0))
-}
-
-function floatOf(half: number): number {
-  const [exponent, mantissa] = [(half >> 10) & 0x1f, half & 0x3ff]
-  const sign = (half & 0x8000) === 0 ? 1 : -1
-  if (exponent === 0) return sign * mantissa * 2 ** -24
-  if (exponent === 0x1f) return mantissa === 0 ? sign * Infinity : NaN
-  return sign * (1 + mantissa / 1024) * 2 ** (exponent - 15)
+  return Float32Array.from({ length: data.byteLength / 2 }, (_, i) => floatOfHalf(half[from + i] ?? 0))
 }
 
 /** The upper halves of f32. */

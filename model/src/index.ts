@@ -1,6 +1,6 @@
 // Public face of the model package.
 export { IGNORED, isTuned, parseTuned, partName, rowsOf, tunedSpec } from './base-model.ts'
-export { floatValues, halves, readRows, type Storage, STORAGES, storeRows } from './base-store.ts'
+export { floatValues, halves, packRows, readRows, type Storage, storageOf, STORAGES, storeRows } from './base-store.ts'
 export { layerShapes, type PlacedLayer } from './expand.ts'
 export {
   embeddingTables,

@@ -81,6 +81,7 @@ import {
   firstTokenBackward,
   transposeForward,
 } from './recipes/tokens.ts'
+import { unpackForward, unpackRows } from './recipes/unpack.ts'
 import { upsampleBackward, upsampleForward } from './recipes/upsample.ts'
 import type { AdapterTraits, KernelEntry, KernelFamily } from './variants.ts'
 
@@ -140,6 +141,8 @@ export const KERNEL_SPECS: KernelTable = {
     'softmax.backward': softmaxBackward(ownRows),
     'embedding.forward': embeddingForward,
     'embedding.parameterGradient': embeddingParameterGradient(ownRows),
+    'unpack.forward': unpackForward,
+    'unpack.rows': unpackRows,
     'positions.forward': positionsForward,
     'positions.parameterGradient': positionsParameterGradient(ownRows),
     'rotary.forward': rotaryForward,

@@ -35,6 +35,7 @@ export const KERNEL_URLS = {
   swiglu: new URL('../kernels/swiglu.wgsl', import.meta.url),
   softmax: new URL('../kernels/softmax.wgsl', import.meta.url),
   embedding: new URL('../kernels/embedding.wgsl', import.meta.url),
+  unpack: new URL('../kernels/unpack.wgsl', import.meta.url),
   positions: new URL('../kernels/positions.wgsl', import.meta.url),
   rotary: new URL('../kernels/rotary.wgsl', import.meta.url),
   attention: new URL('../kernels/attention.wgsl', import.meta.url),

@@ -1,6 +1,8 @@
 // Every kernel by name: its sizes and its operands. This one map types the WGSL recipes (kernel-specs.ts), the plain
 // references (reference/) and the graph's calls. None of them can miss a kernel or an operand.
 
+import type { PackedStorage } from './packed.ts'
+
 /** x (samples·rows, in) */
 export type LinearDims = { readonly rows: number; readonly in: number; readonly out: number }
 
@@ -83,6 +85,9 @@ export type EmbeddingDims = {
   readonly channels: number
   readonly first?: number
 }
+
+/** a matrix (rows, columns) that lies packed (packed.ts) */
+export type UnpackDims = { readonly rows: number; readonly columns: number; readonly storage: PackedStorage }
 
 /** x (samples, size) with size = T · channels; weight may have more rows than the first T */
 export type PositionsDims = { readonly size: number }
@@ -236,6 +241,10 @@ export interface Kernels<F, I> {
   // y = weight[ids]
   'embedding.forward': { dims: EmbeddingDims; operands: { ids: I; weight: F; y: F } }
   'embedding.parameterGradient': { dims: EmbeddingDims; operands: { ids: I; dy: F; dweight: F } }
+  // packed (rows, words) → y (rows, columns), whatever the number of samples
+  'unpack.forward': { dims: UnpackDims; operands: { packed: I; y: F } }
+  // y = packed[ids], of a table (vocab, words)
+  'unpack.rows': { dims: EmbeddingDims & Pick<UnpackDims, 'storage'>; operands: { ids: I; packed: I; y: F } }
   // y = x + weight; dx is dy
   'positions.forward': { dims: PositionsDims; operands: { x: F; weight: F; y: F } }
   'positions.parameterGradient': { dims: PositionsDims; operands: { dy: F; dweight: F } }

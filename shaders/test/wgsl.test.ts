@@ -53,6 +53,8 @@ const all = {
   before: 1,
   state: 1,
   logSums: 1,
+  ids: 1,
+  packed: 1,
 }
 
 const CALLS: readonly KernelCall<unknown>[] = [
@@ -94,6 +96,8 @@ const CALLS: readonly KernelCall<unknown>[] = [
     dims: { context: 5, heads: 2, headSize: 3 },
     operands: { ...all, places: 1 },
   },
+  { kernel: 'unpack.forward', dims: { rows: 3, columns: 37, storage: 'int8' }, operands: all },
+  { kernel: 'unpack.rows', dims: { tokens: 3, vocab: 5, channels: 37, storage: 'int4' }, operands: all },
   { kernel: 'relu.forward', dims: vector, operands: all },
   { kernel: 'relu.backward', dims: vector, operands: all },
   { kernel: 'leaky_relu.forward', dims: { ...vector, slope: 0.01 }, operands: all },

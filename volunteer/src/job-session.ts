@@ -49,7 +49,7 @@ import type { PeerLink, PeerNetwork } from './link/peer-link.ts'
 import type { openLocalRounds } from './local/local-round.ts'
 import type { MemberCore, ControlMessage } from './member/member-state.ts'
 import { claimOf, createMember, goOnFrom } from './member/member.ts'
-import { DEFAULT_LIMITS, executorBytes, requireBlockWork } from './own-limits.ts'
+import { DEFAULT_LIMITS, executorBytes, requireBlockWork, SMALLEST_STORAGE } from './own-limits.ts'
 import { requireInitial } from './recovery/catch-up.ts'
 import { KeptState } from './recovery/kept-state.ts'
 import { LocalVersion } from './recovery/local-version.ts'
@@ -211,7 +211,7 @@ export class JobSession {
     const limits = parts.host.limits ?? DEFAULT_LIMITS
     const requires = requirementsOf(terms)
     requireMemory(requires, limits)
-    const maxBytes = executorBytes(spec, limits)
+    executorBytes(spec, limits, SMALLEST_STORAGE)
     requireBlockWork(spec, terms.blockSamples, limits)
     // pages load it when there is such a job
     const library = terms.local && (await loaded(localRounds()))
@@ -220,6 +220,7 @@ export class JobSession {
     let executor: Executor
     try {
       requireWanted(signal)
+      const maxBytes = executorBytes(spec, limits, base?.frozen?.packed?.storage)
       const needsF16 = requires.f16 === true
       const bounds = { precision, needsF16, maxBytes, frozen: base?.frozen, onDeviceLost: () => parts.onDeviceLost() }
       executor = await parts.host.createExecutor(spec, blockSamples, bounds).catch((error: unknown) => {

@@ -1,8 +1,15 @@
 // What the owner of this machine allows, whatever a coordinator asks for. Each refusal says what was needed and what to
 // raise. Pure.
-import { activationBytesPerSample, fixedEntries, type ModelSpec, parameterLayout } from '@starling-grid/model'
+import {
+  activationBytesPerSample,
+  fixedEntries,
+  type ModelSpec,
+  parameterLayout,
+  type Storage,
+} from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
 import { trainingFlops } from './graph/flops.ts'
+import { heldWords } from './graph/packed.ts'
 
 export interface OwnLimits {
   /** of one job, on this machine and its GPU together */
@@ -26,22 +33,30 @@ const HELD_VECTORS = 12
 /** Vectors that leave a member of a ring in a step, below: 2 (N − 1) / N of the gradient. */
 const SENT_VECTORS = 2
 
+/** What a base model is stored in at least: with this a job may be refused before anything is fetched. */
+export const SMALLEST_STORAGE: Storage = 'int4'
+
 /**
- * Before anything is fetched or allocated: bytes that the executor may take of the limit.
+ * Before anything is allocated: bytes that the executor may take of the limit. `storage`: of frozen matrices, which
+ * executors keep packed where memory is short.
  * @throws GridError 'own-limit'
  */
-export function executorBytes(spec: ModelSpec, { memoryBytes, uploadBytesPerHour }: OwnLimits): number {
+export function executorBytes(
+  spec: ModelSpec,
+  { memoryBytes, uploadBytesPerHour }: OwnLimits,
+  storage: Storage = 'f32',
+): number {
   const vectorBytes = Float32Array.BYTES_PER_ELEMENT * parameterLayout(spec).total
-  const min = HELD_VECTORS * vectorBytes + activationBytesPerSample(spec) + fixedBytes(spec)
+  const min = HELD_VECTORS * vectorBytes + activationBytesPerSample(spec) + fixedBytes(spec, storage)
   if (min > memoryBytes) throw overLimit('memory', min, memoryBytes)
   if (SENT_VECTORS * vectorBytes > uploadBytesPerHour)
     throw overLimit('upload', SENT_VECTORS * vectorBytes, uploadBytesPerHour)
   return memoryBytes - HELD_VECTORS * vectorBytes
 }
 
-/** Of frozen parameters, which executors hold as f32. */
-function fixedBytes(spec: ModelSpec): number {
-  return fixedEntries(spec).reduce((sum, { length }) => sum + Float32Array.BYTES_PER_ELEMENT * length, 0)
+function fixedBytes(spec: ModelSpec, storage: Storage): number {
+  const packed = storage === 'f32' ? undefined : storage
+  return fixedEntries(spec).reduce((sum, entry) => sum + Float32Array.BYTES_PER_ELEMENT * heldWords(entry, packed), 0)
 }
 
 /**

@@ -37,6 +37,7 @@ import { softmaxBackward, softmaxForward } from './softmax.ts'
 import { swigluForward, swigluGateGradient, swigluValueGradient } from './swiglu.ts'
 import { tanhBackward, tanhForward } from './tanh.ts'
 import { classTokenForward, classTokenParameterGradient, firstTokenBackward, transposeForward } from './tokens.ts'
+import { unpackForward, unpackRows } from './unpack.ts'
 import { upsampleBackward, upsampleForward } from './upsample.ts'
 
 type Reference<K extends KernelName> = (
@@ -90,6 +91,8 @@ export const REFERENCE_KERNELS: { readonly [K in KernelName]: Reference<K> } = {
   'softmax.backward': softmaxBackward,
   'embedding.forward': embeddingForward,
   'embedding.parameterGradient': embeddingParameterGradient,
+  'unpack.forward': unpackForward,
+  'unpack.rows': unpackRows,
   'positions.forward': positionsForward,
   'positions.parameterGradient': positionsParameterGradient,
   'rotary.forward': rotaryForward,

@@ -67,6 +67,7 @@ import {
   upsampleBackward,
   upsampleForward,
 } from './kernels/tokens.ts'
+import { unpackForward, unpackRows } from './kernels/unpack.ts'
 import type { WasmKernel, WasmRecipe } from './pass.ts'
 
 export const WASM_KERNELS: { readonly [K in KernelName]: WasmKernel<K> } = {
@@ -114,6 +115,8 @@ export const WASM_KERNELS: { readonly [K in KernelName]: WasmKernel<K> } = {
   'softmax.backward': softmaxBackward,
   'embedding.forward': embeddingForward,
   'embedding.parameterGradient': embeddingParameterGradient,
+  'unpack.forward': unpackForward,
+  'unpack.rows': unpackRows,
   'positions.forward': positionsForward,
   'positions.parameterGradient': positionsParameterGradient,
   'rotary.forward': rotaryForward,

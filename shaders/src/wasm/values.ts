@@ -129,6 +129,8 @@ export const v128 = {
   /** one float, and two, in the first places; zeros behind */
   loadOne: memory(0x5c),
   loadTwo: memory(0x5d),
+  /** four whole numbers of sixteen bits, without a sign */
+  loadHalves: memory(0x04),
   constant: (...of: readonly number[]): V128 =>
     value(
       'v128',

@@ -2,7 +2,7 @@
 // everywhere.
 
 import { type Clock, SerialQueue, systemClock } from '@starling-grid/protocol'
-import { runReference, type KernelCall } from '@starling-grid/shaders'
+import { runReference, type KernelCall, type PackedStorage } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import type { Graph } from '../graph/build.ts'
 import { finalAfter } from '../graph/early-ranges.ts'
@@ -23,7 +23,7 @@ export class ReferenceRunner implements GraphRunner {
   readonly #gradient: Float32Array
   /** storage → elements; parameters are views into the flat vectors */
   readonly #arrays = new Map<number, Values>()
-  readonly #fixed = new Map<number, Float32Array>()
+  readonly #fixed = new Map<number, Values>()
   /** work waits for its turn, as on a device queue */
   readonly #queue = new SerialQueue()
 
@@ -41,7 +41,11 @@ export class ReferenceRunner implements GraphRunner {
     this.#queue.run(() => this.#parameters.set(copy))
   }
 
-  loadFixed(index: number, values: Float32Array): void {
+  get packed(): PackedStorage | undefined {
+    return this.graph.packed
+  }
+
+  loadFixed(index: number, values: Values): void {
     this.#fixed.set(index, values)
   }
 
@@ -81,6 +85,8 @@ export class ReferenceRunner implements GraphRunner {
       Object.entries(call.operands).map(([name, tensor]) => [name, this.#array(tensor, samples)]),
     )
     runReference({ ...call, operands } as KernelCall<Values>, samples)
+    if (call.kernel === 'unpack.forward') return
+    for (const { role, storage } of tensorsOf(call)) if (role === 'unpacked') this.#arrays.delete(storage)
   }
 
   /** Lets timers and sockets of this thread have their turn. */
@@ -99,7 +105,7 @@ export class ReferenceRunner implements GraphRunner {
     return fresh
   }
 
-  #fixedTensor({ name, offset, start, size }: Tensor): Float32Array {
+  #fixedTensor({ name, offset, start, size }: Tensor): Values {
     const values = this.#fixed.get(offset)
     if (!values) throw new Error(`internal: ${name} was not given`)
     return start === undefined ? values : values.subarray(start, start + size)

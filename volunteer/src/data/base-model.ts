@@ -1,6 +1,15 @@
 // The frozen parameters of an imported model: fetched from the coordinator by hash once, kept in the host's cache, and
 // read tensor by tensor.
-import { fixedEntries, type FixedEntry, type ModelSpec, partName, readRows, rowsOf } from '@starling-grid/model'
+import {
+  fixedEntries,
+  type FixedEntry,
+  type ModelSpec,
+  packRows,
+  partName,
+  readRows,
+  rowsOf,
+  storageOf,
+} from '@starling-grid/model'
 import {
   type BaseManifest,
   type BaseShard,
@@ -12,7 +21,9 @@ import {
   sha256Name,
   type StoredTensor,
 } from '@starling-grid/protocol'
-import type { FrozenSource } from '../graph/frozen-source.ts'
+import { packedRow, type PackedStorage } from '@starling-grid/shaders'
+import type { FrozenSource, PackedSource } from '../graph/frozen-source.ts'
+import { isMatrix } from '../graph/packed.ts'
 import { fetchedBlob, type BlobPlaces } from './shards.ts'
 
 /** Shards on their way at once: one of each member that gives some. */
@@ -25,7 +36,7 @@ interface PlacedPart {
 }
 
 /**
- * `onProgress`: bytes that are here, of all.
+ * With the manifest and a first shard, which says how matrices are stored. `onProgress`: bytes that are here, of all.
  * @throws GridError 'shard-corrupt' when the manifest is damaged, or has not what the model needs
  */
 export async function openBaseModel(
@@ -35,7 +46,9 @@ export async function openBaseModel(
 ): Promise<FrozenSource | undefined> {
   if (spec.base === undefined) return undefined
   const manifest = readBaseManifest(await fetchedBlob(sha256Name(spec.base), places))
-  return new BaseModel(spec, manifest, places, onProgress)
+  const model = new BaseModel(spec, manifest, places, onProgress)
+  await model.look()
+  return model
 }
 
 class BaseModel implements FrozenSource {
@@ -46,6 +59,7 @@ class BaseModel implements FrozenSource {
   readonly #total: number
   readonly #seen = new Set<Sha256>()
   #done = 0
+  #storage: PackedStorage | undefined
   /** fetched before they are asked for, so that several members serve at once */
   readonly #ahead = new Map<Sha256, Promise<Uint8Array>>()
   readonly #order: readonly BaseShard[]
@@ -73,9 +87,25 @@ class BaseModel implements FrozenSource {
     for (const [name, entry] of this.#entries) if (entry.kind === 'frozen') requireWhole(entry, this.#parts.get(name))
   }
 
+  get packed(): PackedSource | undefined {
+    const storage = this.#storage
+    return storage && { storage, read: (name) => this.#readPacked(name, storage) }
+  }
+
+  /** An import stores all matrices alike. */
+  async look(): Promise<void> {
+    const name = [...this.#entries.values()].find(isMatrix)?.name
+    const [part] = (name !== undefined && this.#parts.get(name)) || []
+    if (name === undefined || part === undefined) return
+    const { sha256 } = part.shard
+    const bytes = await fetchedBlob(sha256, this.#places)
+    this.#ahead.set(sha256, Promise.resolve(bytes))
+    const storage = storageOf(partName(name, part.row), readSafetensors(bytes).tensors)
+    this.#storage = storage === 'f32' ? undefined : storage
+  }
+
   async read(name: string): Promise<Float32Array> {
-    const entry = this.#entries.get(name)
-    if (entry === undefined) throw new Error(`internal: no frozen parameter ${name}`)
+    const entry = this.#entryOf(name)
     const { columns } = rowsOf(entry)
     const values = new Float32Array(entry.length)
     for (const { shard, row, rows } of this.#parts.get(name) ?? []) {
@@ -83,6 +113,23 @@ class BaseModel implements FrozenSource {
       values.set(readRows(partName(name, row), tensors, { length: rows * columns, columns }), row * columns)
     }
     return values
+  }
+
+  async #readPacked(name: string, storage: PackedStorage): Promise<Int32Array> {
+    const { rows: all, columns } = rowsOf(this.#entryOf(name))
+    const { words } = packedRow(columns, storage)
+    const packed = new Int32Array(all * words)
+    for (const { shard, row, rows } of this.#parts.get(name) ?? []) {
+      const tensors = await this.#tensorsOf(shard)
+      packed.set(packRows(partName(name, row), tensors, { rows, columns, storage }), row * words)
+    }
+    return packed
+  }
+
+  #entryOf(name: string): FixedEntry {
+    const entry = this.#entries.get(name)
+    if (entry === undefined) throw new Error(`internal: no frozen parameter ${name}`)
+    return entry
   }
 
   async #tensorsOf({ sha256, bytes }: BaseShard): Promise<ReadonlyMap<string, StoredTensor>> {

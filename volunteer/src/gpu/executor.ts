@@ -5,7 +5,7 @@ import { buildGraph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
 import { buildDecoder } from '../graph/decoder-graph.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
-import { loadFrozen } from '../graph/fixed.ts'
+import { loadFrozen, packingOf } from '../graph/fixed.ts'
 import type { FrozenSource } from '../graph/frozen-source.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
 import { PROMPT_TOKENS, TokenDecoder } from '../graph/token-decoder.ts'
@@ -13,11 +13,13 @@ import type { TuningOptions } from './autotune.ts'
 import { createGpuRunner, type GpuRunnerOptions } from './runner.ts'
 import type { tuneOn } from './tune-on.ts'
 
-export interface GpuExecutorOptions extends Omit<GpuRunnerOptions, 'graph' | 'software'> {
+export interface GpuExecutorOptions extends Omit<GpuRunnerOptions, 'graph' | 'software' | 'packing'> {
   readonly adapter: AdapterDescription
   readonly spec: ModelSpec
   /** of models with frozen parameters: where these come from */
   readonly frozen?: FrozenSource | undefined
+  /** frozen matrices stay packed although there is room for f32; absent: where the memory does not suffice otherwise */
+  readonly pack?: boolean
   /** plan for a software adapter as for a GPU: what GPUs will run can then be tested where there is none */
   readonly asGpu?: boolean | undefined
   /** measure variants first, unless `choose` says which to use */
@@ -41,9 +43,15 @@ export async function createGpuExecutor({
   tuning,
   asGpu = false,
   frozen,
+  pack,
   ...options
 }: GpuExecutorOptions): Promise<Executor> {
-  const common = { ...options, software: adapter.software && !asGpu, graph: buildGraph(spec) }
+  const common = {
+    ...options,
+    software: adapter.software && !asGpu,
+    graph: buildGraph(spec),
+    packing: packingOf(frozen, pack),
+  }
   const choose = chosen ?? (tuning && (await tuned(tuning, adapter, common)))
   const runner = await createGpuRunner({ ...common, ...(choose ? { choose } : {}) })
   try {
@@ -57,7 +65,7 @@ export async function createGpuExecutor({
 
 export interface GpuDecoderOptions extends Pick<
   GpuExecutorOptions,
-  'device' | 'adapter' | 'facts' | 'spec' | 'readText' | 'frozen' | 'maxBytes' | 'submitMs'
+  'device' | 'adapter' | 'facts' | 'spec' | 'readText' | 'frozen' | 'pack' | 'maxBytes' | 'submitMs' | 'say'
 > {
   /** places of a text that the model sees */
   readonly context: number
@@ -72,10 +80,17 @@ export async function createGpuDecoder({
   spec,
   context,
   frozen,
+  pack,
   ...options
 }: GpuDecoderOptions): Promise<TokenDecoder> {
   const graph = buildDecoder(spec, context)
-  const runner = await createGpuRunner({ ...options, software: adapter.software, graph, maxMicroBatch: PROMPT_TOKENS })
+  const runner = await createGpuRunner({
+    ...options,
+    software: adapter.software,
+    graph,
+    maxMicroBatch: PROMPT_TOKENS,
+    packing: packingOf(frozen, pack),
+  })
   try {
     await loadFrozen(runner, frozen)
   } catch (error) {

@@ -1,13 +1,15 @@
 // Runs a graph on a WebGPU device. Each run, or early piece of the gradient, is one command buffer, one compute pass
 // and one submit, and creates nothing.
 import { type Precision, SerialQueue, systemClock } from '@starling-grid/protocol'
-import { type AdapterTraits, lastSize } from '@starling-grid/shaders'
+import { type AdapterTraits, lastSize, type PackedStorage } from '@starling-grid/shaders'
+import { savingsText } from '../graph/attempts.ts'
 import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
 import type { EncodeRequest } from '../graph/executor.ts'
 import { loadConstants } from '../graph/fixed.ts'
 import { gather } from '../graph/flat-views.ts'
 import { OutOfDeviceMemory } from '../graph/out-of-device-memory.ts'
+import type { Packing } from '../graph/packed.ts'
 import {
   type AdapterLimits,
   defaultMicroBatch,
@@ -53,6 +55,8 @@ interface PlanBounds {
    * suffice otherwise
    */
   readonly recompute?: boolean
+  /** how frozen matrices can lie; absent: as f32 alone */
+  readonly packing?: Packing | undefined
 }
 
 export interface GpuRunnerOptions extends PlanBounds {
@@ -77,10 +81,8 @@ export interface GpuRunnerOptions extends PlanBounds {
 /** @throws GridError('adapter-limit') when the adapter cannot hold the model */
 export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRunner> {
   const plan = planFor(options)
-  if (plan.recomputed && options.recompute !== true)
-    options.say?.(
-      'This model needs more memory than may be used: some values are computed again, with the same result.',
-    )
+  const saved = savingsText(plan, options)
+  if (saved !== undefined) options.say?.(saved)
   return openSmaller(options, afterShortages(options, plan))
 }
 
@@ -108,9 +110,16 @@ function afterShortages(options: GpuRunnerOptions, plan: Plan): Plan {
 
 /** What takes less of the device's memory than a plan that was made with `options`; undefined: nothing does. */
 function lessThan(
-  { graph, capacity, recomputed }: Plan,
-  { recompute = false }: GpuRunnerOptions,
+  { graph, capacity, recomputed, fixed, buffers }: Plan,
+  { recompute = false, packing }: GpuRunnerOptions,
 ): { readonly what: string; readonly options: Partial<GpuRunnerOptions> } | undefined {
+  const sum = (all: readonly number[]): number => all.reduce((bytes, one) => bytes + one, 0)
+  const packed =
+    packing === undefined || graph.packed !== undefined
+      ? undefined
+      : { what: `keeping the base model in ${packing.storage}`, options: { packing: { ...packing, always: true } } }
+  // Halving what is small beside the parameters saves little.
+  if (packed && (capacity === 1 || sum(fixed) > sum(buffers))) return packed
   // Not every graph has values that can be computed again.
   const again =
     recomputed || recompute
@@ -133,6 +142,7 @@ function planFor({
   choose,
   precision = 'f32',
   recompute = false,
+  packing,
   maxMicroBatch = defaultMicroBatch(software),
   maxBytes = Number.POSITIVE_INFINITY,
   limits = device.limits,
@@ -144,6 +154,7 @@ function planFor({
     maxBytes,
     precision,
     recompute,
+    packing,
     ...(choose ? { choose } : {}),
   })
 }
@@ -260,6 +271,7 @@ export class GpuRunner implements GraphRunner {
   readonly #watch: DeviceWatch
   readonly #owner: BufferOwner
   readonly #readback: Readback
+  readonly packed: PackedStorage | undefined
   readonly #completion: Completion
   readonly #submits: Submits
   readonly #encoding: GradientEncodersParts
@@ -273,6 +285,7 @@ export class GpuRunner implements GraphRunner {
     this.graph = graph
     this.capacity = plan.capacity
     this.precision = precision
+    this.packed = plan.graph.packed
     this.#plan = plan
     this.#program = program
     this.#watch = watch
@@ -294,7 +307,7 @@ export class GpuRunner implements GraphRunner {
     void this.#inTurn(async () => this.#writeParameters(kept))
   }
 
-  loadFixed(index: number, values: Float32Array): void {
+  loadFixed(index: number, values: Values): void {
     const buffer = this.#program.buffers.fixed[index]
     if (buffer) this.#queue.writeBuffer(buffer, 0, plain(values))
   }

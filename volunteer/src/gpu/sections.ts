@@ -8,6 +8,7 @@ import { devicePieces, deviceRange, type FlatPiece, viewRuns } from '../graph/fl
 import type { Plan, PlannedPass, Resource } from '../graph/plan.ts'
 import type { RunRequest } from '../graph/runner.ts'
 import { lengthFor, type Tensor } from '../graph/tensor.ts'
+import { logitsPieces } from '../graph/vocabulary.ts'
 import type { EncodedRun, EncodingCut } from './encoding-cut.ts'
 
 const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
@@ -126,14 +127,13 @@ function gradientSections(
 
 /** One for each piece of the classes: all pieces are made in the same place. */
 function logitsSections(plan: Plan, samples: number): Section[] {
-  const { logits = [], output } = plan.graph
+  const { output } = plan.graph
   const rows = output.size / lastSize(output.shape)
   let first = 0
-  return logits.map(({ operands }, i) => {
-    const { y } = operands as { readonly y: Tensor }
+  return logitsPieces(plan.graph).map(({ y, calls }) => {
     const piece = { first, count: y.size / rows }
     first += piece.count
-    const passes = plan.parts.logits.filter(({ origin }) => origin.call === `logits.${i}`)
+    const passes = plan.parts.logits.filter(({ origin }) => calls.has(origin.call))
     return { passes, ...staging([wanted(plan, y, samples)]), gradient: undefined, final: undefined, piece }
   })
 }

@@ -13,12 +13,12 @@ export function tuneOn(
   adapter: AdapterDescription,
   options: GpuRunnerOptions,
 ): Promise<VariantSelector> {
-  const { device, graph, readText, maxBytes, facts, software = false } = options
+  const { device, graph, readText, maxBytes, facts, packing, software = false } = options
   const { maxMicroBatch = defaultMicroBatch(software) } = options
   const traits = traitsOf(device, software, facts)
   // Shapes hold the number of samples that the adapter has room for.
   const bound = maxBytes === undefined ? {} : { maxBytes }
-  const plan = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, ...bound })
+  const plan = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, packing, ...bound })
   const { capacity } = plan
   // What is measured is what will run: of a large vocabulary, its pieces.
   const cut = plan.graph.logits === undefined && plan.graph.chunks === undefined ? graph : plan.graph

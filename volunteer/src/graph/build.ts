@@ -9,7 +9,7 @@ import {
   type ModelSpec,
   type ParameterEntry,
 } from '@starling-grid/model'
-import type { KernelCall } from '@starling-grid/shaders'
+import type { KernelCall, PackedStorage } from '@starling-grid/shaders'
 import { deriveBackward } from './backward.ts'
 import { lossRule } from './losses.ts'
 import { buildNodes } from './nodes.ts'
@@ -49,6 +49,8 @@ export interface Graph extends GraphCalls, GraphEnds {
   readonly chunks?: ReadonlyMap<number, number>
   /** what is given once and stays, by the index that its tensors have as their offset */
   readonly fixed: readonly FixedEntry[]
+  /** frozen matrices lie so; absent: as f32 */
+  readonly packed?: PackedStorage
   /** what the loss reads and writes; undefined in a graph whose output gradient is given */
   readonly lossTensors: { readonly target: Tensor; readonly loss: Tensor; readonly correct: Tensor } | undefined
   /** ∂/∂output, given from outside when there is no loss */

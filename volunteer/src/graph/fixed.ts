@@ -1,9 +1,11 @@
 // Tensors that a graph is given once: constants, which follow from the spec, and the frozen parameters of an imported
 // model.
 
-import { constantValues } from '@starling-grid/model'
+import { constantValues, type FixedEntry } from '@starling-grid/model'
+import type { PackedStorage } from '@starling-grid/shaders'
 import type { FrozenSource } from './frozen-source.ts'
-import type { GraphRunner } from './runner.ts'
+import { heldWords, isMatrix, type Packing } from './packed.ts'
+import type { GraphRunner, Values } from './runner.ts'
 
 export function loadConstants(runner: Pick<GraphRunner, 'graph' | 'loadFixed'>): void {
   for (const [index, entry] of runner.graph.fixed.entries())
@@ -12,15 +14,28 @@ export function loadConstants(runner: Pick<GraphRunner, 'graph' | 'loadFixed'>):
 
 /** Gives a runner all frozen parameters of its graph. */
 export async function loadFrozen(
-  runner: Pick<GraphRunner, 'graph' | 'loadFixed'>,
+  runner: Pick<GraphRunner, 'graph' | 'loadFixed' | 'packed'>,
   source: FrozenSource | undefined,
 ): Promise<void> {
-  for (const [index, { kind, name, length }] of runner.graph.fixed.entries()) {
+  for (const [index, entry] of runner.graph.fixed.entries()) {
+    const { kind, name } = entry
     if (kind === 'constant') continue
     if (source === undefined) throw new Error(`internal: nothing gives the frozen parameter ${name}`)
-    const values = await source.read(name)
-    if (values.length !== length)
-      throw new Error(`internal: ${name} has ${length} elements, and ${values.length} were given`)
+    const values = await valuesOf(source, entry, runner.packed)
+    const words = heldWords(entry, runner.packed)
+    if (values.length !== words)
+      throw new Error(`internal: ${name} has ${words} elements, and ${values.length} were given`)
     runner.loadFixed(index, values)
   }
+}
+
+function valuesOf(source: FrozenSource, entry: FixedEntry, storage: PackedStorage | undefined): Promise<Values> {
+  if (storage === undefined || !isMatrix(entry)) return source.read(entry.name)
+  if (source.packed?.storage !== storage) throw new Error(`internal: nothing gives ${entry.name} in ${storage}`)
+  return source.packed.read(entry.name)
+}
+
+/** How a model's frozen matrices can lie on a device. `always`: packed although there is room for f32 */
+export function packingOf(source: FrozenSource | undefined, always = false): Packing | undefined {
+  return source?.packed && { storage: source.packed.storage, always }
 }

@@ -12,6 +12,8 @@ import {
 } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import { overLimit } from '../own-limits.ts'
+import type { AdapterLimits } from './adapter-limits.ts'
+import { type Attempt, attemptsFor } from './attempts.ts'
 import { beginGradients, clearedRanges } from './begin-gradients.ts'
 import type { Graph, GraphPart } from './build.ts'
 import { defaultVariant, type VariantSelector } from './choice.ts'
@@ -21,11 +23,9 @@ import { flopsOf } from './flops.ts'
 import { fuseGraph } from './fuse.ts'
 import { halfStorages, inHalf } from './half.ts'
 import { assignBuffers, peakLiveBytes, type LiveRange, type BufferPlace, type PlacementOptions } from './memory.ts'
-import { recomputeGraph } from './recompute.ts'
-import { separateEvaluation, tensorsOf } from './storages.ts'
+import { heldWords, type Packing } from './packed.ts'
 import { lengthFor, type Tensor } from './tensor.ts'
 import { tileAttention } from './tiled-attention.ts'
-import { cutVocabulary } from './vocabulary.ts'
 
 /**
  * What a binding binds: a piece of a pooled buffer, of the flat parameters or gradient (inside one of their segments),
@@ -68,14 +68,9 @@ export interface Plan<P extends NamedPass = Pass> {
   readonly cleared: readonly FloatRange[]
 }
 
-type AnyPlan = Plan<NamedPass>
+export type { AdapterLimits }
 
-/** The limits of an adapter that a plan can meet. */
-export interface AdapterLimits {
-  readonly maxStorageBufferBindingSize: number
-  readonly maxBufferSize: number
-  readonly maxStorageBuffersPerShaderStage: number
-}
+type AnyPlan = Plan<NamedPass>
 
 export interface PlanOptions<P extends NamedPass = Pass> {
   readonly traits: AdapterTraits
@@ -92,6 +87,8 @@ export interface PlanOptions<P extends NamedPass = Pass> {
    * memory does not suffice otherwise
    */
   readonly recompute?: boolean
+  /** how frozen matrices can lie; absent: as f32 alone */
+  readonly packing?: Packing | undefined
 }
 
 const HALF_FEATURE = 'shader-f16'
@@ -121,7 +118,7 @@ export const MAX_PASS_WORK = 4 * MAX_WORK
 
 /**
  * The plan with the largest micro-batch that fits, from `maxMicroBatch` down. Where none fits, values are computed
- * again in backward, which takes less memory. A model that normalises over its batch needs the whole of a block at
+ * again in backward, which takes less memory; before that, frozen matrices stay packed (attempts.ts). A model that normalises over its batch needs the whole of a block at
  * once, so that it computes again before its batch is cut.
  * @throws GridError('no-f16') when the adapter does not know it; 'adapter-limit' naming the limit when not even one
  * sample fits. GridError('own-limit') when it fits the adapter and not what its owner allows, or keeps the adapter busy
@@ -135,67 +132,21 @@ type PassOptions<P extends NamedPass> = PlanOptions<P> & Required<Pick<PlanOptio
 
 /** The same of passes that another thing than WebGPU runs: `choose` knows them. */
 export function planPasses<P extends NamedPass>(whole: Graph, options: PassOptions<P>): Plan<P> {
-  const { traits, precision = 'f32' } = options
+  const { traits, precision = 'f32', recompute = false, maxBytes = Number.POSITIVE_INFINITY, packing } = options
   if (precision === 'f16' && !traits.features.has(HALF_FEATURE))
     throw new GridError(
       'no-f16',
       `expected an adapter with the feature ${HALF_FEATURE}, which values in f16 need, got one without; ` +
         'choose another with --adapter, or use f32',
     )
+  const wanted = { ...options, precision, recompute, maxBytes, packing }
   let refusal: GridError | undefined
-  for (const attempt of attemptsFor(tileAttention(fuseGraph(whole), options.choose), options)) {
+  for (const attempt of attemptsFor(tileAttention(fuseGraph(whole), options.choose), wanted)) {
     const tried = planAttempt(attempt, options)
     if (!(tried instanceof GridError)) return tried
     refusal = tried
   }
   throw refusal ?? new Error('internal: a plan for no samples')
-}
-
-interface Attempt {
-  readonly graph: Graph
-  readonly recomputed: boolean
-  readonly capacity: number
-}
-
-/** From what computes fastest to what takes the least memory. */
-function* attemptsFor(
-  graph: Graph,
-  {
-    maxMicroBatch,
-    recompute = false,
-    limits,
-    precision = 'f32',
-  }: Pick<PlanOptions, 'maxMicroBatch' | 'recompute' | 'limits' | 'precision'>,
-): Generator<Attempt> {
-  const attempt = (capacity: number): Attempt => {
-    const bounds = { maxBindingBytes: limits.maxStorageBufferBindingSize, capacity }
-    return { graph: separateEvaluation(cutVocabulary(graph, bounds)), recomputed: false, capacity }
-  }
-  const computing = (kept: Attempt): Attempt => ({ ...kept, graph: recomputeGraph(kept.graph), recomputed: true })
-  const one = attempt(1)
-  const isComputable = computing(one).graph.backward.length !== one.graph.backward.length
-  const isPaired = isComputable && graph.mixesSamples
-  const most = mostSamples(one.graph, limits, precision)
-  // What is above holds no value at all: looking at it takes long where the vocabulary then has many pieces.
-  const capacities = halvings(maxMicroBatch).filter((capacity) => capacity <= most || capacity === 1)
-  for (const capacity of capacities) {
-    const kept = attempt(capacity)
-    if (!recompute || !isComputable) yield kept
-    if (isPaired && !recompute) yield computing(kept)
-  }
-  if (isComputable && (recompute || !isPaired)) for (const capacity of capacities) yield computing(attempt(capacity))
-}
-
-/** Of more than so many samples some value does not fit one binding. */
-function mostSamples({ forward }: Graph, limits: AdapterLimits, precision: Precision): number {
-  const elementBytes = precision === 'f16' ? Float32Array.BYTES_PER_ELEMENT / 2 : Float32Array.BYTES_PER_ELEMENT
-  const sizes = forward.flatMap(tensorsOf).map(({ size, shared }) => (shared ? 1 : size))
-  return Math.floor(limits.maxStorageBufferBindingSize / (elementBytes * Math.max(1, ...sizes)))
-}
-
-/** 64, 32, … 1 */
-function halvings(max: number): readonly number[] {
-  return max > 1 ? [max, ...halvings(Math.ceil(max / 2))] : [max]
 }
 
 /** What hinders it is returned: another attempt may do better. */
@@ -330,13 +281,15 @@ function planCapacity<P extends NamedPass>(
   }
 }
 
-function fixedBytes({ fixed }: Graph, drafts: readonly DraftPass[]): number[] {
+function fixedBytes({ fixed, packed }: Graph, drafts: readonly DraftPass[]): number[] {
   const bound = new Set(
     drafts.flatMap(({ operands }) =>
       operands.flatMap((operand) => (typeof operand !== 'string' && operand.role === 'fixed' ? [operand.offset] : [])),
     ),
   )
-  return fixed.map(({ length }, i) => (bound.has(i) ? Float32Array.BYTES_PER_ELEMENT * elementsWithSlack(length) : 0))
+  return fixed.map((entry, i) =>
+    bound.has(i) ? Float32Array.BYTES_PER_ELEMENT * elementsWithSlack(heldWords(entry, packed)) : 0,
+  )
 }
 
 /** Matrix kernels may touch up to two groups of four past the end of a tensor, without effect on results. */

@@ -2,6 +2,7 @@
 // Golden cases of single operators drive it directly, on the same path as training.
 
 import type { Precision } from '@starling-grid/protocol'
+import type { PackedStorage } from '@starling-grid/shaders'
 import type { Graph, GraphPart } from './build.ts'
 import type { EarlyRanges } from './executor.ts'
 import type { Tensor } from './tensor.ts'
@@ -34,10 +35,15 @@ export interface GraphRunner {
   readonly capacity: number
   /** how values between kernels are stored; runners with f16 take a loss scale */
   readonly precision: Precision
+  /** how it holds frozen matrices; absent: as f32 */
+  readonly packed?: PackedStorage | undefined
   /** (parameterCount,) in layout order, for the runs that follow; `flat` may be reused at once */
   loadParameters(flat: Float32Array): void
-  /** One of the graph's fixed tensors, for all runs that follow. Constants are there from the beginning. */
-  loadFixed(index: number, values: Float32Array): void
+  /**
+   * One of the graph's fixed tensors, for all runs that follow: a matrix that it holds packed as its words, all others
+   * as f32. Constants are there from the beginning.
+   */
+  loadFixed(index: number, values: Values): void
   /**
    * Runs take effect in the order of the calls; several may be under way. Resolves with what `read` asked for.
    * @throws GridError('device-lost')

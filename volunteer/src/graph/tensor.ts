@@ -9,6 +9,7 @@ export type TensorRole =
   | 'upstream' // ∂/∂output given from outside, in graphs without a loss
   | 'parameter' // a view into the flat parameters
   | 'fixed' // a parameter that is given and stays: no view of a flat vector
+  | 'unpacked' // what is fixed and lies packed, as f32 for one call
   | 'parameterGradient' // a view into the flat gradient, accumulated over micro-batches
   | 'activation' // made by forward, needed until backward has read it
   | 'activationGradient'

@@ -387,6 +387,19 @@ function isProductOf(call: Call, { operands }: ClassProduct): boolean {
   return call.kernel === 'linear.forward' && call.operands.y.storage === operands.y.storage
 }
 
+/** Each product of `logits`, with the names of the calls that make it: its own, and what unpacks its weights. */
+export function logitsPieces({
+  logits = [],
+}: Pick<Graph, 'logits'>): { readonly y: Tensor; readonly calls: ReadonlySet<string> }[] {
+  let first = 0
+  return logits.flatMap((call, i) => {
+    if (call.kernel !== 'linear.forward') return []
+    const calls = new Set(Array.from({ length: i + 1 - first }, (_, at) => `logits.${first + at}`))
+    first = i + 1
+    return [{ y: call.operands.y, calls }]
+  })
+}
+
 /** `columns`: of `into`; the values of some columns, of all rows */
 export function placeColumns(
   into: Float32Array,

@@ -4,11 +4,12 @@ import type { ModelSpec } from '@starling-grid/model'
 import { type Clock, systemClock } from '@starling-grid/protocol'
 import { type KernelCall, PLAIN_TRAITS } from '@starling-grid/shaders'
 import { hasRelaxedSimd, type WasmPass, wasmRecipe } from '@starling-grid/shaders/wasm'
+import { savingsText } from '../graph/attempts.ts'
 import { buildGraph, type Graph } from '../graph/build.ts'
 import type { Choice } from '../graph/choice.ts'
 import { buildDecoder } from '../graph/decoder-graph.ts'
 import type { AdapterDescription, Executor } from '../graph/executor.ts'
-import { loadFrozen } from '../graph/fixed.ts'
+import { loadFrozen, packingOf } from '../graph/fixed.ts'
 import type { FrozenSource } from '../graph/frozen-source.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
 import { type AdapterLimits, planPasses } from '../graph/plan.ts'
@@ -34,6 +35,10 @@ export interface WasmExecutorOptions {
   readonly frozen?: FrozenSource | undefined
   /** of this process's memory, as its owner allows */
   readonly maxBytes?: number
+  /** frozen matrices stay packed although there is room for f32; absent: where the memory does not suffice otherwise */
+  readonly pack?: boolean
+  /** told what people should know: that memory is short */
+  readonly say?: (text: string) => void
   /** keep less and compute it again in backward; absent: where the memory does not suffice otherwise */
   readonly recompute?: boolean
   /** a · b + c may be rounded once; absent: where the engine can */
@@ -74,7 +79,10 @@ export function wasmAdapter(threads?: Pick<WasmThreads, 'count'>): AdapterDescri
 /** @throws GridError('adapter-limit') or GridError('own-limit') when the memory does not suffice */
 export async function createWasmRunner(graph: Graph, options: WasmExecutorOptions = {}): Promise<WasmRunner> {
   const { threads, clock = systemClock, relaxed = hasRelaxedSimd(), maxBytes } = options
-  const program = await createWasmProgram(planWasm(graph, options), {
+  const plan = planWasm(graph, options)
+  const saved = savingsText(plan, { ...options, packing: packingOf(options.frozen, options.pack) })
+  if (saved !== undefined) options.say?.(saved)
+  const program = await createWasmProgram(plan, {
     threads: threads?.count ?? 1,
     shared: threads !== undefined,
     relaxed,
@@ -90,6 +98,8 @@ export function planWasm(
     maxBytes = Infinity,
     recompute = false,
     limits = LIMITS,
+    frozen,
+    pack,
   }: WasmExecutorOptions = {},
 ): WasmPlan {
   return planPasses<WasmPass>(graph, {
@@ -99,6 +109,7 @@ export function planWasm(
     maxMicroBatch,
     maxBytes,
     recompute,
+    packing: packingOf(frozen, pack),
   })
 }
 

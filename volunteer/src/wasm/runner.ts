@@ -1,6 +1,6 @@
 // Runs a graph on WebAssembly. Inputs are written to and results read from its memory; nothing is allocated in between.
 import { type Clock, SerialQueue } from '@starling-grid/protocol'
-import { lastSize } from '@starling-grid/shaders'
+import { lastSize, type PackedStorage } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import type { Graph } from '../graph/build.ts'
 import { finalAfter } from '../graph/early-ranges.ts'
@@ -8,7 +8,7 @@ import { loadConstants } from '../graph/fixed.ts'
 import { deviceRange, gather } from '../graph/flat-views.ts'
 import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
 import { lengthFor, type Tensor } from '../graph/tensor.ts'
-import { placeColumns } from '../graph/vocabulary.ts'
+import { logitsPieces, placeColumns } from '../graph/vocabulary.ts'
 import type { Command } from './control.ts'
 import { type PieceCrew, OwnThread, ThreadCrew, type WasmThreads } from './crew.ts'
 import type { PlannedWasmPass, WasmProgram } from './program.ts'
@@ -19,6 +19,7 @@ export class WasmRunner implements GraphRunner {
   readonly graph: Graph
   readonly capacity: number
   readonly precision = 'f32'
+  readonly packed: PackedStorage | undefined
   readonly #program: WasmProgram
   readonly #crew: PieceCrew
   /** runs take place in the order in which they were asked for */
@@ -30,6 +31,7 @@ export class WasmRunner implements GraphRunner {
   constructor(graph: Graph, program: WasmProgram, threads: WasmThreads | undefined, clock: Clock) {
     this.graph = graph
     this.capacity = program.plan.capacity
+    this.packed = program.plan.graph.packed
     this.#program = program
     this.#crew = threads ? new ThreadCrew(program, threads) : new OwnThread(program, clock)
     loadConstants(this)
@@ -41,9 +43,11 @@ export class WasmRunner implements GraphRunner {
     void this.#inTurn(async () => this.#writeParameters(kept))
   }
 
-  loadFixed(index: number, values: Float32Array): void {
+  loadFixed(index: number, values: Values): void {
     const held = this.#program.fixed[index]
-    if (held && held.length >= values.length) held.set(values)
+    const Kind = values instanceof Int32Array ? Int32Array : Float32Array
+    if (held && held.length >= values.length)
+      new Kind(this.#program.memory.buffer, held.byteOffset, values.length).set(values)
   }
 
   run(request: RunRequest): Promise<Float32Array[]> {
@@ -83,14 +87,13 @@ export class WasmRunner implements GraphRunner {
   /** All pieces are made in the same place. */
   async #outputOfPieces(samples: number): Promise<Float32Array> {
     const { plan } = this.#program
-    const { logits = [], output } = plan.graph
+    const { output } = plan.graph
     const all = new Float32Array(samples * output.size)
     const columns = lastSize(output.shape)
     let first = 0
-    for (const [i, { operands }] of logits.entries()) {
-      const passes = plan.parts.logits.filter(({ origin }) => origin.call === `logits.${i}`)
+    for (const { y, calls } of logitsPieces(plan.graph)) {
+      const passes = plan.parts.logits.filter(({ origin }) => calls.has(origin.call))
       await this.#runPasses(passes, { samples, adds: false })
-      const { y } = operands as { readonly y: Tensor }
       const count = (y.size * columns) / output.size
       placeColumns(all, columns, { first, count, values: this.#viewOf(y, samples) })
       first += count
