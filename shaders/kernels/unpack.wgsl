@@ -13,7 +13,7 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
 
 // y = the rows of ids from FIRST on; ids outside belong to another piece of the table
 @compute @workgroup_size(WORKGROUP)
-fn rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
+fn of_tokens(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = thread_of(group, lane);
   let row = i / QUADS;
   let column = i % QUADS * 4u;

@@ -6,6 +6,7 @@ export * from './form.ts'
 export * from './kernel-graph.ts'
 export * from './peer-link-suite.ts'
 export * from './slow-link.ts'
+export * from './stored-source.ts'
 export * from './take-blocks.ts'
 export { GpuEncoding } from './gpu-encoding.ts'
 

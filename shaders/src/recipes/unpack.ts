@@ -31,7 +31,7 @@ export function unpackRows(dims: EmbeddingDims & Pick<UnpackDims, 'storage'>, ca
     passes: [
       {
         ...pass,
-        entryPoint: 'rows',
+        entryPoint: 'of_tokens',
         constants: { ...pass.constants, TOKENS: tokens, FIRST: first },
         bindings: [array('ids', 'read', rows, 'i32'), packed, matrix('y', 'write', rows, channels)],
         threads: (samples) => samples * tokens * quads,

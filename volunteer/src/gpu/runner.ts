@@ -117,7 +117,7 @@ function lessThan(
   const packed =
     packing === undefined || graph.packed !== undefined
       ? undefined
-      : { what: `keeping the base model in ${packing.storage}`, options: { packing: { ...packing, always: true } } }
+      : { what: `keeping the base model in ${packing.storage}`, options: { packing: { ...packing, pieces: true } } }
   // Halving what is small beside the parameters saves little.
   if (packed && (capacity === 1 || sum(fixed) > sum(buffers))) return packed
   // Not every graph has values that can be computed again.

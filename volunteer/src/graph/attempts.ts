@@ -66,10 +66,11 @@ function savingsFor(
   isComputable: boolean,
 ): readonly Saving[] {
   const canPack = packing !== undefined && packFrozen(graph, packing.storage) !== graph
-  const mustPack = canPack && (packing.always === true || heldBytes(graph) > maxBytes)
+  const mustPack = canPack && (packing.always === true || packing.pieces === true || heldBytes(graph) > maxBytes)
   return SAVINGS.filter(
-    ({ packs, recomputes }) =>
-      (packs ? canPack : !mustPack) && (recomputes ? isComputable : !(recompute && isComputable)),
+    ({ packs, cuts, recomputes }) =>
+      (packs ? canPack && (cuts || packing.pieces !== true) : !mustPack) &&
+      (recomputes ? isComputable : !(recompute && isComputable)),
   )
 }
 

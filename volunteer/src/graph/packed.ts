@@ -12,6 +12,8 @@ export interface Packing {
   readonly storage: PackedStorage
   /** packed, although there is room for f32; absent: where the memory does not suffice otherwise */
   readonly always?: boolean
+  /** always, and large tables are read in pieces: the least memory */
+  readonly pieces?: boolean
 }
 
 /** Words of four bytes that a fixed tensor takes: vectors and constants are f32 always. */

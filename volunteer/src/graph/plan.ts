@@ -13,7 +13,7 @@ import {
 import type { FloatRange } from '../floats.ts'
 import { overLimit } from '../own-limits.ts'
 import type { AdapterLimits } from './adapter-limits.ts'
-import { type Attempt, attemptsFor } from './attempts.ts'
+import { type Attempt, attemptsFor, heldBytes } from './attempts.ts'
 import { beginGradients, clearedRanges } from './begin-gradients.ts'
 import type { Graph, GraphPart } from './build.ts'
 import { defaultVariant, type VariantSelector } from './choice.ts'
@@ -158,7 +158,8 @@ function planAttempt<P extends NamedPass>(
   const drafts = precision === 'f16' ? inHalf(exact, halfStorages(graph)) : exact
   // Sharing scratch saves time and costs memory: where that is much, preparing twice does better.
   const crowds = poolBudget(traits, limits)
-  const bytes = { maxBufferBytes: limits.maxBufferSize, worthBytes: capacity === 1 ? Infinity : crowds }
+  const worthBytes = Math.min(capacity === 1 ? Infinity : crowds, maxBytes - heldBytes(graph))
+  const bytes = { maxBufferBytes: limits.maxBufferSize, worthBytes }
   const plans = [shareScratch(drafts), drafts].map((passes) =>
     planCapacity(graph, passes, { recomputed, capacity, ...bytes }),
   )
