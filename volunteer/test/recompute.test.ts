@@ -2,17 +2,48 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gpt, initialParameters, parseModelSpec, resnet, type ModelSpec } from '@starling-grid/model'
-import { PLAIN_TRAITS } from '@starling-grid/shaders'
+import { boundBindings, PLAIN_TRAITS } from '@starling-grid/shaders'
 import { ReferenceRunner } from '../src/cpu/runner.ts'
 import { buildGraph, type Graph } from '../src/graph/build.ts'
+import { defaultVariant } from '../src/graph/choice.ts'
+import { draftPasses } from '../src/graph/drafts.ts'
 import { fuseGraph } from '../src/graph/fuse.ts'
 import { type Plan, planGraph, poolBytes } from '../src/graph/plan.ts'
-import { recomputeGraph } from '../src/graph/recompute.ts'
+import { recomputeGraph, resultsOf } from '../src/graph/recompute.ts'
 import { noise } from '../testing/executor-suite.ts'
 
 const LIMITS = { maxStorageBufferBindingSize: 2 ** 27, maxBufferSize: 2 ** 28, maxStorageBuffersPerShaderStage: 8 }
 const SMALL_GPT = gpt({ blocks: 3, heads: 2, channels: 8, context: 5, vocab: 7, dropout: 0.2 })
 const SMALL_RESNET = resnet({ depth: 8, channels: 2, classes: 4 })
+const SMALL_LLAMA = parseModelSpec({
+  input: [5],
+  layers: [
+    {
+      type: 'causal_lm',
+      config: {
+        model_type: 'llama',
+        vocab_size: 7,
+        hidden_size: 8,
+        num_hidden_layers: 3,
+        num_attention_heads: 2,
+        num_key_value_heads: 1,
+        intermediate_size: 9,
+      },
+    },
+  ],
+})
+const CONCATENATIONS = parseModelSpec({
+  input: [6],
+  loss: 'mse',
+  layers: [1, 2, 3, 4, 5, 6].flatMap((i) => [
+    {
+      type: 'parallel',
+      branches: [[{ type: 'linear', name: `fc${i}`, out: 6 }], [{ type: 'tanh' }]],
+      combine: 'concat',
+    },
+    { type: 'gelu' },
+  ]),
+})
 const CHAIN = parseModelSpec({
   input: [6],
   loss: 'mse',
@@ -47,6 +78,8 @@ async function gradientOf(graph: Graph, spec: ModelSpec, samples: number) {
 for (const [name, spec] of [
   ['a GPT with dropout', SMALL_GPT],
   ['a ResNet with batch statistics', SMALL_RESNET],
+  ['a llama with rotary positions', SMALL_LLAMA],
+  ['concatenations', CONCATENATIONS],
   ['a chain', CHAIN],
 ] as const)
   test(`${name} has the same bits with recomputation`, async () => {
@@ -55,6 +88,24 @@ for (const [name, spec] of [
     assert.ok(recomputed.backward.length > graph.backward.length, 'something is computed again')
     assert.deepEqual(await gradientOf(recomputed, spec, 3), await gradientOf(graph, spec, 3))
   })
+
+test('what a call of forward writes is what its kernels write', () => {
+  for (const spec of [SMALL_GPT, SMALL_RESNET, SMALL_LLAMA, CONCATENATIONS]) {
+    const { forward, ...rest } = buildGraph(spec)
+    const graph = { ...rest, forward, evaluation: forward, loss: [], backward: [] }
+    const written = forward.map(() => new Set<number>())
+    for (const { origin, pass, operands } of draftPasses(graph, defaultVariant(PLAIN_TRAITS), 2))
+      for (const [i, { access }] of boundBindings(pass).entries()) {
+        const operand = operands[i]
+        if (access !== 'read' && typeof operand === 'object')
+          written[Number(origin.call.split('.')[1])]?.add(operand.storage)
+      }
+    assert.deepEqual(
+      forward.map((call) => new Set(resultsOf(call))),
+      written,
+    )
+  }
+})
 
 test('nothing is computed again that backward does not need, nor twice', () => {
   const graph = fuseGraph(buildGraph(SMALL_GPT))

@@ -4,6 +4,7 @@
 
 import type { Graph } from './build.ts'
 import { firstFreeStorage, renameStorages, storagesOf, tensorsOf, type Call } from './storages.ts'
+import type { Tensor } from './tensor.ts'
 
 /** The same graph with backward computing again what forward then need not keep. */
 export function recomputeGraph(graph: Graph): Graph {
@@ -43,16 +44,13 @@ function withRecomputed(
   const again = segment
     .toReversed()
     .filter((call) => {
-      const makes = storagesOf(call).filter((storage) => made.has(storage))
-      if (!makes.some((storage) => wanted.has(storage) && isFirst(segment, call, storage))) return false
-      for (const storage of makes) if (inner.has(storage)) wanted.add(storage)
+      if (!resultsOf(call).some((storage) => wanted.has(storage))) return false
+      for (const storage of storagesOf(call)) if (inner.has(storage)) wanted.add(storage)
       return true
     })
     .toReversed()
   if (again.length === 0) return backward
-  const rewritten = new Set(
-    again.flatMap((call) => storagesOf(call).filter((storage) => made.has(storage) && isFirst(segment, call, storage))),
-  )
+  const rewritten = new Set(again.flatMap(resultsOf).filter((storage) => made.has(storage)))
   const copies = new Map([...rewritten].map((storage) => [storage, fresh.next++]))
   const renamed = backward.map((call) =>
     renameStorages(call, new Map([...copies].filter(([storage]) => inner.has(storage)))),
@@ -61,9 +59,13 @@ function withRecomputed(
   return [...renamed.slice(0, at), ...again.map((call) => renameStorages(call, copies)), ...renamed.slice(at)]
 }
 
-/** The pass that names a value first in forward makes it. */
-function isFirst(calls: readonly Call[], call: Call, storage: number): boolean {
-  return calls.find((other) => storagesOf(other).includes(storage)) === call
+const RESULTS: ReadonlySet<string> = new Set(['y', 'mean', 'inverse', 'probabilities', 'logSums'])
+
+/** What a call of forward writes: all of a value, or, as a concatenation and rotary positions do, a part of it. */
+export function resultsOf({ kernel, operands }: Call): number[] {
+  return Object.entries(operands as Readonly<Record<string, Tensor | undefined>>).flatMap(([name, tensor]) =>
+    tensor && (RESULTS.has(name) || (kernel === 'rotary.forward' && name === 'qkv')) ? [tensor.storage] : [],
+  )
 }
 
 function madeBy(segment: readonly Call[], before: ReadonlySet<number>): ReadonlySet<number> {
