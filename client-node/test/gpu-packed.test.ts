@@ -2,7 +2,7 @@
 // a model with adapters that trains beside them with the bits that it has beside f32.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { packRows, parameterCount, parseModelSpec, readRows, storeRows } from '@starling-grid/model'
+import { type ModelSpec, packRows, parameterCount, parseModelSpec, readRows, storeRows } from '@starling-grid/model'
 import { floatOfHalf, type KernelCall, packedRow, type PackedStorage } from '@starling-grid/shaders'
 import { createGpuExecutor, type Executor, ReferenceRunner } from '@starling-grid/volunteer'
 import { openReferenceDecoder, openReferenceExecutor } from '@starling-grid/volunteer/language'
@@ -16,9 +16,11 @@ import {
   type Tensor,
 } from '@starling-grid/volunteer/testing'
 import { createWasmDecoder, createWasmExecutor } from '@starling-grid/volunteer/wasm'
+import { crampedDevice } from './fake-devices.ts'
 import { openPlaces, readText } from './places.ts'
 
 const { places, gpu } = await openPlaces()
+const skip = gpu === undefined && 'no adapter'
 after(() => gpu?.close())
 
 const STORAGES: readonly PackedStorage[] = ['f16', 'int8', 'int4']
@@ -61,9 +63,9 @@ const PLACES = [
 ]
 type GraphOf = ReturnType<typeof kernelGraph>['graph']
 
-for (const { name, skip, runner } of PLACES)
+for (const { name, skip: missing, runner } of PLACES)
   for (const storage of STORAGES)
-    test(`${name} unpacks ${storage} with the bits of what is stored`, { skip }, async () => {
+    test(`${name} unpacks ${storage} with the bits of what is stored`, { skip: missing }, async () => {
       for (const [rows, columns] of SHAPES) {
         const { packed, wanted } = stored(rows, columns, storage)
         const lengths = { packed: rows * packedRow(columns, storage).words, y: rows * columns }
@@ -99,8 +101,8 @@ function zeroless(value: number): number {
   return value === 0 ? 0 : value
 }
 
-for (const { name, skip, runner } of PLACES)
-  test(`${name} knows every half, tiny and infinite ones too`, { skip }, async () => {
+for (const { name, skip: missing, runner } of PLACES)
+  test(`${name} knows every half, tiny and infinite ones too`, { skip: missing }, async () => {
     const columns = 2 ** 16
     const halves = Uint16Array.from({ length: columns }, (_, i) => i).filter((half) => (half & 0x7fff) <= 0x7c00)
     const packed = new Int32Array(columns / 2)
@@ -119,29 +121,31 @@ for (const { name, skip, runner } of PLACES)
 
 const CONTEXT = 7
 const VOCAB = 200
-const SPEC = parseModelSpec({
-  input: [CONTEXT],
-  layers: [
-    {
-      type: 'causal_lm',
-      config: {
-        model_type: 'llama',
-        vocab_size: VOCAB,
-        hidden_size: 36,
-        num_hidden_layers: 1,
-        num_attention_heads: 6,
-        num_key_value_heads: 2,
-        intermediate_size: 33,
-        attention_bias: true,
-        tie_word_embeddings: true,
+const llama = (form: object): ModelSpec =>
+  parseModelSpec({
+    input: [CONTEXT],
+    layers: [
+      {
+        type: 'causal_lm',
+        config: {
+          model_type: 'llama',
+          vocab_size: VOCAB,
+          num_attention_heads: 6,
+          num_key_value_heads: 2,
+          attention_bias: true,
+          tie_word_embeddings: true,
+          ...form,
+        },
+        lora: { rank: 3, alpha: 4 },
       },
-      lora: { rank: 3, alpha: 4 },
-    },
-  ],
-  ignore_index: -100,
-})
-const source = (storage: PackedStorage) =>
-  storedSource(SPEC, storage, (name, length) =>
+    ],
+    ignore_index: -100,
+  })
+const SPEC = llama({ hidden_size: 36, num_hidden_layers: 1, intermediate_size: 33 })
+/** Most of it are matrices that no table is as large as. */
+const WIDE = llama({ hidden_size: 96, num_hidden_layers: 3, intermediate_size: 320 })
+const source = (storage: PackedStorage, spec = SPEC) =>
+  storedSource(spec, storage, (name, length) =>
     noise(length, name.length).map((value) => (name.includes('norm') ? 1 : 0) + 0.3 * value),
   )
 const IDS = Int32Array.from({ length: 2 * CONTEXT }, (_, i) => (53 * i + 1) % VOCAB)
@@ -170,52 +174,63 @@ const LOW: AdapterLimits = {
   maxStorageBuffersPerShaderStage: 8,
 }
 
-interface Opening {
-  readonly pack: boolean
-  readonly limits?: AdapterLimits
-  readonly recompute?: boolean
-}
-
-const EXECUTORS = [
-  {
-    name: 'the reference',
-    skip: false,
-    open: (storage: PackedStorage, { pack }: Opening) => openReferenceExecutor(SPEC, { frozen: source(storage), pack }),
-  },
-  {
-    name: 'WebAssembly',
-    skip: false,
-    open: (storage: PackedStorage, opening: Opening) =>
-      createWasmExecutor(SPEC, { frozen: source(storage), ...opening }),
-  },
-  {
-    name: 'the GPU',
-    skip: places.some(({ name, skip }) => name === 'the GPU' && skip) && 'no adapter',
-    open(storage: PackedStorage, opening: Opening) {
-      assert.ok(gpu)
-      const device = { device: gpu.device, adapter: gpu.description, readText }
-      return createGpuExecutor({ ...device, spec: SPEC, frozen: source(storage), ...opening })
-    },
-  },
-]
-
-for (const { name, open } of EXECUTORS.slice(0, 2))
+for (const [name, open] of [
+  ['the reference', openReferenceExecutor],
+  ['WebAssembly', createWasmExecutor],
+] as const)
   for (const storage of STORAGES)
     test(`adapters beside ${storage} train on ${name} with the bits that they have beside f32`, async () => {
-      const [packed, plain] = [await open(storage, { pack: true }), await open(storage, { pack: false })]
-      const wanted = await trained(plain)
-      assert.deepEqual(await trained(packed), wanted)
+      const frozen = source(storage)
+      const [packed, plain] = [await open(SPEC, { frozen, pack: true }), await open(SPEC, { frozen })]
+      assert.deepEqual(await trained(packed), await trained(plain))
     })
 
-for (const { name, skip, open } of EXECUTORS.slice(1))
-  test(`… and where ${name} reads tables in pieces and computes values again`, { skip }, async () => {
-    const low = { limits: LOW, recompute: true }
-    const [packed, plain] = [await open('int4', { ...low, pack: true }), await open('int4', { ...low, pack: false })]
+const PIECES = { frozen: source('int4'), limits: LOW, recompute: true, maxMicroBatch: 1 }
+
+async function assertEqualBits(packed: Executor, plain: Executor): Promise<void> {
+  const x = IDS.subarray(0, CONTEXT)
+  for (const executor of [packed, plain]) executor.loadParameters(new Float32Array(parameterCount(SPEC)))
+  assert.deepEqual(await packed.predict(x, 1), await plain.predict(x, 1))
+  assert.deepEqual(await trained(packed), await trained(plain))
+}
+
+test('… and where WebAssembly reads tables in pieces and computes values again', async () =>
+  assertEqualBits(await createWasmExecutor(SPEC, { ...PIECES, pack: true }), await createWasmExecutor(SPEC, PIECES)))
+
+test('a GPU without memory for f32 keeps the base model packed, which it says, with equal bits', { skip }, async () => {
+  assert.ok(gpu)
+  const options = { ...PIECES, adapter: gpu.description, spec: SPEC, readText }
+  const said: string[] = []
+  const device = crampedDevice(gpu.device, { buffers: 3, times: 1 })
+  const packed = await createGpuExecutor({ ...options, device, say: (text) => said.push(text) })
+  assert.match(said.join(), /no memory for 1 samples at a time; keeping the base model in int4/)
+  await assertEqualBits(packed, await createGpuExecutor({ ...options, device: gpu.device }))
+})
+
+test('WebAssembly without memory for f32 keeps the base model packed, and says so', async () => {
+  const said: string[] = []
+  const frozen = source('int8', WIDE)
+  const options = { frozen, maxMicroBatch: 1, say: (text: string) => said.push(text) }
+  const real = WebAssembly.Memory
+  let most = Infinity
+  class Cramped extends real {
+    constructor(wanted: WebAssembly.MemoryDescriptor) {
+      if (wanted.initial >= most) throw new RangeError('could not allocate memory')
+      most = Math.min(most, wanted.initial)
+      super(wanted)
+    }
+  }
+  WebAssembly.Memory = Cramped as typeof real
+  try {
+    const [plain, packed] = [await createWasmExecutor(WIDE, options), await createWasmExecutor(WIDE, options)]
+    assert.match(said.join(), /got none; .* Keeping the base model in int8/)
     const x = IDS.subarray(0, CONTEXT)
-    for (const executor of [packed, plain]) executor.loadParameters(new Float32Array(parameterCount(SPEC)))
+    for (const executor of [packed, plain]) executor.loadParameters(noise(parameterCount(WIDE), 1))
     assert.deepEqual(await packed.predict(x, 1), await plain.predict(x, 1))
-    assert.deepEqual(await trained(packed), await trained(plain))
-  })
+  } finally {
+    WebAssembly.Memory = real
+  }
+})
 
 test('a text is gone on with beside packed matrices as beside f32', async () => {
   const decoders = [

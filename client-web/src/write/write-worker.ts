@@ -24,7 +24,7 @@ import {
   windowDecoder,
   writingContext,
 } from '@starling-grid/volunteer/language'
-import { chooseExecutor, openOnGpu, readText } from '../computing.ts'
+import { chooseExecutor, openOnGpu, readText, say } from '../computing.ts'
 import { openDevice } from '../gpu.ts'
 import { openShardCache } from '../shard-cache.ts'
 import { failureOf, type TabExecutor } from '../worker-messages.ts'
@@ -112,13 +112,13 @@ async function openDecoder(
     const [{ createWasmDecoder, wasmAdapter }, { wasmThreads }] = await onProcessor()
     const threads = wasmThreads()
     return {
-      decoder: await createWasmDecoder(spec, { threads, context, frozen, maxBytes }),
+      decoder: await createWasmDecoder(spec, { threads, context, frozen, maxBytes, say }),
       adapter: wasmAdapter(threads),
     }
   }
   const { device, adapter, facts } = await openDevice()
   return {
-    decoder: await createGpuDecoder({ device, adapter, facts, spec, context, frozen, maxBytes, readText }),
+    decoder: await createGpuDecoder({ device, adapter, facts, spec, context, frozen, maxBytes, readText, say }),
     adapter,
   }
 }

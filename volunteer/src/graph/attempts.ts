@@ -113,7 +113,7 @@ export function savingsText(
   { recompute = false, packing }: Partial<Pick<AttemptOptions, 'recompute' | 'packing'>>,
 ): string | undefined {
   const what = [
-    ...(packed !== undefined && packing?.always !== true
+    ...(packed !== undefined && packing?.always !== true && packing?.pieces !== true
       ? [`the base model stays in ${packed} there and is unpacked matrix by matrix`]
       : []),
     ...(recomputed && !recompute ? ['some values are computed again'] : []),

@@ -1,7 +1,7 @@
 // The Executor on the processor: WebAssembly's SIMD, on threads where the host has them. Said aloud wherever the
 // adapter is shown: no GPU is used.
 import type { ModelSpec } from '@starling-grid/model'
-import { type Clock, systemClock } from '@starling-grid/protocol'
+import { type Clock, isGridError, systemClock } from '@starling-grid/protocol'
 import { type KernelCall, PLAIN_TRAITS } from '@starling-grid/shaders'
 import { hasRelaxedSimd, type WasmPass, wasmRecipe } from '@starling-grid/shaders/wasm'
 import { savingsText } from '../graph/attempts.ts'
@@ -12,6 +12,7 @@ import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { loadFrozen, packingOf } from '../graph/fixed.ts'
 import type { FrozenSource } from '../graph/frozen-source.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
+import type { Packing } from '../graph/packed.ts'
 import { type AdapterLimits, planPasses } from '../graph/plan.ts'
 import { PROMPT_TOKENS, TokenDecoder } from '../graph/token-decoder.ts'
 import type { WasmThreads } from './crew.ts'
@@ -78,9 +79,24 @@ export function wasmAdapter(threads?: Pick<WasmThreads, 'count'>): AdapterDescri
 
 /** @throws GridError('adapter-limit') or GridError('own-limit') when the memory does not suffice */
 export async function createWasmRunner(graph: Graph, options: WasmExecutorOptions = {}): Promise<WasmRunner> {
+  const packing = packingOf(options.frozen, options.pack)
+  try {
+    return await openRunner(graph, options, packing)
+  } catch (error) {
+    if (packing === undefined || !isGridError(error) || error.code !== 'adapter-limit') throw error
+    options.say?.(`${error.message} Keeping the base model in ${packing.storage}, with the same result.`)
+    return openRunner(graph, options, { ...packing, pieces: true })
+  }
+}
+
+async function openRunner(
+  graph: Graph,
+  options: WasmExecutorOptions,
+  packing: Packing | undefined,
+): Promise<WasmRunner> {
   const { threads, clock = systemClock, relaxed = hasRelaxedSimd(), maxBytes } = options
-  const plan = planWasm(graph, options)
-  const saved = savingsText(plan, { ...options, packing: packingOf(options.frozen, options.pack) })
+  const plan = planWasm(graph, options, packing)
+  const saved = savingsText(plan, { ...options, packing })
   if (saved !== undefined) options.say?.(saved)
   const program = await createWasmProgram(plan, {
     threads: threads?.count ?? 1,
@@ -98,9 +114,8 @@ export function planWasm(
     maxBytes = Infinity,
     recompute = false,
     limits = LIMITS,
-    frozen,
-    pack,
   }: WasmExecutorOptions = {},
+  packing?: Packing,
 ): WasmPlan {
   return planPasses<WasmPass>(graph, {
     traits: PLAIN_TRAITS,
@@ -109,7 +124,7 @@ export function planWasm(
     maxMicroBatch,
     maxBytes,
     recompute,
-    packing: packingOf(frozen, pack),
+    packing,
   })
 }
 
