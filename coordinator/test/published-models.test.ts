@@ -5,8 +5,9 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { fixedEntries, IGNORED, parseModelSpec, type Storage } from '@starling-grid/model'
+import { fixedEntries, IGNORED, packRows, parseModelSpec, rowsOf, type Storage, storeRows } from '@starling-grid/model'
 import { isGridError, type Sha256 } from '@starling-grid/protocol'
+import { runReference } from '@starling-grid/shaders'
 import { openBaseModel } from '@starling-grid/volunteer/language'
 import { publishedModel, publishedTensors, SMALL_LLAMA } from '@starling-grid/volunteer/testing'
 import { ChatTokens } from '../src/datasets/chat-tokens.ts'
@@ -33,8 +34,8 @@ async function imported(folder: string, storage: Storage = 'f32') {
   return { model, catalog }
 }
 
-/** What a volunteer computes with: name → values. */
-async function frozenOf(model: ImportedModel, catalog: ModelCatalog, config: object = SMALL_LLAMA) {
+/** Where a volunteer reads what it computes with. */
+async function sourceOf(model: ImportedModel, catalog: ModelCatalog, config: object = SMALL_LLAMA) {
   const blobs = await catalog.blobs()
   const spec = parseModelSpec({
     input: [4],
@@ -49,7 +50,12 @@ async function frozenOf(model: ImportedModel, catalog: ModelCatalog, config: obj
   }
   const source = await openBaseModel(spec, { fetchBytes, cache })
   assert.ok(source)
-  const entries = fixedEntries(spec).filter(({ kind }) => kind === 'frozen')
+  return { source, entries: fixedEntries(spec).filter(({ kind }) => kind === 'frozen') }
+}
+
+/** What a volunteer computes with: name → values. */
+async function frozenOf(...asked: Parameters<typeof sourceOf>) {
+  const { source, entries } = await sourceOf(...asked)
   return new Map(await Promise.all(entries.map(async (entry) => [entry, await source.read(entry.name)] as const)))
 }
 
@@ -81,6 +87,32 @@ test('half precision, eight and four bits lose what they must and no more', asyn
   assert.ok(f16 > 0 && f16 < 5e-4, String(f16))
   assert.ok(int8 > f16 && int8 < 1e-2, String(int8))
   assert.ok(int4 > int8 && int4 < 0.15, String(int4))
+})
+
+test('what is stored in few bits is read as it is, too, and unpacked it has the same bits', async () => {
+  const { model, catalog } = await imported(await folderOf({}))
+  assert.equal((await sourceOf(model, catalog)).source.packed, undefined)
+  for (const storage of ['f16', 'int8', 'int4'] as const) {
+    const stored = await imported(await folderOf({}), storage)
+    const { source, entries } = await sourceOf(stored.model, stored.catalog)
+    const { packed } = source
+    assert.equal(packed?.storage, storage)
+    for (const entry of entries.filter(({ shape }) => shape.length > 1)) {
+      const y = new Float32Array(entry.length)
+      const operands = { packed: await packed.read(entry.name), y }
+      runReference({ kernel: 'unpack.forward', dims: { ...rowsOf(entry), storage }, operands }, 1)
+      assert.deepEqual(y, await source.read(entry.name), entry.name)
+    }
+  }
+})
+
+test('a matrix that a shard holds in another storage than the first is refused by its name', () => {
+  const tensors = new Map(storeRows('a.weight@0', new Float32Array(12), { shape: [3, 4], storage: 'f16' }))
+  assert.throws(
+    () => packRows('a.weight@0', tensors, { rows: 3, columns: 4, storage: 'int8' }),
+    (error) =>
+      isGridError(error) && error.code === 'shard-corrupt' && /12 values of a\.weight@0 in int8/.test(error.message),
+  )
 })
 
 const GPT2 = { model_type: 'gpt2', vocab_size: 40, n_embd: 8, n_layer: 1, n_head: 2, n_positions: 16 }
