@@ -24,6 +24,43 @@ export const LANGUAGE: readonly Mutant[] = [
     ],
   ),
   ...mutantsOf(
+    'WGSL kernels',
+    'shaders/kernels/unpack.wgsl',
+    ['gpu-packed'],
+    [
+      ['four bits have the other order', 'vec4u(0u, 4u, 8u, 12u)', 'vec4u(4u, 0u, 12u, 8u)'],
+      ['tiny halves are zero', 'bitcast<vec4u>(0x1p-24f * vec4f(size))', 'vec4u()'],
+      ['a piece of a table begins at its first row', 'u32(ids[row]) - FIRST', 'u32(ids[row])'],
+    ],
+  ),
+  ...mutantsOf(
+    'language models',
+    'volunteer/src/graph/packed.ts',
+    ['gpu-packed'],
+    [['pieces of a packed table begin elsewhere', 'start: (start / columns) * words', 'start']],
+  ),
+  ...mutantsOf(
+    'language models',
+    'volunteer/src/graph/attempts.ts',
+    ['packed-plan'],
+    [
+      ['a base is packed although there is room', '(packs ? canPack', '(canPack ? packs'],
+      ['what is asked to lie in pieces lies whole', '(cuts || packing.pieces !== true)', 'true'],
+    ],
+  ),
+  ...mutantsOf(
+    'language models',
+    'volunteer/src/own-limits.ts',
+    ['packed-plan'],
+    [['a base is counted as f32', "storage === 'f32' ? undefined : storage", 'undefined']],
+  ),
+  ...mutantsOf(
+    'language models',
+    'volunteer/src/graph/recompute.ts',
+    ['volunteer/test/recompute'],
+    [['only the queries are computed again', "(kernel === 'rotary.forward' && name === 'qkv')", 'false']],
+  ),
+  ...mutantsOf(
     'language models',
     'model/src/layers/causal-lm.ts',
     ['language-models'],
