@@ -160,9 +160,9 @@ function planAttempt<P extends NamedPass>(
   const crowds = poolBudget(traits, limits)
   const worthBytes = Math.min(capacity === 1 ? Infinity : crowds, maxBytes - heldBytes(graph))
   const bytes = { maxBufferBytes: limits.maxBufferSize, worthBytes }
-  const plans = [shareScratch(drafts), drafts].map((passes) =>
-    planCapacity(graph, passes, { recomputed, capacity, ...bytes }),
-  )
+  const shared = shareScratch(drafts)
+  const ways = shared.length === drafts.length ? [drafts] : [shared, drafts]
+  const plans = ways.map((passes) => planCapacity(graph, passes, { recomputed, capacity, ...bytes }))
   const allowed = plans.filter((plan) => ownObstacle(plan, maxBytes) === undefined)
   const fitting = allowed.filter(
     (plan) => !firstObstacle(plan, limits) && (poolBytes(plan) <= crowds || capacity === 1),

@@ -79,7 +79,7 @@ function madeBy(segment: readonly Call[], before: ReadonlySet<number>): Readonly
 
 /** About √n segments, cut at the places nearest to even ones where one activation crosses. */
 function cutForward({ forward }: Graph): readonly (readonly Call[])[] {
-  const places = forward.flatMap((_, at) => (at > 0 && crossing(forward, at) === 1 ? [at] : []))
+  const places = crossings(forward).flatMap((count, at) => (at > 0 && count === 1 ? [at] : []))
   const wanted = Math.max(2, Math.round(Math.sqrt(forward.length)))
   const even = Array.from({ length: wanted - 1 }, (_, i) => ((i + 1) * forward.length) / wanted)
   const nearest = even.flatMap((to) => places.toSorted((a, b) => Math.abs(a - to) - Math.abs(b - to)).slice(0, 1))
@@ -87,19 +87,23 @@ function cutForward({ forward }: Graph): readonly (readonly Call[])[] {
   return cuts.slice(1).map((end, i) => forward.slice(cuts[i], end))
 }
 
-/** Activations made before `at` and read from there on. */
-function crossing(forward: readonly Call[], at: number): number {
-  const before = new Set(
-    forward
-      .slice(0, at)
-      .flatMap(tensorsOf)
-      .filter(({ role }) => role === 'activation')
-      .map(({ storage }) => storage),
-  )
-  return new Set(
-    forward
-      .slice(at)
-      .flatMap(storagesOf)
-      .filter((storage) => before.has(storage)),
-  ).size
+/** Before each call: activations made before it and named from there on. */
+function crossings(forward: readonly Call[]): number[] {
+  const [first, last] = [new Map<number, number>(), new Map<number, number>()]
+  for (const [at, call] of forward.entries())
+    for (const { role, storage } of tensorsOf(call)) {
+      if (role === 'activation' && !first.has(storage)) first.set(storage, at)
+      last.set(storage, at)
+    }
+  const changes = new Array<number>(forward.length + 1).fill(0)
+  for (const [storage, made] of first) {
+    const end = last.get(storage) ?? made
+    changes[made + 1] = (changes[made + 1] ?? 0) + 1
+    changes[end + 1] = (changes[end + 1] ?? 0) - 1
+  }
+  let open = 0
+  return changes.slice(0, forward.length).map((change) => {
+    open += change
+    return open
+  })
 }
