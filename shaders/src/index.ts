@@ -12,7 +12,6 @@ export type {
   GlobalAvgPoolDims,
   TokenDims,
   TransposeDims,
-  UnpackDims,
   UpsampleDims,
   KernelCall,
   KernelCallOf,
@@ -33,7 +32,7 @@ export {
   type OptimizerState,
   slotNames,
 } from './optimizer.ts'
-export { floatOfHalf, NIBBLE_ZERO, packedRow, type PackedRow, type PackedStorage, SCALE_GROUP } from './packed.ts'
+export { floatOfHalf, NIBBLE_ZERO, packedRow, type PackedStorage, SCALE_GROUP } from './packed.ts'
 export { type Binding, filesOf, type NamedPass, type Pass } from './recipe.ts'
 export { ENCODE_BLOCK, ENCODE_TABLE_WORDS, encodePasses } from './recipes/encode.ts'
 export { runReference } from './reference/index.ts'
