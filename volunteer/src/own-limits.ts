@@ -48,7 +48,7 @@ export function executorBytes(
 ): number {
   const vectorBytes = Float32Array.BYTES_PER_ELEMENT * parameterLayout(spec).total
   const min = HELD_VECTORS * vectorBytes + activationBytesPerSample(spec) + fixedBytes(spec, storage)
-  if (min > memoryBytes) throw overLimit('memory', min, memoryBytes)
+  if (min > memoryBytes) throw overLimit('memory', min, memoryBytes, 'at least ')
   if (SENT_VECTORS * vectorBytes > uploadBytesPerHour)
     throw overLimit('upload', SENT_VECTORS * vectorBytes, uploadBytesPerHour)
   return memoryBytes - HELD_VECTORS * vectorBytes
@@ -79,14 +79,15 @@ export function requireBlockWork(
   )
 }
 
-export function overLimit(what: 'memory' | 'upload', needed: number, allowed: number): GridError {
+/** `bound`: before `needed`, where it is no exact number */
+export function overLimit(what: 'memory' | 'upload', needed: number, allowed: number, bound = ''): GridError {
   const [text, option, setting] =
     what === 'memory'
       ? [`${sizeOf(allowed)} of memory`, '--max-memory', 'Memory']
       : [`${sizeOf(allowed)} of upload an hour`, '--max-upload', 'Upload']
   return new GridError(
     'own-limit',
-    `expected a job within this volunteer's limit of ${text}, got one that needs ${sizeOf(needed)}; ` +
+    `expected a job within this volunteer's limit of ${text}, got one that needs ${bound}${sizeOf(needed)}; ` +
       `raise ${option}, in a browser "${setting}" under Limits`,
   )
 }

@@ -36,7 +36,7 @@ const deviceBytes = (made: Plan): number => poolBytes(made) + 8 * made.flat.devi
 test("threat 52: a job beyond the owner's memory limit is refused by its model, naming the setting", () => {
   assert.ok(executorBytes(lenet5(), DEFAULT_LIMITS) > 3.9e9)
   const why = refusal(() => executorBytes(lenet5(), { ...DEFAULT_LIMITS, memoryBytes: 1e6 }))
-  assert.match(why, /limit of 1\.0 MB of memory, got one that needs [\d.]+ MB; raise --max-memory/)
+  assert.match(why, /limit of 1\.0 MB of memory, got one that needs at least [\d.]+ MB; raise --max-memory/)
 })
 
 test('threat 52: a job of which one step is more than the owner lets leave in an hour is refused', () => {
