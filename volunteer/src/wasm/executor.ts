@@ -16,7 +16,7 @@ import type { Packing } from '../graph/packed.ts'
 import { type AdapterLimits, planPasses } from '../graph/plan.ts'
 import { PROMPT_TOKENS, TokenDecoder } from '../graph/token-decoder.ts'
 import type { WasmThreads } from './crew.ts'
-import { createWasmProgram, type WasmPlan } from './program.ts'
+import { createWasmProgram, type WasmPlan, type WasmProgram } from './program.ts'
 import { WasmRunner } from './runner.ts'
 
 /** Samples of one run unless memory asks for fewer: enough pieces for all threads, and values that stay in a cache. */
@@ -78,33 +78,35 @@ export function wasmAdapter(threads?: Pick<WasmThreads, 'count'>): AdapterDescri
 }
 
 /** @throws GridError('adapter-limit') or GridError('own-limit') when the memory does not suffice */
-export async function createWasmRunner(graph: Graph, options: WasmExecutorOptions = {}): Promise<WasmRunner> {
-  const packing = packingOf(options.frozen, options.pack)
+export async function createWasmRunner(
+  graph: Graph,
+  options: WasmExecutorOptions = {},
+  packing: Packing | undefined = packingOf(options.frozen, options.pack),
+): Promise<WasmRunner> {
+  const { threads, clock = systemClock, say = () => undefined } = options
+  const plan = planWasm(graph, options, packing)
+  const saved = savingsText(plan, { ...options, packing })
+  if (saved !== undefined) say(saved)
   try {
-    return await openRunner(graph, options, packing)
+    return new WasmRunner(graph, await programOf(plan, options), threads, clock)
   } catch (error) {
-    if (packing === undefined || !isGridError(error) || error.code !== 'adapter-limit') throw error
-    options.say?.(`${error.message} Keeping the base model in ${packing.storage}, with the same result.`)
-    return openRunner(graph, options, { ...packing, pieces: true })
+    // A module takes more than its plan, and an engine may have less than it may take.
+    if (packing === undefined || packing.pieces === true || !isGridError(error)) throw error
+    say(`${error.message}. Keeping the base model in ${packing.storage}, with the same result.`)
+    return createWasmRunner(graph, options, { ...packing, pieces: true })
   }
 }
 
-async function openRunner(
-  graph: Graph,
-  options: WasmExecutorOptions,
-  packing: Packing | undefined,
-): Promise<WasmRunner> {
-  const { threads, clock = systemClock, relaxed = hasRelaxedSimd(), maxBytes } = options
-  const plan = planWasm(graph, options, packing)
-  const saved = savingsText(plan, { ...options, packing })
-  if (saved !== undefined) options.say?.(saved)
-  const program = await createWasmProgram(plan, {
+function programOf(
+  plan: WasmPlan,
+  { threads, relaxed = hasRelaxedSimd(), maxBytes }: WasmExecutorOptions,
+): Promise<WasmProgram> {
+  return createWasmProgram(plan, {
     threads: threads?.count ?? 1,
     shared: threads !== undefined,
     relaxed,
     ...(maxBytes === undefined ? {} : { maxBytes }),
   })
-  return new WasmRunner(graph, program, threads, clock)
 }
 
 export function planWasm(
