@@ -1,5 +1,5 @@
-// A published language model tuned with adapters: what one member sends in a step and what a device holds (counted), and
-// how long forward and backward take (timed), also beside matrices that stay packed. Models have the shape of
+// A published language model tuned with adapters: what one member sends in a step and what a device holds (counted),
+// and how long forward and backward take (timed), also beside matrices that stay packed. Models have the shape of
 // SmolLM2-135M, or a small one, and random weights: arithmetic does not see which.
 import { readFile } from 'node:fs/promises'
 import { openGpu, wasmThreads } from '@starling-grid/client-node'

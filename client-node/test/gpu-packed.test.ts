@@ -1,5 +1,5 @@
-// Matrices that lie packed, on the GPU and on WebAssembly: unpacked with the reference's bits, whole and by the row, and
-// a model with adapters that trains beside them with the bits that it has beside f32.
+// Matrices that lie packed, on the GPU and on WebAssembly: unpacked with the reference's bits, whole and by the row,
+// and a model with adapters that trains beside them with the bits that it has beside f32.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { type ModelSpec, packRows, parameterCount, parseModelSpec, readRows, storeRows } from '@starling-grid/model'

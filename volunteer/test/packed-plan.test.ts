@@ -1,5 +1,5 @@
-// Plans of models whose frozen matrices are stored in few bits: as f32 while that fits, packed when it must be, and then
-// one matrix at a time as f32. Pure, but for what the plain reference computes.
+// Plans of models whose frozen matrices are stored in few bits: as f32 while that fits, packed when it must be, and
+// then one matrix at a time as f32. Pure, but for what the plain reference computes.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fixedEntries, gpt, type ModelSpec, parseModelSpec } from '@starling-grid/model'

@@ -118,8 +118,8 @@ export const MAX_PASS_WORK = 4 * MAX_WORK
 
 /**
  * The plan with the largest micro-batch that fits, from `maxMicroBatch` down. Where none fits, values are computed
- * again in backward, which takes less memory; before that, frozen matrices stay packed (attempts.ts). A model that normalises over its batch needs the whole of a block at
- * once, so that it computes again before its batch is cut.
+ * again in backward, which takes less memory; before that, frozen matrices stay packed (attempts.ts). A model that
+ * normalises over its batch needs the whole of a block at once, so that it computes again before its batch is cut.
  * @throws GridError('no-f16') when the adapter does not know it; 'adapter-limit' naming the limit when not even one
  * sample fits. GridError('own-limit') when it fits the adapter and not what its owner allows, or keeps the adapter busy
  * for too long
