@@ -62,6 +62,9 @@ const PIXEL_SCALE = 1 / 255
 const PIXELS = 28 * 28
 /** Samples between two tests: one takes as long as training on a third of them. */
 const TESTED_EVERY = 5000
+/** Of the test digits, so many are tried first. The others follow where these are right this nearly as often. */
+const TRIED_FIRST = 2000
+const NEARLY = 0.01
 const KEPT_VERSIONS = 24
 const TEST_BATCH = 500
 
@@ -153,12 +156,13 @@ export class DigitLearning implements ModelLearning {
     return made
   }
 
-  async #learn(member: MemberWork, { base, leases, innerSteps = 1, fromStep = 0 }: MessageTo<'grant'>): Promise<void> {
+  async #learn(member: MemberWork, grant: MessageTo<'grant'>): Promise<void> {
+    const { base, leases, innerSteps = 1, fromStep = 0, rate = 1 } = grant
     const parameters = this.#bases.get(base.v)
     if (parameters === undefined) throw new Error(`internal: version ${base.v} is not kept`)
     const blocks = leases.map(({ block }) => block)
     const signal = new AbortController().signal
-    const order = { base, parameters, blocks, innerSteps, fromStep, signal, onLearned: () => undefined }
+    const order = { base, parameters, blocks, innerSteps, fromStep, rate, signal, onLearned: () => undefined }
     const result = await member.rounds.run(order)
     if (result?.finite !== true) throw new Error('expected finite parameters after inner steps, got NaN or infinity')
     const { residual, next } = member.feedback
@@ -193,20 +197,31 @@ export class DigitLearning implements ModelLearning {
     this.#bases.delete(v - KEPT_VERSIONS)
   }
 
-  /** On all test digits. */
+  async #correctOf(rows: readonly number[]): Promise<number> {
+    const { executor, test } = this.#options
+    let correct = 0
+    for (let from = 0; from < rows.length; from += TEST_BATCH)
+      correct += (await executor.evaluate(batchOf(test, rows.slice(from, from + TEST_BATCH)))).correct
+    return correct
+  }
+
+  /** On a part of the test digits, and on all of them when that part is nearly good enough. */
   async #test(v: number, parameters: Float32Array, at: number): Promise<void> {
     const { executor, test, target, log } = this.#options
     this.#tested = this.#samples
     executor.loadParameters(parameters)
-    let correct = 0
-    for (let from = 0; from < test.y.length; from += TEST_BATCH) {
-      const rows = Array.from({ length: Math.min(TEST_BATCH, test.y.length - from) }, (_, i) => from + i)
-      correct += (await executor.evaluate(batchOf(test, rows))).correct
+    // every so-manieth first: the first half of MNIST's are harder than the second
+    const stride = Math.max(1, Math.floor(test.y.length / TRIED_FIRST))
+    const tried = Array.from(test.y, (_, i) => i).filter((i) => i % stride === 0)
+    let correct = await this.#correctOf(tried)
+    let count = tried.length
+    if (stride > 1 && correct / count >= target - NEARLY) {
+      correct += await this.#correctOf(Array.from(test.y, (_, i) => i).filter((i) => i % stride !== 0))
+      count = test.y.length
     }
-    this.accuracy = correct / test.y.length
-    const right = `${(100 * this.accuracy).toFixed(2)} % of ${test.y.length} test digits`
-    log(`  version ${v}, ${(at / 1000).toFixed(1)} s: ${right}`)
-    if (this.accuracy < target) return
+    this.accuracy = correct / count
+    log(`  version ${v}, ${(at / 1000).toFixed(1)} s: ${(100 * this.accuracy).toFixed(2)} % of ${count} test digits`)
+    if (count < test.y.length || this.accuracy < target) return
     this.isOver = true
     this.reachedAt = at
   }

@@ -40,6 +40,14 @@ interface QualityRun extends LearnedRun {
   readonly accuracy: number
 }
 
+/** Of the virtual ms from one version to the next: a member computes, moves bytes, and waits for the others. */
+interface VersionTime {
+  readonly all: number
+  readonly computes: number
+  readonly exchanges: number
+  readonly waits: number
+}
+
 interface MnistDigits {
   readonly train: DigitSamples
   readonly validation: DigitSamples
@@ -109,7 +117,7 @@ function settingOf(volunteers: number, digits: number): Setting {
     roundSteps: 1,
     // all are there when the clock starts
     minVolunteers: volunteers,
-    async: asyncPolicy(undefined, KEPT_VERSIONS, {}),
+    async: asyncPolicy(undefined, KEPT_VERSIONS, { crowdRate: 'sqrt' }),
     gradientBytes,
     exchangeBytes: encodedVectorBytes(count, ENCODING),
     pushBytes: encodedVectorBytes(count, ENCODING),
@@ -123,6 +131,12 @@ function settingOf(volunteers: number, digits: number): Setting {
     seconds: MOST_SECONDS,
     seed: 1,
   }
+}
+
+function versionTime({ seconds, versions, computeMs, roundMs }: QualityRun): VersionTime {
+  const all = (1000 * seconds) / Math.max(1, versions)
+  const exchanges = roundMs - computeMs
+  return { all, computes: computeMs, exchanges, waits: Math.max(0, all - roundMs) }
 }
 
 function curve(runs: readonly QualityRun[]): string[] {
@@ -140,11 +154,11 @@ function saturation(runs: readonly QualityRun[]): string {
   const at = runs.findIndex((run, i) => i > 0 && (runs[i - 1]?.seconds ?? 0) < GAINS * run.seconds)
   const [last, next] = [runs[at - 1], runs[at]]
   if (last === undefined || next === undefined) return 'no point of saturation in these runs'
-  const exchange = 100 * (1 - next.computeMs / next.roundMs)
+  const beside = (run: QualityRun): number => Math.round(100 * (1 - run.computeMs / versionTime(run).all))
   return (
     `saturates at ${last.volunteers} volunteers: ${next.volunteers} are ${(last.seconds / next.seconds).toFixed(2)} ` +
-    `times as fast. ${Math.round(exchange)} % of their rounds is exchange (${last.volunteers}: ` +
-    `${Math.round(100 * (1 - last.computeMs / last.roundMs))} %), and they need ` +
+    `times as fast. ${beside(next)} % of their time is exchange and waiting (${last.volunteers}: ` +
+    `${beside(last)} %), and they need ` +
     `${(next.samples / last.samples).toFixed(2)} times the samples`
   )
 }
@@ -153,10 +167,25 @@ function saturation(runs: readonly QualityRun[]): string {
 function rows(runs: readonly QualityRun[]): BenchRow[] {
   const secondsOf = (count: number): number | undefined => runs.find(({ volunteers }) => volunteers === count)?.seconds
   const four = secondsOf(4)
-  return runs.map(({ volunteers, seconds }) => {
+  return runs.map((run) => {
+    const { volunteers, seconds } = run
     const reach = volunteers === 64 && four !== undefined ? { reach: { peer: '4 volunteers', ratio: AIM } } : {}
     const head = { name: `time to quality ${volunteers}`, adapter: 'wasm', unit: 'virtual seconds', better: 'less' }
     const peers = four === undefined || volunteers === 4 ? {} : { '4 volunteers': [four] }
-    return compared({ ...head, better: 'less', ...reach }, [seconds], peers)
+    return { ...compared({ ...head, better: 'less', ...reach }, [seconds], peers), counts: countsOf(run) }
   })
+}
+
+/** What stands beside the seconds, in the row and in its JSON. */
+function countsOf(run: QualityRun): Readonly<Record<string, number>> {
+  const { all, computes, exchanges, waits } = versionTime(run)
+  return {
+    versions: run.versions,
+    samples: run.samples,
+    'ms a version': Math.round(all),
+    'ms computing': Math.round(computes),
+    'ms of bytes and latency': Math.round(exchanges),
+    'ms of waiting': Math.round(waits),
+    ...(run.noiseScale === undefined ? {} : { 'samples of noise scale': Math.round(run.noiseScale) }),
+  }
 }

@@ -56,6 +56,12 @@ test('no member gets more of a small dataset than its part', () => {
   )
 })
 
+test('a round has at most as many inner steps as a grant may say', () => {
+  const desk = groupDesk({ a: 100_000 }, { batchBlocks: 1, blocks: 100_000, async: asyncPolicy(undefined, 12, {}) })
+  const { leases, innerSteps } = ask(desk, 'a')
+  assert.deepEqual([leases.length, innerSteps], [1000, 1000])
+})
+
 test('a version takes in four of five contributions, and the fifth is in the next', () => {
   const desk = groupDesk(alike())
   const grants = new Map(NAMES.map((name) => [name, ask(desk, name)] as const))

@@ -119,6 +119,7 @@ export {
   type JobTerms,
   JobTermsSchema,
   type LocalSettings,
+  MAX_INNER_STEPS,
   type Mode,
   MOST_EPOCHS,
   OptimizerSchema,

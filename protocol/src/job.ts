@@ -54,6 +54,8 @@ export type AsyncSettings = Static<typeof AsyncSchema>
 const GroupsSchema = strict({
   /** H: inner steps of a round; absent: auto, as many as make its exchange cheap and its loss bearable */
   innerSteps: Type.Optional(Type.Union([LOCAL.innerSteps, Type.Literal('auto')])),
+  /** the inner learning rate rises with the root of the number of members, up to the noise scale; absent: it stays */
+  crowdRate: Type.Optional(Type.Literal('sqrt')),
 })
 export type GroupSettings = Static<typeof GroupsSchema>
 

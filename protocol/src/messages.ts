@@ -43,6 +43,8 @@ const literal = <T extends string>(type: T) => Type.Literal(type)
 const ErrorCodeSchema = Type.Unsafe<ErrorCode>(Type.String({ maxLength: 40, pattern: '^[a-z-]+$' }))
 const Text = Type.String({ maxLength: 400 })
 const Hex = (bytes: number) => Type.String({ pattern: `^[0-9a-f]{${2 * bytes}}$` })
+/** of the learning rate of rounds: √(1 + 256) at most (coordinator/src/run/groups/crowd-rate.ts) */
+const MOST_RATE = 17
 /** goes into a header (session-socket.ts) */
 const Token = Type.String({ minLength: 16, maxLength: 128, pattern: '^[A-Za-z0-9_-]+$' })
 /**
@@ -490,6 +492,8 @@ const toVolunteer = {
     innerSteps: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_INNER_STEPS })),
     /** global batches in the base, for the learning rate's schedule */
     fromStep: Type.Optional(Count),
+    /** factor of the learning rate of these inner steps; absent: 1 */
+    rate: Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: MOST_RATE })),
     /** of the round, where the run chooses it; absent: the job's */
     encoding: Type.Optional(GradientEncodingSchema),
     offRing: Type.Optional(Type.Boolean()),

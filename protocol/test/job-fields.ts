@@ -373,6 +373,13 @@ export const JOB_FIELDS: Readonly<Record<string, FieldRow>> = {
     default: { words: 'members push gradients' },
     example: { innerSteps: 32 },
   },
+  'groups.crowdRate': {
+    about:
+      'Raises the learning rate of inner steps with the square root of the number of members, up to the noise scale ' +
+      'that the run measures. `optimizer.lr` is then that of one member.',
+    default: { words: 'the rate of the job' },
+    example: 'sqrt',
+  },
   'groups.innerSteps': {
     about:
       'Steps of a member of median speed in a round; others make as many as take as long. ' +

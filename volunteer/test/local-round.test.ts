@@ -93,6 +93,21 @@ test('an assignment of a local round is the parameter difference of its inner st
   assert.deepEqual(rounds.contribution, wanted)
 })
 
+test('a round at a rate makes the inner steps of an optimizer with so many times the learning rate', async () => {
+  const order = { base, blocks: blocks(0, 1), signal, onLearned }
+  const one = setUp(1)
+  await one.rounds.run({ ...order, parameters: one.held.parameters, rate: 2 })
+  const version = initialVersionState(spec, optimizer, 7)
+  const gradient = new Float32Array(layout.total)
+  const executor = createReferenceExecutor(spec)
+  executor.loadParameters(version.parameters)
+  const { targets } = await executor.gradient(batchOf(order.blocks), gradient)
+  const mean = meanOfStep({ layout }, gradient, { targets, clipNorm: undefined })
+  nextVersion({ layout, optimizer: { ...optimizer, lr: 2 * optimizer.lr } }, version, mean, version)
+  const wanted = version.parameters.map((to, i) => Math.fround(8 * Math.fround((one.held.parameters[i] ?? 0) - to)))
+  assert.deepEqual(one.rounds.contribution, wanted)
+})
+
 test('a local round continues in a new generation when its base and its blocks are the same', async () => {
   const { held, rounds, asked } = setUp(4)
   const cut = await rounds.run({

@@ -176,7 +176,8 @@ export class AsyncMode {
 
   /** The private copy begins at the base, and what it learned is its difference from there (G1). */
   async #round(grant: MessageTo<'grant'>, signal: AbortSignal): Promise<void> {
-    const { base, leases, innerSteps = 1, fromStep = 0, encoding = this.#parts.encoding, sources = [] } = grant
+    const { base, leases, innerSteps = 1, fromStep = 0, rate = 1 } = grant
+    const { encoding = this.#parts.encoding, sources = [] } = grant
     const { rounds, pullRoundBase, onActivity } = this.#parts
     if (rounds === undefined)
       throw new GridError('message-unexpected', 'expected rounds in a job that has them, got some in another')
@@ -187,7 +188,7 @@ export class AsyncMode {
     const blocks = leases.map(({ block }) => block)
     onActivity('computing', `${innerSteps} inner steps from version ${base.v}`)
     const cut = this.#leaving.signal
-    const order = { base, parameters, blocks, innerSteps, fromStep, signal, cut, onLearned: () => undefined }
+    const order = { base, parameters, blocks, innerSteps, fromStep, rate, signal, cut, onLearned: () => undefined }
     const result = await rounds.run(order)
     if (result === undefined || signal.aborted) return
     if (!result.finite)

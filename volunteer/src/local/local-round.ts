@@ -206,7 +206,7 @@ export class LocalRounds implements InnerSteps {
     const { sums, finite } = computed
     if (!finite) return false
     const mean = meanOfStep(rule, order.lease.values, { targets: sums.targets, clipNorm })
-    nextVersion(rule, this.#inner, mean, this.#inner)
+    nextVersion(atRate(rule, order.rate), this.#inner, mean, this.#inner)
     progress.blocks.push(...blocks)
     progress.steps++
     progress.samples += batch.samples
@@ -218,6 +218,11 @@ export class LocalRounds implements InnerSteps {
 
 function resultOf({ blocks, samples, sums }: RoundProgress, finite: boolean): RoundResult {
   return { learned: blocks.length, samples, sums, finite }
+}
+
+function atRate(rule: LocalRoundParts['rule'], rate = 1): LocalRoundParts['rule'] {
+  const { optimizer } = rule
+  return rate === 1 ? rule : { ...rule, optimizer: { ...optimizer, lr: rate * optimizer.lr } }
 }
 
 /** What the step comes to, or 'cut' as soon as that is asked for. */

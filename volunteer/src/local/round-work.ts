@@ -17,6 +17,8 @@ export interface RoundOrder {
   readonly innerSteps?: number
   /** where the schedule of the learning rate goes on; absent: as many of the job's steps as versions were made */
   readonly fromStep?: number
+  /** factor of the learning rate of these inner steps; absent: 1 */
+  readonly rate?: number
   /** raised when the generation ends, and the rest of the round with it */
   readonly signal: AbortSignal
   /** raised when the round is to end with what it has learned until then; absent: never */

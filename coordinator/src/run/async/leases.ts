@@ -12,6 +12,7 @@ import {
 import type { PushWeights } from '../../parameter-server/add-push.ts'
 import type { PushNorms } from '../../parameter-server/norm-clip.ts'
 import { proved } from '../ballot/proofs.ts'
+import { crowdRateNow } from '../groups/crowd-rate.ts'
 import {
   blocksOfRound,
   expected,
@@ -140,12 +141,13 @@ function grantTraining(transition: Transition): string | undefined {
   const awaitingLease = hungry(transition)
   const wanted = wantedBy(state, awaitingLease)
   const free = freeFor(state, wanted)
+  const rate = awaitingLease.length === 0 ? undefined : crowdRateNow(state)
   for (const [i, member] of awaitingLease.entries()) {
     if (!mayRunAhead(state, stalenessBound(state))) return 'parameter server: members wait for the slowest'
     const blocks = nextLease(transition, member.id, { free, max: wanted[i] ?? 1 })
     if (blocks.length === 0) continue
     member.awaitingLease = false
-    grant(transition, member, blocks)
+    grant(transition, member, { blocks, rate })
   }
   return workNow(transition)
 }
@@ -197,7 +199,13 @@ function wantedBy(state: RunState, members: readonly Member[]): readonly number[
   return members.map(() => each)
 }
 
-function grant(transition: Transition, member: Member, blocks: readonly BlockId[]): void {
+interface LeasedWork {
+  readonly blocks: readonly BlockId[]
+  /** factor of the inner learning rate; undefined: the job's rate */
+  readonly rate: number | undefined
+}
+
+function grant(transition: Transition, member: Member, { blocks, rate }: LeasedWork): void {
   const { state } = transition
   const isRound = hasRounds(state)
   const usualMs = leaseMs(state, member.id)
@@ -218,6 +226,7 @@ function grant(transition: Transition, member: Member, blocks: readonly BlockId[
     leases,
     deadlineMs,
     ...(isRound ? { innerSteps: stepsIn(state, blocks.length), fromStep: batchesDone(state) } : {}),
+    ...(isRound && rate !== undefined ? { rate } : {}),
     ...(encoding === undefined ? {} : { encoding }),
     ...(sources.length === 0 ? {} : { sources: [...sources] }),
   })

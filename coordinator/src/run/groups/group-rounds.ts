@@ -1,6 +1,6 @@
 // Rounds of replica groups (G1, G2): how much a member learns from in one, and when what groups contributed becomes a
 // version. Pure numbers of the run's state.
-import { MAX_STEP_BLOCKS } from '@starling-grid/protocol'
+import { MAX_INNER_STEPS, MAX_STEP_BLOCKS } from '@starling-grid/protocol'
 import type { Member, RunState } from '../state.ts'
 import { makesRounds } from './group-policy.ts'
 
@@ -30,11 +30,12 @@ export function innerSteps(state: RunState): number {
  * gets more than its part of an epoch, so that a crowd shares a small dataset.
  */
 export function blocksOfRound(state: RunState, members: readonly Member[]): number[] {
-  const { blocks } = state.config
+  const { blocks, batchBlocks } = state.config
   const speeds = speedsOf(state)
+  const most = Math.min(MAX_STEP_BLOCKS, MAX_INNER_STEPS * batchBlocks)
   return members.map(({ samplesPerSecond }) => {
     const part = Math.ceil((blocks * samplesPerSecond) / speeds.all)
-    return Math.max(1, Math.min(blocksAt(state, samplesPerSecond, speeds), part, MAX_STEP_BLOCKS))
+    return Math.max(1, Math.min(blocksAt(state, samplesPerSecond, speeds), part, most))
   })
 }
 

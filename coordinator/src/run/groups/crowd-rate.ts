@@ -1,0 +1,34 @@
+// How the inner learning rate of rounds follows the number of members (jobs with `groups.crowdRate`). A version is the
+// mean of what all learned, which has less chance in it than what each learned. So each may go further. The rule is the
+// square root, as for adaptive optimizers (Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient
+// Algorithms", 2022), up to the gradient noise scale, beyond which chance is no longer what bounds a step (McCandlish
+// et al., 2018). Pure numbers of the run's state.
+import { criticalCrowd } from '../async/crowd.ts'
+import type { RunState } from '../state.ts'
+
+/**
+ * Volunteers that make up the noise scale, before a run has measured it: LeNet-5 on digits had 15 in its first
+ * versions. Too many would make the first rounds of a training diverge, which no later version repairs.
+ */
+const CRITICAL_UNMEASURED = 16
+/** A measured scale may be endless, and no rate may be: 16 times the rate of one is that of 256 without a bound. */
+const MOST_CRITICAL = 256
+
+/**
+ * Factor of one member's learning rate where so many members' rounds make a version: √(n·(1 + c)/(n + c)). 1 for one
+ * member, √n for few, and √(1 + c) at most. `critical`: c, the members whose rounds together make up the noise scale.
+ * @example crowdRate(4, 16) // 1.84
+ */
+export function crowdRate(members: number, critical = CRITICAL_UNMEASURED): number {
+  const n = Math.max(1, members)
+  const c = Math.min(MOST_CRITICAL, Math.max(0, critical))
+  return Math.sqrt((n * (1 + c)) / (n + c))
+}
+
+/** Of the rounds that begin now; undefined: the job's rate. Members that bring nothing back count for nothing. */
+export function crowdRateNow(state: RunState): number | undefined {
+  if (state.config.async.groups?.crowdRate !== 'sqrt') return undefined
+  let members = 0
+  for (const { leaving, missedLeases } of state.members.values()) members += Number(!leaving && missedLeases === 0)
+  return crowdRate(members, criticalCrowd(state))
+}
