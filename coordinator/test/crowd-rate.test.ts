@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { asyncPolicy } from '@starling-grid/coordinator/run'
 import { memberId } from '@starling-grid/protocol'
-import { crowdRate } from '../src/run/groups/crowd-rate.ts'
-import { ask } from './async-desk.ts'
+import { crowdGain, crowdRate } from '../src/run/groups/crowd-rate.ts'
+import { ask, push } from './async-desk.ts'
 import { Desk } from './run-desk.ts'
 
 test('one member learns at the rate of the job, few at its root, and many at that of the noise scale', () => {
@@ -25,6 +25,26 @@ test('the rate rises with every member, and is never above what a message may sa
 
 test('a scale of nothing leaves the rate where it is: all members learn alike', () => {
   assert.equal(crowdRate(64, 0), 1)
+})
+
+test('the outer step of few members is as the job says, that of many at most half as long again', () => {
+  assert.deepEqual([1, 4, 8].map(crowdGain), [1, 1, 1])
+  assert.ok(crowdGain(64) > crowdGain(16))
+  assert.ok(crowdGain(5000) <= 1.5)
+})
+
+test('a push of a crowd counts for more than one of few, in jobs that ask for it alone', () => {
+  const names = Array.from({ length: 16 }, (_, i) => `m${i}`)
+  const dampingOf = (crowd: { crowdRate?: 'sqrt' }): number | undefined => {
+    const policy = asyncPolicy(undefined, 12, { innerSteps: 4, ...crowd })
+    const desk = new Desk({ mode: 'async', minVolunteers: names.length, blocks: 1000, async: policy })
+    desk.join(...names)
+    for (const name of names) desk.answer(name)
+    push(desk, 'm0', ask(desk, 'm0'))
+    return desk.effects.find((effect) => effect.type === 'server-add')?.damping
+  }
+  assert.equal(dampingOf({ crowdRate: 'sqrt' }), crowdGain(16))
+  assert.equal(dampingOf({}), 1)
 })
 
 test('grants say the rate of those that bring leases back, in jobs that ask for it alone', () => {

@@ -37,7 +37,7 @@ export interface Addition {
   readonly targets: number
   /** version that it was computed at */
   readonly base: VersionRef
-  /** factor for staleness, 0…1 */
+  /** factor for staleness, 0…1, times that of a crowd (run/groups/crowd-rate.ts), 1…1.5 */
   readonly damping: number
 }
 

@@ -12,7 +12,7 @@ import {
 import type { PushWeights } from '../../parameter-server/add-push.ts'
 import type { PushNorms } from '../../parameter-server/norm-clip.ts'
 import { proved } from '../ballot/proofs.ts'
-import { crowdRateNow } from '../groups/crowd-rate.ts'
+import { crowdGainNow, crowdRateNow } from '../groups/crowd-rate.ts'
 import {
   blocksOfRound,
   expected,
@@ -311,7 +311,8 @@ function onPush(transition: Transition, input: PushInput): void {
   state.workers.add(push.incarnation)
   proved(state, push.incarnation)
   const { head } = state.chain
-  const damping = weights.gradient * dampingOf(state.config.async, head.v - push.base.v)
+  const late = dampingOf(state.config.async, head.v - push.base.v)
+  const damping = crowdGainNow(state) * weights.gradient * late
   contributed(state, { samples: push.samples, norm: input.norms.gradient, factor: damping })
   transition.effect({ type: 'server-add', base: push.base, targets: push.targets, damping })
   transition.effect({ type: 'push-verdict', verdict: 'received', message: `for version ${head.v + 1}` })

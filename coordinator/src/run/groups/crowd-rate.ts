@@ -1,5 +1,5 @@
-// How the inner learning rate of rounds follows the number of members (jobs with `groups.crowdRate`). A version is the
-// mean of what all learned, which has less chance in it than what each learned. So each may go further. The rule is the
+// How the learning rates of rounds follow the number of members (jobs with `groups.crowdRate`). A version is the mean of
+// what all learned, which has less chance in it than what each learned. So each may go further, and so may the outer step. The rule is the
 // square root, as for adaptive optimizers (Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient
 // Algorithms", 2022), up to the gradient noise scale, beyond which chance is no longer what bounds a step (McCandlish
 // et al., 2018). Pure numbers of the run's state.
@@ -31,4 +31,24 @@ export function crowdRateNow(state: RunState): number | undefined {
   let members = 0
   for (const { leaving, missedLeases } of state.members.values()) members += Number(!leaving && missedLeases === 0)
   return crowdRate(members, criticalCrowd(state))
+}
+
+/** Members for which the outer learning rate of a job is made: those of DiLoCo (Douillard et al., 2023). */
+const USUAL_MEMBERS = 8
+/** Members whose mean difference is half chance, at the start of a training. */
+const HALF_CHANCE = 4
+
+/**
+ * Factor of the outer learning rate where so many members' rounds make a version. The step that gains most is in
+ * proportion to the part of the mean that is no chance, n/(n + c). Never below 1: the rate of the job was chosen for few.
+ * @example crowdGain(64) // 1.41
+ */
+export function crowdGain(members: number): number {
+  const signal = (n: number): number => n / (n + HALF_CHANCE)
+  return Math.max(1, signal(members) / signal(USUAL_MEMBERS))
+}
+
+/** Of a push that joins the open sum now: that is where the outer step takes its length from. */
+export function crowdGainNow({ config, members }: RunState): number {
+  return config.async.groups?.crowdRate === 'sqrt' ? crowdGain(members.size) : 1
 }
