@@ -57,3 +57,12 @@ test('the outer step of sparse differences has less momentum, unless the job say
     outerMomentum: 0.7,
   })
 })
+
+test('a rate that follows the crowd is of rounds: groups that exchange gradients have none', () => {
+  const job = { ...JOB, mode: 'async' } as const
+  assert.ok(localSettings({ ...job, groups: { crowdRate: 'sqrt' } }))
+  assert.throws(() => localSettings({ ...job, groups: { crowdRate: 'sqrt', innerSteps: 1 } }), {
+    code: 'job-invalid',
+    message: /groups\.crowdRate: expected rounds of more than one inner step/,
+  })
+})

@@ -48,7 +48,14 @@ function groupSettings(
   policy: GroupPolicy,
   { local, batchBlocks }: Pick<JobSpec, 'batchBlocks'> & { readonly local: Omit<LocalSettings, 'innerSteps'> },
 ): LocalSettings | undefined {
-  if (!makesRounds(policy)) return undefined
+  if (!makesRounds(policy)) {
+    if (policy.crowdRate === undefined) return undefined
+    throw mistaken(['groups', 'crowdRate'], {
+      expected: 'rounds of more than one inner step, whose rate it is',
+      found: '`innerSteps: 1`',
+      hint: 'leave one of the two out',
+    })
+  }
   // each grant says how many steps its round has
   if (policy.innerSteps === 'auto') return { innerSteps: RING_STEPS, ...local }
   const settings = { ...local, innerSteps: policy.innerSteps }
