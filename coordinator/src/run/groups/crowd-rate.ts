@@ -1,8 +1,8 @@
-// How the learning rates of rounds follow the number of members (jobs with `groups.crowdRate`). A version is the mean of
-// what all learned, which has less chance in it than what each learned. So each may go further, and so may the outer step. The rule is the
-// square root, as for adaptive optimizers (Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient
-// Algorithms", 2022), up to the gradient noise scale, beyond which chance is no longer what bounds a step (McCandlish
-// et al., 2018). Pure numbers of the run's state.
+// How the learning rates of rounds follow the number of members (jobs with `groups.crowdRate`). A version is the mean
+// of what all learned, which has less chance in it than what each learned. So each may go further, and so may the outer
+// step. The rule is the square root, as for adaptive optimizers (Malladi et al., "On the SDEs and Scaling Rules for
+// Adaptive Gradient Algorithms", 2022), up to the gradient noise scale, beyond which chance is no longer what bounds a
+// step (McCandlish et al., 2018). Pure numbers of the run's state.
 import { criticalCrowd } from '../async/crowd.ts'
 import type { RunState } from '../state.ts'
 
@@ -40,7 +40,8 @@ const HALF_CHANCE = 4
 
 /**
  * Factor of the outer learning rate where so many members' rounds make a version. The step that gains most is in
- * proportion to the part of the mean that is no chance, n/(n + c). Never below 1: the rate of the job was chosen for few.
+ * proportion to the part of the mean that is no chance, n/(n + c). Never below 1: the rate of the job was chosen for
+ * few.
  * @example crowdGain(64) // 1.41
  */
 export function crowdGain(members: number): number {
