@@ -262,7 +262,7 @@ export const ARITHMETIC: readonly Mutant[] = [
       ['the last segment is computed again, too', 'segments.slice(0, -1).entries()', 'segments.entries()'],
       [
         'all calls of a segment are computed again',
-        'if (!makes.some((storage) => wanted.has(storage) && isFirst(segment, call, storage))) return false',
+        'if (!resultsOf(call).some((storage) => wanted.has(storage))) return false',
         '',
       ],
       ['what is computed again needs nothing that is', 'if (inner.has(storage)) wanted.add(storage)', ''],
@@ -272,7 +272,7 @@ export const ARITHMETIC: readonly Mutant[] = [
         '...again, ...renamed.slice(0, at)',
       ],
       ['forward is cut in two', 'Math.max(2, Math.round(Math.sqrt(forward.length)))', '2'],
-      ['forward is cut where several values cross', 'crossing(forward, at) === 1', 'crossing(forward, at) >= 1'],
+      ['forward is cut where several values cross', 'at > 0 && count === 1', 'at > 0 && count >= 1'],
     ],
   ),
   ...mutantsOf(
@@ -582,19 +582,15 @@ export const ARITHMETIC: readonly Mutant[] = [
   ),
   ...mutantsOf(
     PLANNER,
-    'volunteer/src/graph/plan.ts',
+    'volunteer/src/graph/attempts.ts',
     ['volunteer/test/recompute'],
     [
       [
         'a model that does not fit is refused at once',
-        'if (isComputable && (recompute || !isPaired))',
-        'if (isComputable && recompute)',
+        'recomputes ? isComputable :',
+        'recomputes ? recompute && isComputable :',
       ],
-      [
-        'blocks that are normalised as a whole are cut first',
-        'const isPaired = isComputable && graph.mixesSamples',
-        'const isPaired = false',
-      ],
+      ['blocks that are normalised as a whole are cut first', 'isComputable && graph.mixesSamples', 'false'],
     ],
   ),
   ...mutantsOf(

@@ -676,7 +676,7 @@ export const REPAIRS: readonly Mutant[] = [
     [
       [
         'a job takes more memory than its owner allows',
-        "if (min > memoryBytes) throw overLimit('memory', min, memoryBytes)",
+        "if (min > memoryBytes) throw overLimit('memory', min, memoryBytes, 'at least ')",
         '',
       ],
       ['a block takes any amount of work', 'if (flops <= blockFlops) return', 'return'],
