@@ -56,7 +56,7 @@ describe('the https door', { skip, timeout: 300_000 }, () => {
       })
       // a person's "go on" at the browser's warning
       const page = await (await browser.newContext({ ignoreHTTPSErrors: true })).newPage()
-      await page.goto(url)
+      await page.goto(`${url}/?executor=wasm`)
       assert.equal(await page.evaluate(() => isSecureContext && 'gpu' in navigator), true)
       await page.locator('button[data-primary]').click()
       const run = await grid.watch.waitFor('the last step', ({ run }) => run?.phase === 'finished' && run)

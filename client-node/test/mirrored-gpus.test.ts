@@ -123,5 +123,14 @@ test('what its owner allows is of all devices together', { skip }, async () => {
   assert.equal(workers.length, 0)
 })
 
-for (const { name, run } of executorCases)
+/**
+ * What threads carry: batches, gradients in pieces, predictions, refusals. `mirrored-executor.test.ts` runs the whole
+ * suite without them; each case compiles on two devices.
+ */
+const CARRIED = /however the batch is cut|predictions agree|pieces of a gradient|does not have is refused/
+const carried = executorCases.filter(({ name }) => CARRIED.test(name))
+
+test('the cases that threads run are there', () => assert.equal(carried.length, 4))
+
+for (const { name, run } of carried)
   test(`two threads on ${description}: ${name}`, { skip }, async () => run((await twoThreads()).open))

@@ -110,7 +110,7 @@ test(
       grid.addVolunteer({ executor: 'reference' })
       grid.addVolunteer({ executor: 'webgpu' })
       const page = await browser.newPage()
-      await page.goto(grid.url)
+      await page.goto(`${grid.url}/?executor=wasm`)
       await page.locator('button[data-primary]').click()
       const losses = await lossesOf(grid, id)
       assert.ok(grid.watch.run?.members.some(({ client }) => client === 'tab'))

@@ -8,8 +8,6 @@ const INNER_STEPS = 8
 
 for (const [fragments, encoding] of [
   [1, 'f32'],
-  [4, 'f32'],
-  [1, 'sparse2'],
   [4, 'sparse2'],
 ] as const)
   test(
