@@ -52,7 +52,7 @@ export async function shardRows({ rounds, short }: SuiteOptions): Promise<BenchR
       { aim: async () => AIM, 'bare HTTP': reading(ask, ofBare, times) },
       rounds,
     )
-    return watch.rows(row, (rounds + 1) * READERS * times * (await bytesOf(files)))
+    return watch.rows(row, rounds * READERS * times * (await bytesOf(files)))
   } finally {
     readers.kill()
     server.kill()

@@ -25,7 +25,9 @@ async function read({ urls, readers, times }: ReadOrder): Promise<{ readonly byt
   let bytes = 0
   const reader = async (): Promise<void> => {
     const connection = await HttpReader.open(urls[0] ?? '')
-    for (let i = 0; i < times; i++) for (const url of urls) bytes += await connection.lengthOf(url)
+    let own = 0 // `bytes += await …` would forget what others read meanwhile
+    for (let i = 0; i < times; i++) for (const url of urls) own += await connection.lengthOf(url)
+    bytes += own
     connection.close()
   }
   await Promise.all(Array.from({ length: readers }, reader))
