@@ -9,7 +9,7 @@ import { buildGraph, createGpuExecutor, type Executor, planGraph } from '@starli
 import { type FrozenSource } from '@starling-grid/volunteer/language'
 import { noise, planBytes, SMOLLM2_135M, storedSource } from '@starling-grid/volunteer/testing'
 import { createWasmExecutor } from '@starling-grid/volunteer/wasm'
-import { type BenchRow, race, rounded } from './row.ts'
+import { type BenchRow, compared, race } from './row.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
 
 const CONTEXT = 256
@@ -57,19 +57,11 @@ const STEP_ROW = 'language step, SmolLM2-135M LoRA r8, 1 × 256 tokens'
 
 /** Of two members, each sends the sums once around. */
 function bytesRow(spec: ModelSpec): BenchRow {
-  const ours = rounded((parameterCount(spec) * INT8_BYTES) / MEGABYTE)
-  return {
-    name: BYTES_ROW,
-    adapter: 'none',
-    unit: 'MB',
-    better: 'less',
-    ours,
-    min: ours,
-    max: ours,
-    peers: { 'wanted at most': MOST_MEGABYTES },
-    ratio: { 'wanted at most': rounded(MOST_MEGABYTES / ours) },
-    reach: { peer: 'wanted at most', ratio: 1 },
-  }
+  const row = { name: BYTES_ROW, adapter: 'none', unit: 'MB', better: 'less' } as const
+  const aim = 'wanted at most'
+  return compared({ ...row, reach: { peer: aim, ratio: 1 } }, [(parameterCount(spec) * INT8_BYTES) / MEGABYTE], {
+    [aim]: [MOST_MEGABYTES],
+  })
 }
 
 async function stepRow(spec: ModelSpec, { adapter, rounds, log }: SuiteOptions): Promise<BenchRow> {
@@ -120,18 +112,8 @@ function memoryRow(name: string, spec: ModelSpec, storage: PackedStorage): Bench
   const options = { traits: PLAIN_TRAITS, limits: DEFAULT_LIMITS, maxMicroBatch: 1 }
   const bytes = (pieces: boolean): number =>
     planBytes(planGraph(graph, { ...options, ...(pieces ? { packing: { storage, pieces } } : {}) }))
-  const [ours, plain] = [rounded(bytes(true) / MEGABYTE), rounded(bytes(false) / MEGABYTE)]
-  return {
-    name,
-    adapter: 'none',
-    unit: 'MB',
-    better: 'less',
-    ours,
-    min: ours,
-    max: ours,
-    peers: { f32: plain },
-    ratio: { f32: rounded(plain / ours) },
-  }
+  const row = { name, adapter: 'none', unit: 'MB', better: 'less' } as const
+  return compared(row, [bytes(true) / MEGABYTE], { f32: [bytes(false) / MEGABYTE] })
 }
 
 const SMALL_CONTEXT = 128

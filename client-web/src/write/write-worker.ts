@@ -93,7 +93,7 @@ async function openModel(file: ModelFile, opening: Opening): Promise<LoadedModel
   return { hash: modelHash(spec), decoder, adapter, writer, chat }
 }
 
-/** The device is asked for its memory before the base is fetched. */
+/** The device is asked for its memory before more than a first shard of the base is fetched. */
 async function openDecoder(
   spec: ModelFile['spec'],
   { token, limits: { memoryBytes: maxBytes, diskBytes }, executor: asked }: Opening,
