@@ -1,4 +1,5 @@
 // A bound on how far one push can move the parameters: the running median of the norms that were accepted before it.
+import { Ascending } from '../ascending.ts'
 
 /** ‖mean gradient‖ of a push, and ‖mean statistics‖ (running means and variances, which no optimizer touches). */
 export interface PushNorms {
@@ -35,12 +36,13 @@ export function firstBound(parameters: Float32Array, lr: number): number {
 
 export class NormClip {
   readonly #norms: number[]
-
+  readonly #ascending: Ascending
   readonly #first: number
 
   /** `norms`: of pushes before, oldest first; `first`: the bound while too few are known */
   constructor(norms: readonly number[] = [], first = Number.POSITIVE_INFINITY) {
     this.#norms = [...norms]
+    this.#ascending = new Ascending(norms)
     this.#first = first
   }
 
@@ -57,14 +59,14 @@ export class NormClip {
 
   #bound(): number {
     if (this.#norms.length < ENOUGH) return this.#first
-    const sorted = this.#norms.toSorted((a, b) => a - b)
-    return FACTOR * (sorted[sorted.length >> 1] ?? this.#first)
+    return FACTOR * (this.#ascending.upperMedian() ?? this.#first)
   }
 
   /** What was clipped counts as the bound: a stranger cannot raise the median by pushing ever more. */
   #remember(norm: number): void {
     if (!Number.isFinite(norm) || norm === 0) return // zeros say nothing of how large gradients are
     this.#norms.push(norm)
-    if (this.#norms.length > REMEMBERED) this.#norms.shift()
+    this.#ascending.add(norm)
+    if (this.#norms.length > REMEMBERED) this.#ascending.remove(this.#norms.shift() ?? norm)
   }
 }

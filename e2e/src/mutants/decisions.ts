@@ -469,7 +469,7 @@ export const DECISIONS: readonly Mutant[] = [
     'coordinator/src/run/async/push-norms.ts',
     ['coordinator/test/push-norms', 'coordinator/test/run-off-ring'],
     [
-      ['one off-ring member decides what is usual', 'ascending[(ascending.length - 1) >> 1]', 'ascending.at(-1)'],
+      ['one off-ring member decides what is usual', 'opinions[part].lowerMedian()', 'opinions[part].upperMedian()'],
       [
         'a push that is clipped is remembered as it came',
         'Math.min(norms.gradient, bounds.gradient)',

@@ -166,8 +166,12 @@ export function isTaken({ leases, open }: RunState, block: BlockId): boolean {
  */
 export function mayRunAhead(state: RunState, bound: number): boolean {
   if (state.config.async.whenStale === 'drop' || state.leases.size === 0) return true
-  const bases = new Map([...state.leases.values()].map(({ holder, base }) => [holder, base]))
-  const oldest = Math.min(...bases.values())
-  const ahead = Math.floor((state.open.pushes.length + bases.size) / pushesPerVersion(state))
+  let [oldest, grants, last] = [Number.POSITIVE_INFINITY, 0, 0]
+  for (const { base, leaseEpoch } of state.leases.values()) {
+    oldest = Math.min(oldest, base)
+    if (leaseEpoch !== last) grants++ // leases of one grant stand together
+    last = leaseEpoch
+  }
+  const ahead = Math.floor((state.open.pushes.length + grants) / pushesPerVersion(state))
   return state.chain.head.v + ahead - oldest <= bound
 }

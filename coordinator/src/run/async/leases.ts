@@ -139,11 +139,14 @@ function grantTraining(transition: Transition): string | undefined {
   if (state.phase.type !== 'async') return undefined
   if (trainingIsOver(state)) return state.phaseReason
   const awaitingLease = hungry(transition)
+  const mustWait = (): boolean => !mayRunAhead(state, stalenessBound(state))
+  const slowest = 'parameter server: members wait for the slowest'
+  if (awaitingLease.length > 0 && mustWait()) return slowest
   const wanted = wantedBy(state, awaitingLease)
   const free = freeFor(state, wanted)
   const rate = awaitingLease.length === 0 ? undefined : crowdRateNow(state)
   for (const [i, member] of awaitingLease.entries()) {
-    if (!mayRunAhead(state, stalenessBound(state))) return 'parameter server: members wait for the slowest'
+    if (mustWait()) return slowest
     const blocks = nextLease(transition, member.id, { free, max: wanted[i] ?? 1 })
     if (blocks.length === 0) continue
     member.awaitingLease = false
@@ -177,18 +180,20 @@ function workInWords(state: RunState): string {
   )
 }
 
-/** Who gets blocks now, the reliable first. In a run of groups those of an open version wait until it is made. */
+/**
+ * Who gets blocks now: the reliable first, then who asked first. In a run of groups those of an open version wait until
+ * it is made.
+ */
 function hungry({ state, now }: Transition): Member[] {
   const waits = state.config.async.groups === undefined ? () => false : isWaitingForItsVersion(state)
   const asked = own(state, 'asked')
-  const found = new Set<Member>()
+  const found: Member[] = []
   for (const id of asked) {
     const member = state.members.get(id)
     if (member?.awaitingLease !== true) asked.delete(id)
-    else if (member.noWorkUntil <= now && !waits(member)) found.add(member)
+    else if (member.noWorkUntil <= now && !waits(member)) found.push(member)
   }
-  const inOrder = found.size < 2 ? [...found] : [...state.members.values()].filter((member) => found.has(member))
-  return inOrder.sort((a, b) => a.missedLeases - b.missedLeases)
+  return found.sort((a, b) => a.missedLeases - b.missedLeases)
 }
 
 /** Blocks for each. */
@@ -348,7 +353,9 @@ function weigh(transition: Transition, id: MemberId, norms: PushNorms): PushWeig
   const isActive = (member: Member | undefined): boolean => member?.missedLeases === 0
   const active = new Set([id])
   // No more are looked at than weighing asks for: thousands may push in a second.
-  for (const one of workers) if (active.size < WITNESSES && isActive(members.get(one))) active.add(one)
+  for (const one of workers)
+    if (active.size >= WITNESSES) break
+    else if (isActive(members.get(one))) active.add(one)
   for (const { holder } of leases.values())
     if (active.size >= WITNESSES) break
     else if (isActive(members.get(holder))) active.add(holder)

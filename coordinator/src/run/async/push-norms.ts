@@ -1,6 +1,7 @@
 // How far one push may move the model (A1, A2): not further than usual, and what is usual no single member decides.
 // Each push is weighed on its own, before it joins a sum. Pure numbers; independent of gradients.
 import type { MemberId } from '@starling-grid/protocol'
+import { Ascending } from '../../ascending.ts'
 import type { PushWeights } from '../../parameter-server/add-push.ts'
 import { clipFactor, type PushNorms } from '../../parameter-server/norm-clip.ts'
 import { own } from '../state.ts'
@@ -37,7 +38,10 @@ interface MemberNorms {
 export class KnownNorms {
   readonly #members = new Map<MemberId, MemberNorms>()
   /** what is usual for each member, ascending: many pushes of one are still one opinion. Zeros say nothing. */
-  readonly #opinions: Readonly<Record<keyof PushNorms, number[]>> = { gradient: [], statistics: [] }
+  readonly #opinions: Readonly<Record<keyof PushNorms, Ascending>> = {
+    gradient: new Ascending(),
+    statistics: new Ascending(),
+  }
 
   has(id: MemberId): boolean {
     return this.#members.has(id)
@@ -51,31 +55,29 @@ export class KnownNorms {
     this.delete(id)
     const usual = { gradient: usualOf(norms, 'gradient'), statistics: usualOf(norms, 'statistics') }
     this.#members.set(id, { norms, usual })
-    for (const part of PARTS)
-      if (usual[part] > 0) this.#opinions[part].splice(placeOf(this.#opinions[part], usual[part]), 0, usual[part])
+    for (const part of PARTS) if (usual[part] > 0) this.#opinions[part].add(usual[part])
   }
 
   delete(id: MemberId): void {
     const existing = this.#members.get(id)
     if (existing === undefined) return
     this.#members.delete(id)
-    for (const part of PARTS)
-      if (existing.usual[part] > 0) this.#opinions[part].splice(placeOf(this.#opinions[part], existing.usual[part]), 1)
+    for (const part of PARTS) if (existing.usual[part] > 0) this.#opinions[part].remove(existing.usual[part])
   }
 
   clear(): void {
     this.#members.clear()
-    for (const part of PARTS) this.#opinions[part].length = 0
+    for (const part of PARTS) this.#opinions[part].clear()
   }
 
   /** Members but this one whose gradients are known. */
   othersThan(id: MemberId): number {
-    return this.#opinions.gradient.length - Number((this.#members.get(id)?.usual.gradient ?? 0) > 0)
+    return this.#opinions.gradient.size - Number((this.#members.get(id)?.usual.gradient ?? 0) > 0)
   }
 
   /** The lower median over members, PUSH_BOUND times. */
   bound(part: keyof PushNorms): number {
-    return PUSH_BOUND * (lowerMedian(this.#opinions[part]) ?? Number.POSITIVE_INFINITY)
+    return PUSH_BOUND * (this.#opinions[part].lowerMedian() ?? Number.POSITIVE_INFINITY)
   }
 }
 
@@ -84,22 +86,7 @@ const PARTS = ['gradient', 'statistics'] as const
 /** Its lower median, zeros left out; 0: none yet. */
 function usualOf(norms: readonly PushNorms[], part: keyof PushNorms): number {
   const positive = norms.map((one) => one[part]).filter((norm) => norm > 0)
-  return lowerMedian(positive.sort((a, b) => a - b)) ?? 0
-}
-
-function lowerMedian(ascending: readonly number[]): number | undefined {
-  return ascending[(ascending.length - 1) >> 1]
-}
-
-/** Of the first number that is not below this one. */
-function placeOf(ascending: readonly number[], value: number): number {
-  let [from, to] = [0, ascending.length]
-  while (from < to) {
-    const middle = (from + to) >> 1
-    if ((ascending[middle] ?? 0) < value) from = middle + 1
-    else to = middle
-  }
-  return from
+  return new Ascending(positive).lowerMedian() ?? 0
 }
 
 /** As weighPush, with what this run knows; `pushing`: members that push now. */
