@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after } from 'node:test'
+import { after, afterEach, beforeEach } from 'node:test'
 import { type Coordinator, createCoordinator } from '@starling-grid/coordinator'
 import {
   allRecords,
@@ -36,9 +36,17 @@ export const QUICK = {
 const REMOVAL_TRIES = 10
 
 const cleanups: (() => unknown)[] = []
-after(async () => {
-  for (const cleanup of cleanups.reverse()) await cleanup()
+/** how many there were when each test that runs began: runs of tests before it would go on beside it */
+const begun: number[] = []
+beforeEach(() => {
+  begun.push(cleanups.length)
 })
+afterEach(() => cleanUp(begun.pop()))
+after(() => cleanUp())
+
+async function cleanUp(from = 0): Promise<void> {
+  for (const cleanup of cleanups.splice(from).reverse()) await cleanup()
+}
 
 export async function temporaryFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'starling-'))
