@@ -1,5 +1,5 @@
 // What several commands read from their command lines, refused in words.
-import { DEFAULT_HOST } from '@starling-grid/coordinator'
+import { DEFAULT_HOST } from '@starling-grid/protocol'
 import { InvalidArgumentError, Option } from 'commander'
 
 const MAX_PORT = 65_535

@@ -5,7 +5,7 @@ import { readFile } from 'node:fs/promises'
 import { hostname, networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { createSecureContext } from 'node:tls'
-import { keepSecret, requireOwn } from '@starling-grid/coordinator'
+import { keepSecret, requireOwn } from '@starling-grid/coordinator/own-modes'
 import { describeError, GridError } from '@starling-grid/protocol'
 
 const DAY_MS = 86_400_000

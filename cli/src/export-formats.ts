@@ -1,7 +1,6 @@
 // The formats that a trained model is exported in, and what of them is written where.
 import { copyFile, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { basename, extname, resolve } from 'node:path'
-import { onnxModel, pytorchProgram } from '@starling-grid/client'
 import { readModelFile } from '@starling-grid/model'
 import { describeError, GridError } from '@starling-grid/protocol'
 import { Option } from 'commander'
@@ -55,6 +54,7 @@ export function withEnding(name: string, format: ExportFormat): string {
 export async function convertModel(from: string, { file, format, name }: ConvertOptions): Promise<WrittenModel> {
   if (format === 'pytorch-script' && extname(file) !== ENDINGS[format])
     throw new GridError('usage', `expected a name that ends in .py for a program, got ${file}; name another with --out`)
+  const { onnxModel, pytorchProgram } = await import('@starling-grid/client') // with all that predicts
   const model = readModelFile(await read(from), name)
   if (format === 'onnx') return { file, bytes: await write(file, onnxModel(model)) }
   const weights = withEnding(file, 'safetensors')

@@ -1,5 +1,5 @@
 // Public face of the coordinator package: start it inside another process, a command's or a test's.
-export { DEFAULT_HOST, type Coordinator, createCoordinator } from './net/server.ts'
+export { type Coordinator, createCoordinator } from './net/server.ts'
 export type { MetricsReaders } from './api/metrics.ts'
 export { FolderOwner } from './folder-owner.ts'
 export { dryRun } from './jobs/dry-run.ts'
@@ -16,5 +16,4 @@ export {
 export type { Log, LogEntry, LogLevel } from './log-entry.ts'
 export { volunteersWanted } from './metrics/wanted.ts'
 export { RELAY_GIGABYTES } from './net/relay-quota.ts'
-export { keepSecret, requireOwn } from './own-modes.ts'
 export { type OwnerToken, ownerToken, tokenIn } from './owner-token.ts'

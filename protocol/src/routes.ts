@@ -1,7 +1,8 @@
 // Where the coordinator listens, with which headers, and with which codes its WebSockets close: each once, for the
 // server, its clients and the tests.
 
-/** Of a coordinator, unless another is named. */
+/** Of a coordinator, unless others are named. */
+export const DEFAULT_HOST = '127.0.0.1'
 export const DEFAULT_PORT = 8790
 
 /** Paths of the coordinator. `:name` stands for a part that `pathTo` fills. */

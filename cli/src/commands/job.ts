@@ -27,8 +27,6 @@ import { keptLines, listLines, progressLine, runLines } from '../job/describe-ru
 import { eventLine } from '../job/event-log.ts'
 import { forkOf } from '../job/fork.ts'
 import { displayOn, watchJob } from '../job/watch-job.ts'
-import { modelOfJob } from '../language/open-language-model.ts'
-import { writeAdapters, writeMerged } from '../language/write-folder.ts'
 
 /** What one subcommand gets. */
 interface Called<Flags extends AnswerFlags> {
@@ -239,6 +237,9 @@ async function saveFolder(
 ): Promise<void> {
   const name = fileNameOf(response, id).replace(/\.safetensors$/, '')
   const folder = resolve(flags.out ?? name)
+  // What computes is loaded for this format alone.
+  const { modelOfJob } = await import('../language/open-language-model.ts')
+  const { writeAdapters, writeMerged } = await import('../language/write-folder.ts')
   const { model, base } = await modelOfJob(readModelFile(await bytesOf(response), `the model of ${id}`), api)
   const written =
     format === 'peft' ? await writeAdapters(folder, model) : await writeMerged(folder, model, base?.frozen)

@@ -3,13 +3,12 @@ import { readJobFile } from '@starling-grid/client/job-file'
 import {
   type Coordinator,
   createCoordinator,
-  DEFAULT_HOST,
   type Log,
   type OwnerToken,
   ownerToken,
   tokenIn,
 } from '@starling-grid/coordinator'
-import { describeError, isGridError, type JobSpec, ROUTES } from '@starling-grid/protocol'
+import { DEFAULT_HOST, describeError, isGridError, type JobSpec, ROUTES } from '@starling-grid/protocol'
 import { type Certificate, certificateOf } from '../certificate.ts'
 import { ALL_ADDRESSES, type Doors, otherMachines } from '../other-machines.ts'
 import { processLog } from '../process-log.ts'

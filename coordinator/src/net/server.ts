@@ -7,6 +7,7 @@ import fastifyRateLimit from '@fastify/rate-limit'
 import fastifyWebsocket from '@fastify/websocket'
 import {
   type CancelTimer,
+  DEFAULT_HOST,
   DEFAULT_PORT,
   describeError,
   type ErrorCode,
@@ -68,8 +69,6 @@ import { Sessions } from './sessions.ts'
 import { SharedJobs } from './shared-jobs.ts'
 import { registerSignalling, type Signalling } from './signalling.ts'
 import { TlsDoor, type TlsDoorOptions } from './tls-door.ts'
-
-export const DEFAULT_HOST = '127.0.0.1'
 
 const NO_ICE: IceOptions = { urls: [] }
 /** ms for a whole request to arrive; 0: as long as its bytes move (api/connections.ts) */
