@@ -2,19 +2,23 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
-import { finishesWhole, lightJob, QUICK } from './small-job.ts'
+import { finishesWhole, tinyJob, QUICK } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
-const STEPS = 80
+const STEPS = 200
+/** ms of calm after which the ring is tried again */
+const CALM_SOON = { ...QUICK, quietMs: 1000 }
+/** Samples wait: the steps outlast the calm at no cost of a core. */
+const SLOW = { executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'slow-samples:2' } } as const
 
 test(
   'repeated aborts lead to the parameter server, and calm leads back to the ring',
   { timeout: 300_000 },
   async () => {
-    const grid = await Grid.start({ timing: QUICK })
+    const grid = await Grid.start({ timing: CALM_SOON })
     try {
-      const job = await grid.submit(lightJob({ stop: { steps: STEPS }, minVolunteers: 2, mode: 'auto' }))
-      grid.addVolunteer({ executor: 'reference' })
+      const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 2, mode: 'auto' }))
+      grid.addVolunteer({ ...SLOW, name: 'steady' })
       // a reduce of two members begins with three frames of partial sums: ten are more than three reduces
       grid.addVolunteer({
         name: 'shaky',

@@ -31,8 +31,8 @@ test(
         encoding: 'int8',
         evaluate: { everyEpochs: EPOCHS },
       })
-      for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
-      const victim = grid.addVolunteer({ name: 'victim', executor: 'reference' })
+      for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'wasm' })
+      const victim = grid.addVolunteer({ name: 'victim', executor: 'wasm' })
       await grid.watch.waitFor('some outer versions', ({ run }) => (run?.version.v ?? 0) >= 4)
       victim.kill('SIGKILL')
       const run = await grid.watch.waitFor('the end', ({ run }) => run?.phase === 'finished' && run, 250_000)
@@ -66,7 +66,7 @@ test('who leaves in the middle of a round hands in what it learned', { timeout: 
     })
     let blocks = 0
     for (let i = 1; i <= TRIES && blocks === 0; i++) {
-      const { process, kill } = grid.addVolunteer({ name: `leaver ${i}`, executor: 'reference' })
+      const { process, kill } = grid.addVolunteer({ name: `leaver ${i}`, executor: 'wasm' })
       await grid.watch.waitFor(
         'a round under way',
         ({ run }) => run?.members.some(({ activity }) => activity === 'computing'),
