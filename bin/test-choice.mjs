@@ -21,6 +21,7 @@ export const LATER = {
   growth: 'snapshot.test.ts and chain-index.test.ts count what thousands of steps keep',
   'simulation-misses-each-rule':
     'production-survives-faults-on-virtual-time.test.ts runs a thousand seeds with all rules on',
+  'golden-trainings': 'golden.test.ts trains LeNet and small decoders as PyTorch does, and has every operator',
   'golden-adapters': 'golden.test.ts compares with PyTorch on one adapter',
   'a-member-that-hangs-is-left-out':
     'run-stalls.test.ts has who is named; a-member-dies-anywhere-in-a-step.test.ts a real ring',
@@ -136,6 +137,8 @@ export const LATER = {
   'two-volunteers-train': 'demo-trains-digits.test.ts trains real digits, async-server.test.ts in mode async',
   'token-command': 'tokens.test.ts has what a token may do, connection.test.ts where it is sent',
   downloads: 'state-fetch.test.ts has what a member asks for, who-may-read.test.ts who gets it',
+  'gpu-packed': 'packed-plan.test.ts has what is packed where, what it costs, and that it is said',
+  'dashboard-of-a-crowd': 'dashboard.test.ts has the page, with the members of a small ring',
   'golden-in-browser': 'browser-meets-node.test.ts computes in a browser what a process computes',
 }
 
