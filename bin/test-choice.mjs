@@ -79,7 +79,7 @@ export const LATER = {
   'begins-with-given-parameters':
     'begins-with-parameters.test.ts has what members are served, start.test.ts what is taken of a file',
   'examples-reach-their-quality':
-    'named-datasets.test.ts and table-formats.test.ts have the datasets, golden.test.ts compares losses with PyTorch',
+    'named-datasets.test.ts and datasets.test.ts have the datasets, golden.test.ts compares losses with PyTorch',
   'plan-properties': 'plan.test.ts plans three jobs with the command, and compares a forecast with the formula',
   'keep-command': 'keep.test.ts has which checkpoints stay, keeps-checkpoints.test.ts their bytes and exports',
   'two-jobs-share-three-volunteers':
@@ -138,6 +138,8 @@ export const LATER = {
   'token-command': 'tokens.test.ts has what a token may do, connection.test.ts where it is sent',
   downloads: 'state-fetch.test.ts has what a member asks for, who-may-read.test.ts who gets it',
   'gpu-packed': 'packed-plan.test.ts has what is packed where, what it costs, and that it is said',
+  'table-formats':
+    'named-datasets.test.ts imports with the command, datasets.test.ts and reading-in-a-thread.test.ts have the shards',
   'dashboard-of-a-crowd': 'dashboard.test.ts has the page, with the members of a small ring',
   'golden-in-browser': 'browser-meets-node.test.ts computes in a browser what a process computes',
 }

@@ -196,15 +196,15 @@ async function planOf(file: string, crowd: string): Promise<{ readonly json: Pla
 
 test('with weak scaling a plan has the batch and the rate of the ring', { timeout: 120_000 }, async () => {
   const crowd = '4 laptops at 200 samples/s, lab'
-  const weak = await planOf(await jobFile('weak', 'weakScaling: { warmup: 20 }', 'stop: { steps: 300 }'), crowd)
+  const weak = await planOf(await jobFile('weak', 'weakScaling: { warmup: 20 }', 'stop: { steps: 80 }'), crowd)
   const { own, samples } = weak.json
   assert.ok(own.members >= 3, `${own.members} members`)
   assert.equal(own.batchSamples, own.members * 32)
   assert.ok(Math.abs(own.learningRate - own.members * 0.05) < 1e-9, `${own.learningRate}`)
-  assert.equal(own.steps, 300)
+  assert.equal(own.steps, 80)
   assert.match(weak.stdout, new RegExp(`batch +${own.batchSamples} \\(${own.members} members × 2 × 16\\)`))
   assert.match(weak.stdout, /learning rate is 0\.\d+, \d times the file's, 20 steps after the ring has so many/)
-  const plain = await planOf(await jobFile('plain', 'stop: { steps: 300 }'), crowd)
+  const plain = await planOf(await jobFile('plain', 'stop: { steps: 80 }'), crowd)
   assert.deepEqual([plain.json.own.batchSamples, plain.json.own.learningRate], [32, 0.05])
   assert.ok(samples > 2.5 * plain.json.samples, 'steps of a larger ring have more samples')
   assert.ok(own.seconds > samples / 800, 'not faster than all machines together')
@@ -215,7 +215,7 @@ test('a plan says whose machines lack f16, and plans without them', { timeout: 1
     ['requires', 'requires: { f16: true }'],
     ['precision', 'precision: f16'],
   ] as const) {
-    const file = await jobFile(name, line, 'stop: { steps: 100 }')
+    const file = await jobFile(name, line, 'stop: { steps: 30 }')
     const crowd = '2 laptops at 200 samples/s, 3 software adapters, 1 desktop without f16, lab'
     const { json, stdout } = await planOf(file, crowd)
     assert.equal(json.own.volunteers, 2)

@@ -15,7 +15,7 @@ import {
 } from '@starling-grid/protocol'
 import { Desk, hashOf, recordsAfter, versionAfter } from './run-desk.ts'
 
-const RUNS = 100 * Number(process.env['STARLING_FUZZ'] ?? 1)
+const RUNS = 400 * Number(process.env['STARLING_FUZZ'] ?? 1)
 const EVENTS = 150
 const NAMES = ['a', 'b', 'c', 'liar']
 
