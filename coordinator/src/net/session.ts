@@ -40,8 +40,6 @@ import { requireProof } from './hello-proof.ts'
 const HELLO_MS = 5000
 /** ms without a sign of life before `ready`: planning a model may keep a volunteer's event loop busy */
 const PREPARING_SILENCE_MS = 60_000
-/** ms after its last sign of life that a volunteer is pinged: who beats says enough */
-const QUIET_MS = 2 * HEARTBEAT_MS
 /** ms for a volunteer to plan a job, compile its kernels and say that it is ready */
 const READY_MS = 300_000
 /** ms for a run to end its step without a member that goes to another; then it goes anyway */
@@ -356,8 +354,7 @@ export class VolunteerSession {
       return this.terminate(`silent for ${silenceMs / 1000} s`)
     if (at - Math.max(this.#aliveAt, this.#heardAt) > PREPARING_SILENCE_MS)
       return this.terminate(`silent for ${PREPARING_SILENCE_MS / 1000} s`)
-    const quietMs = at - Math.max(this.#pingedAt, this.#aliveAt, this.#heardAt)
-    if (quietMs < QUIET_MS || this.#socket.readyState !== this.#socket.OPEN) return
+    if (at - this.#pingedAt < HEARTBEAT_MS || this.#socket.readyState !== this.#socket.OPEN) return
     this.#pingedAt = at
     this.#socket.ping()
   }

@@ -1,4 +1,5 @@
-// Walks that kernels share: over flat vectors in pieces, over rows by four elements, and copies into panels.
+// Walks that kernels share: over flat vectors in pieces, rows by four elements and tokens; and copies into panels.
+import type { EmbeddingDims } from '../kernels.ts'
 import type { FunctionWriter, Local } from './function.ts'
 import { FLOAT_BYTES, type PieceWriter } from './pass.ts'
 import { added, at, firstLanes, PANEL, storeFirst } from './products.ts'
@@ -27,6 +28,22 @@ export function partOf(
 export function forStream(w: PieceWriter, size: number, body: (element: I32) => void): void {
   const { start, end } = partOf(w, w.piece, i32.mul(w.samples, size), STREAM_PIECE)
   w.for(start, end, VECTOR, body)
+}
+
+/** Tokens of a piece. */
+export const TOKENS_OF_PIECE = 64
+
+/** body(place of a token, row of the table) for the tokens `ids` of a piece that the table has. */
+export function forTokens(
+  w: PieceWriter,
+  { tokens, vocab, first = 0 }: EmbeddingDims,
+  body: (place: I32, row: I32) => void,
+): void {
+  const { start, end } = partOf(w, w.piece, i32.mul(w.samples, tokens), TOKENS_OF_PIECE)
+  w.for(start, end, 1, (place) => {
+    const row = w.int(i32.sub(i32.load(w.at('ids', place)), first))
+    w.if(i32.lessUnsigned(row, vocab), () => body(place, row))
+  })
 }
 
 /** body(offset of four elements, how many of them there are, ones in those) of a row. */

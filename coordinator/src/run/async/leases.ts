@@ -138,21 +138,27 @@ function grantTraining(transition: Transition): string | undefined {
   const { state } = transition
   if (state.phase.type !== 'async') return undefined
   if (trainingIsOver(state)) return state.phaseReason
-  const awaitingLease = hungry(transition)
-  const mustWait = (): boolean => !mayRunAhead(state, stalenessBound(state))
-  const slowest = 'parameter server: members wait for the slowest'
-  if (awaitingLease.length > 0 && mustWait()) return slowest
-  const wanted = wantedBy(state, awaitingLease)
+  if (!grantTo(transition, hungry(transition))) return 'parameter server: members wait for the slowest'
+  return workNow(transition)
+}
+
+/** False: one of these has to wait, so that no member gets too far behind. */
+function grantTo(transition: Transition, members: readonly Member[]): boolean {
+  const { state } = transition
+  const mayGrant = (): boolean => mayRunAhead(state, stalenessBound(state))
+  if (members.length === 0) return true
+  if (!mayGrant()) return false // before all that they want is looked up
+  const wanted = wantedBy(state, members)
   const free = freeFor(state, wanted)
-  const rate = awaitingLease.length === 0 ? undefined : crowdRateNow(state)
-  for (const [i, member] of awaitingLease.entries()) {
-    if (mustWait()) return slowest
+  const rate = crowdRateNow(state)
+  for (const [i, member] of members.entries()) {
+    if (i > 0 && !mayGrant()) return false
     const blocks = nextLease(transition, member.id, { free, max: wanted[i] ?? 1 })
     if (blocks.length === 0) continue
     member.awaitingLease = false
     grant(transition, member, { blocks, rate })
   }
-  return workNow(transition)
+  return true
 }
 
 /** To look at all of a crowd at each of its pushes would cost more than the pushes. */

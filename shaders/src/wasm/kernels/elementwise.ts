@@ -4,7 +4,17 @@ import type { Activation, KernelName } from '../../kernels.ts'
 import { matrix } from '../../recipe.ts'
 import { dropoutRule } from '../../reference/dropout.ts'
 import { ACTIVATIONS } from '../epilogue.ts'
-import { elementOf, fillRow, forRow, forStream, partOf, piecesOf, STREAM_PIECE } from '../loops.ts'
+import {
+  elementOf,
+  fillRow,
+  forRow,
+  forStream,
+  forTokens,
+  partOf,
+  piecesOf,
+  STREAM_PIECE,
+  TOKENS_OF_PIECE,
+} from '../loops.ts'
 import { exp, normalDensity, normalDistribution, sigmoid } from '../mathematics.ts'
 import { FLOAT_BYTES, onePass, type PieceWriter, type WasmRecipe, type WasmKernel } from '../pass.ts'
 import { storeFirst } from '../products.ts'
@@ -221,28 +231,24 @@ export const dropoutForward: WasmKernel<'dropout.forward'> = (dims, capacity) =>
 }
 
 // ids (R,), weight (vocab, channels) → y (R, channels)
-export const embeddingForward: WasmKernel<'embedding.forward'> = ({ tokens, vocab, channels, first = 0 }, capacity) =>
-  onePass('embedding.forward', {
+export const embeddingForward: WasmKernel<'embedding.forward'> = (dims, capacity) => {
+  const { tokens, vocab, channels, first = 0 } = dims
+  return onePass('embedding.forward', {
     constants: { tokens, vocab, channels, first },
     bindings: [
       matrix('ids', 'read', capacity, tokens),
       matrix('weight', 'read', vocab, channels),
       matrix('y', 'write', capacity * tokens, channels),
     ],
-    pieces: (samples) => piecesOf(samples * tokens, ROWS),
-    write(w) {
-      const { start, end } = partOf(w, w.piece, i32.mul(w.samples, tokens), ROWS)
-      w.for(start, end, 1, (row) => {
-        const id = w.int(i32.sub(i32.load(w.at('ids', row)), first))
-        w.if(i32.lessUnsigned(id, vocab), () => {
-          const from = w.int(w.at('weight', i32.mul(id, channels)))
-          fillRow(w, channels, w.int(w.at('y', i32.mul(row, channels))), (c) => v128.load(elementOf(from, c)))
-        })
-      })
-    },
+    pieces: (samples) => piecesOf(samples * tokens, TOKENS_OF_PIECE),
+    write: (w) =>
+      forTokens(w, dims, (place, row) => {
+        const from = w.int(w.at('weight', i32.mul(row, channels)))
+        fillRow(w, channels, w.int(w.at('y', i32.mul(place, channels))), (c) => v128.load(elementOf(from, c)))
+      }),
   })
+}
 
-const ROWS = 64
 /** A cache line of gradients: what one piece adds to, whatever rows come to it. */
 const LINE = 16
 

@@ -2,12 +2,9 @@
 import type { EmbeddingDims, UnpackDims } from '../../kernels.ts'
 import { packedRow, SCALE_GROUP } from '../../packed.ts'
 import { matrix } from '../../recipe.ts'
-import { elementOf, fillRow, partOf, piecesOf, STREAM_PIECE } from '../loops.ts'
+import { elementOf, fillRow, forTokens, partOf, piecesOf, STREAM_PIECE, TOKENS_OF_PIECE } from '../loops.ts'
 import { FLOAT_BYTES, onePass, type PieceWriter, type WasmKernel } from '../pass.ts'
 import { i32, type I32, v128, type V128 } from '../values.ts'
-
-/** Tokens of a piece. */
-const ROWS = 64
 
 // packed (rows, words) → y (rows, columns)
 export const unpackForward: WasmKernel<'unpack.forward'> = (dims) => {
@@ -36,16 +33,11 @@ export const unpackRows: WasmKernel<'unpack.rows'> = (dims, capacity) => {
       matrix('packed', 'read', vocab, words),
       matrix('y', 'write', capacity * tokens, channels),
     ],
-    pieces: (samples) => piecesOf(samples * tokens, ROWS),
-    write(w) {
-      const { start, end } = partOf(w, w.piece, i32.mul(w.samples, tokens), ROWS)
-      w.for(start, end, 1, (row) => {
-        const id = w.int(i32.sub(i32.load(w.at('ids', row)), first))
-        w.if(i32.lessUnsigned(id, vocab), () =>
-          unpackRow(w, tableOf(dims), { from: id, to: w.int(w.at('y', i32.mul(row, channels))) }),
-        )
-      })
-    },
+    pieces: (samples) => piecesOf(samples * tokens, TOKENS_OF_PIECE),
+    write: (w) =>
+      forTokens(w, dims, (place, row) =>
+        unpackRow(w, tableOf(dims), { from: row, to: w.int(w.at('y', i32.mul(place, channels))) }),
+      ),
   })
 }
 
