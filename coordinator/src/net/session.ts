@@ -40,6 +40,8 @@ import { requireProof } from './hello-proof.ts'
 const HELLO_MS = 5000
 /** ms without a sign of life before `ready`: planning a model may keep a volunteer's event loop busy */
 const PREPARING_SILENCE_MS = 60_000
+/** ms without a sign of life after which one of a crowd is pinged: who beats says enough */
+const QUIET_MS = 2 * HEARTBEAT_MS
 /** ms for a volunteer to plan a job, compile its kernels and say that it is ready */
 const READY_MS = 300_000
 /** ms for a run to end its step without a member that goes to another; then it goes anyway */
@@ -344,7 +346,7 @@ export class VolunteerSession {
   }
 
   /** Looks at the clock, about twice a second. */
-  check(silenceMs = SILENCE_MS): void {
+  check(silenceMs = SILENCE_MS, isOneOfCrowd = false): void {
     const at = this.#clock.awake()
     if (this.#hello === undefined && at - this.#openedAt > HELLO_MS) return this.terminate('no hello')
     if (this.#next !== undefined && at - this.#next.since > LET_GO_MS) return this.#goNow()
@@ -354,7 +356,15 @@ export class VolunteerSession {
       return this.terminate(`silent for ${silenceMs / 1000} s`)
     if (at - Math.max(this.#aliveAt, this.#heardAt) > PREPARING_SILENCE_MS)
       return this.terminate(`silent for ${PREPARING_SILENCE_MS / 1000} s`)
-    if (at - this.#pingedAt < HEARTBEAT_MS || this.#socket.readyState !== this.#socket.OPEN) return
+    if (at - this.#pingedAt >= HEARTBEAT_MS && !(isOneOfCrowd && this.#isHeard(at))) this.#ping(at)
+  }
+
+  #isHeard(at: number): boolean {
+    return at - Math.max(this.#aliveAt, this.#heardAt) < QUIET_MS
+  }
+
+  #ping(at: number): void {
+    if (this.#socket.readyState !== this.#socket.OPEN) return
     this.#pingedAt = at
     this.#socket.ping()
   }

@@ -34,6 +34,8 @@ const TOKEN_BYTES = 32
 const MAX_PER_ADDRESS = 256
 /** ms between looks at the clock */
 const CHECK_MS = 500
+/** Volunteers from which on those that were heard are not pinged. */
+const CROWD = 256
 /** ms that the token of a departed member is good for: what it asked for just before may still be under way */
 const REMEMBERED_MS = 600_000
 const MAX_REMEMBERED = 20_000
@@ -434,7 +436,9 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
   }
 
   #check(): void {
-    for (const session of [...this.#byId.values(), ...this.#strangers]) session.check()
+    // A thousand pings and their answers at once would keep leases waiting.
+    const isCrowd = this.#byId.size >= CROWD
+    for (const session of [...this.#byId.values(), ...this.#strangers]) session.check(undefined, isCrowd)
     const at = this.#parts.clock.awake()
     for (const [id, { leftAt }] of this.#remembered) {
       const crowded = this.#remembered.size > MAX_REMEMBERED
