@@ -348,15 +348,20 @@ export class VolunteerSession {
   /** Looks at the clock, about twice a second. */
   check(silenceMs = SILENCE_MS, isOneOfCrowd = false): void {
     const at = this.#clock.awake()
-    if (this.#hello === undefined && at - this.#openedAt > HELLO_MS) return this.terminate('no hello')
     if (this.#next !== undefined && at - this.#next.since > LET_GO_MS) return this.#goNow()
-    if (this.#run === undefined && this.#offered !== undefined && at - this.#offeredAt > READY_MS)
-      return this.terminate(`not ready within ${READY_MS / 1000} s`)
-    if (this.#run !== undefined && at - this.#heardAt > silenceMs)
-      return this.terminate(`silent for ${silenceMs / 1000} s`)
-    if (at - Math.max(this.#aliveAt, this.#heardAt) > PREPARING_SILENCE_MS)
-      return this.terminate(`silent for ${PREPARING_SILENCE_MS / 1000} s`)
+    const why = this.#whyOver(at, silenceMs)
+    if (why !== undefined) return this.terminate(why)
     if (at - this.#pingedAt >= HEARTBEAT_MS && !(isOneOfCrowd && this.#isHeard(at))) this.#ping(at)
+  }
+
+  #whyOver(at: number, silenceMs: number): string | undefined {
+    if (this.#hello === undefined && at - this.#openedAt > HELLO_MS) return 'no hello'
+    if (this.#run === undefined && this.#offered !== undefined && at - this.#offeredAt > READY_MS)
+      return `not ready within ${READY_MS / 1000} s`
+    if (this.#run !== undefined && at - this.#heardAt > silenceMs) return `silent for ${silenceMs / 1000} s`
+    if (at - Math.max(this.#aliveAt, this.#heardAt) > PREPARING_SILENCE_MS)
+      return `silent for ${PREPARING_SILENCE_MS / 1000} s`
+    return undefined
   }
 
   #isHeard(at: number): boolean {
