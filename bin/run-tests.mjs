@@ -49,7 +49,7 @@ const [{ prepareProcess }, { testAdapter }] = await Promise.all([
 await compiledForAll()
 // Chosen once, here; the test files inherit it.
 console.error(`Adapter: ${await prepareProcess(await testAdapter())}`)
-// A part of the tries with what strangers might send; all of them with --all, and where a file is named.
+// A part of the tries with random values; all of them with --all, and where a file is named.
 if (wanted.length === 0 && !all) process.env.STARLING_FUZZ ??= '0.25'
 // Errors name lines of the sources.
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --enable-source-maps`

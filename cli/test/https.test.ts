@@ -149,6 +149,7 @@ function printedUpTo(last: RegExp, args: readonly string[]) {
 describe('next steps for other machines', { skip, timeout: 300_000 }, () => {
   const job = join(folder, 'job.yaml')
   const commands: Readonly<Record<string, readonly string[]>> = {
+    start: ['start', '--data-dir', join(folder, 'start'), '--web-root', folder],
     demo: ['demo', '--volunteers', '0'],
     train: ['train', job, '--data-dir', join(folder, 'train'), '--executor', 'reference'],
   }

@@ -1,3 +1,4 @@
+// The dashboard with more members and steps than it draws one by one.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { builtPages, launchBrowser, openPage, overflow } from './browser.ts'

@@ -1,6 +1,6 @@
 // A volunteer that follows the protocol without data and without a GPU. Its gradient is a function of the step, so that
 // all fakes hold equal bytes without an exchange. Tests change single answers of it.
-import { createHash, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
+import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { request } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import {
@@ -37,7 +37,6 @@ import {
   PUSH_HEADER,
   ROUTES,
   saltedDigest,
-  type Sha256,
   type StepRecord,
   type ToCoordinator,
   type ToVolunteer,
@@ -45,6 +44,7 @@ import {
 } from '@starling-grid/protocol'
 import { applyUpdate, meanGradient } from '@starling-grid/shaders'
 import { WebSocket } from 'ws'
+import { nameOf } from '../src/blobs/blob-name.ts'
 
 const HEARTBEAT_MS = 500
 /** of a step and of a push: what waits meanwhile has the core */
@@ -77,11 +77,6 @@ export interface FakeOptions {
   readonly change?: (message: ToCoordinator, liar: FakeVolunteer) => ToCoordinator | undefined
   /** what a liar uploads instead of its state */
   readonly forge?: (state: Uint8Array, liar: FakeVolunteer) => Uint8Array
-}
-
-/** Of states and sums: Node's own is ten times as fast as the one that browsers share. */
-function sha256Of(bytes: Uint8Array): Sha256 {
-  return createHash('sha256').update(bytes).digest('hex') as Sha256
 }
 
 export interface FakeSelf extends Incarnation {
@@ -352,7 +347,7 @@ export class FakeVolunteer {
           type: 'version-digest',
           ...this.#ballot,
           version: message.version,
-          digest: sha256Of(this.stateBytes()),
+          digest: nameOf(this.stateBytes()),
         })
       case 'validate':
         for (const lease of message.leases) {
@@ -391,7 +386,7 @@ export class FakeVolunteer {
     for (const record of [...missing, ...records])
       if (record.v === held.version.v + 1 && record.v <= target.v) this.#apply(record)
     if (this.held.version.id === target.id)
-      this.send({ type: 'confirm', ...this.#ballot, version: target, digest: sha256Of(this.stateBytes()) })
+      this.send({ type: 'confirm', ...this.#ballot, version: target, digest: nameOf(this.stateBytes()) })
   }
 
   #copyAt: MessageTo<'copy-at'> | undefined
@@ -468,7 +463,7 @@ export class FakeVolunteer {
         targets: samples,
         lossSum: samples / step,
         correct: 0,
-        gradDigest: sha256Of(new Uint8Array(this.#sumOf(samples).buffer)),
+        gradDigest: nameOf(new Uint8Array(this.#sumOf(samples).buffer)),
       }
       this.#apply(record)
       this.send({ type: 'held', ...this.#ballot, record })
@@ -491,7 +486,7 @@ export class FakeVolunteer {
     this.#asked = undefined
     if (uploader === this.id) void this.#uploadInTurn(held.version)
     else
-      this.send({ type: 'version-digest', ...this.#ballot, version: held.version, digest: sha256Of(this.stateBytes()) })
+      this.send({ type: 'version-digest', ...this.#ballot, version: held.version, digest: nameOf(this.stateBytes()) })
   }
 
   #uploading: Promise<unknown> = Promise.resolve()

@@ -12,7 +12,7 @@ import {
   PROTOCOL_VERSION,
   type PushHeader,
 } from '@starling-grid/protocol'
-import { processClock } from '../src/clock.ts'
+import { type CoordinatorClock, processClock } from '../src/clock.ts'
 import { type SessionHost, VolunteerSession } from '../src/net/session.ts'
 import { Sessions } from '../src/net/sessions.ts'
 import { newFakeSelf } from './fake-volunteer.ts'
@@ -26,12 +26,14 @@ class FakeSocket extends EventEmitter {
   readyState = FakeSocket.OPEN
   bufferedAmount = 0
   readonly sent: string[] = []
+  pings = 0
 
   send(text: string): void {
     this.sent.push(text)
   }
 
   ping(): void {
+    this.pings++
     this.emit('pong')
   }
 
@@ -61,6 +63,36 @@ function turnedClock(context: TestContext): (seconds: number) => void {
   }
 }
 
+function newSession(
+  desk: SessionHost,
+  clock: CoordinatorClock = processClock,
+): { readonly socket: FakeSocket; readonly session: VolunteerSession } {
+  const socket = new FakeSocket()
+  const session = new VolunteerSession(socket as unknown as ConstructorParameters<typeof VolunteerSession>[0], {
+    clock,
+    desk,
+    token: 'token',
+    names: [NAME],
+    address: '192.0.2.1',
+    network: 'a network',
+  })
+  return { socket, session }
+}
+
+test('every volunteer is pinged each second, one of a crowd only when nothing came of it for two', () => {
+  const pingsIn = (seconds: number, isOneOfCrowd: boolean): number => {
+    let at = 0
+    const { socket, session } = newSession({} as SessionHost, { ...processClock, awake: () => at })
+    for (let second = 0; second < seconds; second++) {
+      at += 1000
+      session.check(isOneOfCrowd)
+    }
+    return socket.pings
+  }
+  assert.equal(pingsIn(4, false), 4)
+  assert.equal(pingsIn(4, true), 2, 'each answer counts for two seconds')
+})
+
 test('threat 22: a volunteer that is offered a job loses its place when it is not ready in five minutes', (context) => {
   const transition = turnedClock(context)
   const gone: unknown[] = []
@@ -71,15 +103,7 @@ test('threat 22: a volunteer that is offered a job loses its place when it is no
     heard: () => undefined,
     refused: (code: string, what: string) => assert.fail(`${code}: ${what}`),
   } as unknown as SessionHost
-  const socket = new FakeSocket()
-  const session = new VolunteerSession(socket as unknown as ConstructorParameters<typeof VolunteerSession>[0], {
-    clock: processClock,
-    desk,
-    token: 'token',
-    names: [NAME],
-    address: '192.0.2.1',
-    network: 'a network',
-  })
+  const { socket, session } = newSession(desk)
   session.challenge()
   const { nonce } = JSON.parse(socket.sent[0] ?? '') as { readonly nonce: string }
   const { key, ...self } = newFakeSelf()

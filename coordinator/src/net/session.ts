@@ -346,19 +346,19 @@ export class VolunteerSession {
   }
 
   /** Looks at the clock, about twice a second. */
-  check(silenceMs = SILENCE_MS, isOneOfCrowd = false): void {
+  check(isOneOfCrowd = false): void {
     const at = this.#clock.awake()
     if (this.#next !== undefined && at - this.#next.since > LET_GO_MS) return this.#goNow()
-    const why = this.#whyOver(at, silenceMs)
+    const why = this.#whyOver(at)
     if (why !== undefined) return this.terminate(why)
     if (at - this.#pingedAt >= HEARTBEAT_MS && !(isOneOfCrowd && this.#isHeard(at))) this.#ping(at)
   }
 
-  #whyOver(at: number, silenceMs: number): string | undefined {
+  #whyOver(at: number): string | undefined {
     if (this.#hello === undefined && at - this.#openedAt > HELLO_MS) return 'no hello'
     if (this.#run === undefined && this.#offered !== undefined && at - this.#offeredAt > READY_MS)
       return `not ready within ${READY_MS / 1000} s`
-    if (this.#run !== undefined && at - this.#heardAt > silenceMs) return `silent for ${silenceMs / 1000} s`
+    if (this.#run !== undefined && at - this.#heardAt > SILENCE_MS) return `silent for ${SILENCE_MS / 1000} s`
     if (at - Math.max(this.#aliveAt, this.#heardAt) > PREPARING_SILENCE_MS)
       return `silent for ${PREPARING_SILENCE_MS / 1000} s`
     return undefined

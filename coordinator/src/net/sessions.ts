@@ -438,7 +438,7 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
   #check(): void {
     // A thousand pings and their answers at once would keep leases waiting.
     const isCrowd = this.#byId.size >= CROWD
-    for (const session of [...this.#byId.values(), ...this.#strangers]) session.check(undefined, isCrowd)
+    for (const session of [...this.#byId.values(), ...this.#strangers]) session.check(isCrowd)
     const at = this.#parts.clock.awake()
     for (const [id, { leftAt }] of this.#remembered) {
       const crowded = this.#remembered.size > MAX_REMEMBERED

@@ -12,7 +12,7 @@ const TYPESCRIPT = fileURLToPath(new URL('../../../bin/typescript.mjs', import.m
 const WORKER = fileURLToPath(new URL('campaign-worker.ts', import.meta.url))
 /** seeds of one errand: few, so that all processes end at about the same time */
 const ERRAND_SEEDS = 10
-/** A third less of a core: room for short-lived objects, code that is optimized late, errors without a stack. */
+/** A quarter less of a core: room for short-lived objects, code that is optimized late, errors without a stack. */
 const QUICK = [
   '--min-semi-space-size=64',
   '--max-semi-space-size=64',
