@@ -28,6 +28,8 @@ const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta
 const PATH = '/signalling'
 /** Milliseconds after which one command of a peer has failed: far above the 27.6 s that ICE needs for a dead peer. */
 const COMMAND_MS = 120_000
+/** of a machine that does much else: there three tries of ICE do not suffice */
+const BUSY_LINK_OPEN_MS = 25_000
 const tokens = new Map<MemberId, string>()
 const refusals: ErrorCode[] = []
 /** processes of a test that failed would keep this one */
@@ -98,7 +100,7 @@ function accessFor(self: MemberId): SignallingAccess {
   const token = `token-of_${self}`
   tokens.set(self, token)
   const { port } = app.server.address() as AddressInfo
-  return { url: `http://127.0.0.1:${port}`, path: PATH, self, token, iceServers: [] }
+  return { url: `http://127.0.0.1:${port}`, path: PATH, self, token, iceServers: [], linkOpenMs: BUSY_LINK_OPEN_MS }
 }
 
 /** A peer in a Node process. Its `stop` waits for the process to end by itself. */
