@@ -1,5 +1,6 @@
 // A volunteer of a load test: real sockets, the real protocol, and no computing. It asks for a lease every two seconds
-// and pushes a gradient for what it is granted.
+// and pushes a gradient for what it is granted. A lease counts from when it was due, and each volunteer keeps its
+// own beat: those that wait for a coordinator that stands still neither hide the wait nor fall into step with one another.
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { type Agent, request } from 'node:http'
 import {
@@ -39,7 +40,7 @@ export interface LeaseHolderParts {
   /** of this machine: the coordinator bounds the volunteers of one address */
   readonly localAddress: string
   readonly agent: Agent
-  /** ms from the request to the grant */
+  /** ms from when the request was due to the grant */
   readonly onLease: (ms: number) => void
   readonly onPushed: (pushed: Pushed) => void
 }
@@ -62,7 +63,8 @@ export class LeaseHolder {
   readonly ready: Promise<void>
   #terms: JobTerms | undefined
   #session = ''
-  #asked = 0
+  /** ms: when the present lease was due */
+  #due = 0
   #modeEpoch = 0
   #timers: NodeJS.Timeout[] = []
   #becameReady: () => void = () => undefined
@@ -117,11 +119,11 @@ export class LeaseHolder {
       case 'async':
         this.#modeEpoch = message.modeEpoch
         this.#becameReady()
-        return this.#askIn(Math.random() * CYCLE_MS)
+        return this.#askAt(performance.now() + Math.random() * CYCLE_MS)
       case 'grant':
-        this.#parts.onLease(performance.now() - this.#asked)
+        this.#parts.onLease(performance.now() - this.#due)
         this.#pushing = this.#push(message)
-        return void this.#pushing.then(() => this.#askIn(CYCLE_MS - (performance.now() - this.#asked)))
+        return void this.#pushing.then(() => this.#askAt(this.#nextBeat()))
       default:
     }
   }
@@ -161,16 +163,21 @@ export class LeaseHolder {
       this.#socket.send(encode(named(this.#terms.id, message)))
   }
 
-  #askIn(ms: number): void {
+  /** A beat that passed while it waited is left out. */
+  #nextBeat(): number {
+    return this.#due + CYCLE_MS * Math.max(1, Math.ceil((performance.now() - this.#due) / CYCLE_MS))
+  }
+
+  #askAt(due: number): void {
     this.#timers.push(
       setTimeout(
         () => {
           this.#timers = this.#timers.slice(0, 2)
           if (this.#isResting) return
-          this.#asked = performance.now()
+          this.#due = Math.min(due, performance.now()) // timers may be a millisecond early
           this.#say({ type: 'lease-request', modeEpoch: this.#modeEpoch })
         },
-        Math.max(0, ms),
+        Math.max(0, due - performance.now()),
       ),
     )
   }
