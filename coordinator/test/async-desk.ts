@@ -16,7 +16,7 @@ export function asyncDesk(
   const desk = new Desk({ mode: 'async', minVolunteers: names.length, ...options })
   desk.join(...names)
   for (const name of names) desk.answer(name)
-  for (const name of names) own(desk.state, 'pushNorms').set(memberId(name), [USUAL]) // each has pushed before
+  for (const name of names) own(desk.state, 'pushNorms').add(memberId(name), USUAL) // each has pushed before
   return { desk, grants: names.map((name) => ask(desk, name)) }
 }
 
@@ -35,7 +35,7 @@ export function push(
 ): string | undefined {
   if (norms === undefined)
     for (const id of desk.state.members.keys())
-      if (!own(desk.state, 'pushNorms').has(id)) own(desk.state, 'pushNorms').set(id, [USUAL])
+      if (!own(desk.state, 'pushNorms').has(id)) own(desk.state, 'pushNorms').add(id, USUAL)
   const samples = leases.length
   desk.feed({
     type: 'push',

@@ -27,7 +27,7 @@ function groupDesk(speeds: Readonly<Record<string, number>>, options: DeskOption
   desk.join(...names)
   for (const name of names) desk.answer(name)
   for (const [name, samplesPerSecond] of Object.entries(speeds)) {
-    own(desk.state, 'pushNorms').set(memberId(name), [USUAL])
+    own(desk.state, 'pushNorms').add(memberId(name), USUAL)
     desk.feed({ type: 'speed', member: memberId(name), samplesPerSecond })
   }
   return desk

@@ -25,10 +25,37 @@ const REMEMBERED = 33
 /** Members whose norms must be known, where as many push: with one alone, a liar would be compared with itself. */
 export const WITNESSES = 2
 
-interface MemberNorms {
+const PARTS = ['gradient', 'statistics'] as const
+type PartsAscending = Readonly<Record<keyof PushNorms, Ascending>>
+
+/** What pushes of one member were like. */
+class MemberNorms {
   /** of its pushes, the newest last; what was clipped counts as its bound */
-  readonly norms: readonly PushNorms[]
-  readonly usual: PushNorms
+  readonly norms: PushNorms[] = []
+  /** the same of each part, zeros left out */
+  readonly #ascending: PartsAscending = { gradient: new Ascending(), statistics: new Ascending() }
+
+  add(norms: PushNorms): void {
+    this.norms.push(norms)
+    for (const part of PARTS) if (norms[part] > 0) this.#ascending[part].add(norms[part])
+    if (this.norms.length > REMEMBERED + 1) this.#forget(this.norms.shift())
+  }
+
+  replaceNewest(norms: PushNorms): void {
+    this.#forget(this.norms.pop())
+    this.add(norms)
+    if (this.norms.length > REMEMBERED) this.#forget(this.norms.shift())
+  }
+
+  #forget(norms: PushNorms | undefined): void {
+    if (norms === undefined) return
+    for (const part of PARTS) if (norms[part] > 0) this.#ascending[part].remove(norms[part])
+  }
+
+  /** Its lower median; 0: none yet. */
+  usual(part: keyof PushNorms): number {
+    return this.#ascending[part].lowerMedian() ?? 0
+  }
 }
 
 /**
@@ -38,10 +65,7 @@ interface MemberNorms {
 export class KnownNorms {
   readonly #members = new Map<MemberId, MemberNorms>()
   /** what is usual for each member, ascending: many pushes of one are still one opinion. Zeros say nothing. */
-  readonly #opinions: Readonly<Record<keyof PushNorms, Ascending>> = {
-    gradient: new Ascending(),
-    statistics: new Ascending(),
-  }
+  readonly #opinions: PartsAscending = { gradient: new Ascending(), statistics: new Ascending() }
 
   has(id: MemberId): boolean {
     return this.#members.has(id)
@@ -51,18 +75,30 @@ export class KnownNorms {
     return this.#members.get(id)?.norms ?? []
   }
 
-  set(id: MemberId, norms: readonly PushNorms[]): void {
-    this.delete(id)
-    const usual = { gradient: usualOf(norms, 'gradient'), statistics: usualOf(norms, 'statistics') }
-    this.#members.set(id, { norms, usual })
-    for (const part of PARTS) if (usual[part] > 0) this.#opinions[part].add(usual[part])
+  add(id: MemberId, norms: PushNorms): void {
+    const member = this.#members.get(id) ?? new MemberNorms()
+    this.#members.set(id, member)
+    this.#changing(member, () => member.add(norms))
+  }
+
+  /** In place of what was added last. */
+  replaceNewest(id: MemberId, norms: PushNorms): void {
+    const member = this.#members.get(id)
+    if (member !== undefined) this.#changing(member, () => member.replaceNewest(norms))
   }
 
   delete(id: MemberId): void {
-    const existing = this.#members.get(id)
-    if (existing === undefined) return
+    const member = this.#members.get(id)
     this.#members.delete(id)
-    for (const part of PARTS) if (existing.usual[part] > 0) this.#opinions[part].remove(existing.usual[part])
+    if (member !== undefined) this.#changing(member)
+  }
+
+  /** Its opinion goes, and comes back as it is after the change; without one it is gone. */
+  #changing(member: MemberNorms, change?: () => void): void {
+    for (const part of PARTS) if (member.usual(part) > 0) this.#opinions[part].remove(member.usual(part))
+    if (change === undefined) return
+    change()
+    for (const part of PARTS) if (member.usual(part) > 0) this.#opinions[part].add(member.usual(part))
   }
 
   clear(): void {
@@ -72,21 +108,13 @@ export class KnownNorms {
 
   /** Members but this one whose gradients are known. */
   othersThan(id: MemberId): number {
-    return this.#opinions.gradient.size - Number((this.#members.get(id)?.usual.gradient ?? 0) > 0)
+    return this.#opinions.gradient.size - Number((this.#members.get(id)?.usual('gradient') ?? 0) > 0)
   }
 
   /** The lower median over members, PUSH_BOUND times. */
   bound(part: keyof PushNorms): number {
     return PUSH_BOUND * (this.#opinions[part].lowerMedian() ?? Number.POSITIVE_INFINITY)
   }
-}
-
-const PARTS = ['gradient', 'statistics'] as const
-
-/** Its lower median, zeros left out; 0: none yet. */
-function usualOf(norms: readonly PushNorms[], part: keyof PushNorms): number {
-  const positive = norms.map((one) => one[part]).filter((norm) => norm > 0)
-  return new Ascending(positive).lowerMedian() ?? 0
 }
 
 /** As weighPush, with what this run knows; `pushing`: members that push now. */
@@ -110,14 +138,13 @@ export function weighPush(
   pushing: number,
 ): PushWeights | undefined {
   const witnesses = known.othersThan(author) + 1
-  const before = known.of(author)
-  known.set(author, [...before, norms])
+  known.add(author, norms)
   const bounds = { gradient: known.bound('gradient'), statistics: known.bound('statistics') }
   const kept = {
     gradient: Math.min(norms.gradient, bounds.gradient),
     statistics: Math.min(norms.statistics, bounds.statistics),
   }
-  known.set(author, [...before, kept].slice(-REMEMBERED))
+  known.replaceNewest(author, kept)
   if (witnesses < Math.min(WITNESSES, pushing)) return undefined
   return {
     gradient: clipFactor(norms.gradient, bounds.gradient),
