@@ -1,9 +1,10 @@
 // Gradients that members push: checked here for their announced form and honest counts. Their numbers are read in
 // host/push-body.ts, and decided about in run/async/leases.ts.
-import { type GradientForm, gradientForm } from '@starling-grid/model'
+import { type GradientForm, gradientForm, type ParameterLayout } from '@starling-grid/model'
 import {
   encodingAtFirst,
   type ErrorCode,
+  type GradientEncoding,
   GridError,
   isGridError,
   MAX_MESSAGE_BYTES,
@@ -31,6 +32,7 @@ interface PushRoute {
 }
 
 interface Announced {
+  readonly run: RunHost
   readonly push: Push
   readonly form: GradientForm
 }
@@ -39,6 +41,7 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
   /** what each push said before its body was read */
   const announced = new WeakMap<FastifyRequest, Announced>()
   const seats = new Seats(MAX_VOLUNTEERS, 1)
+  const forms = new GradientForms()
   registerGivenSums(app, access)
 
   app.post<PushRoute>(
@@ -70,18 +73,31 @@ export function registerPushes(app: FastifyInstance, access: Access): void {
             .header('connection', 'close')
             .send({ ...push, code: push.verdict })
         seats.take(member, reply)
-        announced.set(request, { push, form: gradientForm(layout, push.sparse, encoding) })
+        announced.set(request, { run, push, form: forms.of(layout, push.sparse, encoding) })
       },
     },
     async (request, reply) => {
-      const { run } = access.requireMember(request, request.params.id)
-      const { verdict, message } = await decided(run, announced.get(request), request)
+      const { verdict, message } = await decided(announced.get(request), request)
       const status = verdict === 'received' ? 200 : statusOf(verdict)
       return reply
         .code(status)
         .send(verdict === 'received' ? { verdict, message } : { verdict, code: verdict, message })
     },
   )
+}
+
+/** Dense forms are the same for every push of a job. */
+class GradientForms {
+  readonly #dense = new WeakMap<ParameterLayout, Map<GradientEncoding, GradientForm>>()
+
+  /** @throws GridError 'gradient-shape' as gradientForm */
+  of(layout: ParameterLayout, sparse: PushHeader['sparse'], encoding: GradientEncoding): GradientForm {
+    if (sparse !== undefined && sparse.length > 0) return gradientForm(layout, sparse, encoding)
+    const known = this.#dense.get(layout) ?? new Map<GradientEncoding, GradientForm>()
+    const form = known.get(encoding) ?? gradientForm(layout, [], encoding)
+    this.#dense.set(layout, known.set(encoding, form))
+    return form
+  }
 }
 
 /** For the member of the ring that is to contribute the sum (A1). */
@@ -99,12 +115,11 @@ function registerGivenSums(app: FastifyInstance, access: Access): void {
 }
 
 async function decided(
-  run: RunHost,
   announced: Announced | undefined,
   request: FastifyRequest,
 ): Promise<{ readonly verdict: 'received' | ErrorCode; readonly message: string }> {
   if (announced === undefined) throw new Error('internal: a push whose header was not read')
-  const { push, form } = announced
+  const { run, push, form } = announced
   try {
     requireHonestCounts(run.job, { ...push, blocks: push.leases.map(({ block }) => block) })
     return await run.push(push, bytesOf(request), form)

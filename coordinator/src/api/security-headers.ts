@@ -3,22 +3,26 @@
 import fastifyHelmet, { type FastifyHelmetOptions } from '@fastify/helmet'
 import type { FastifyInstance, FastifyReply } from 'fastify'
 
-type MadeHeader = readonly [name: string, value: number | string | readonly string[]]
+type MadeHeaders = Readonly<Record<string, number | string | string[]>>
 
 export async function registerSecurityHeaders(app: FastifyInstance, options: FastifyHelmetOptions): Promise<void> {
   await app.register(fastifyHelmet, { ...options, global: false })
-  let made: readonly MadeHeader[] | undefined
+  let made: MadeHeaders | undefined
   app.addHook('onRequest', (_request, reply, next) => {
     made ??= headersOf(reply)
-    for (const [name, value] of made) reply.raw.setHeader(name, value)
+    void reply.headers(made)
     next()
   })
 }
 
-function headersOf(reply: FastifyReply): readonly MadeHeader[] {
-  const before = new Set(reply.raw.getHeaderNames())
+/** Taken off the raw response again: Node writes an answer's headers at once while none is set there. */
+function headersOf(reply: FastifyReply): MadeHeaders {
+  const { raw } = reply
+  const before = new Set(raw.getHeaderNames())
   reply.helmet()
-  return Object.entries(reply.raw.getHeaders()).flatMap(([name, value]) =>
+  const made = Object.entries(raw.getHeaders()).flatMap(([name, value]) =>
     value === undefined || before.has(name) ? [] : [[name, value] as const],
   )
+  for (const [name] of made) raw.removeHeader(name)
+  return Object.fromEntries(made)
 }

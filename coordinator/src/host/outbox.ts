@@ -68,10 +68,7 @@ export class Outbox<C> {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting
       this.#waiting = []
-      const rows = batch.flatMap(({ effects, at }) =>
-        effects.flatMap((effect) => (effect.type === 'journal' ? effect.entries.map((entry) => ({ entry, at })) : [])),
-      )
-      if (!(await this.#save(rows))) return this.#abandon(batch)
+      if (!(await this.#save(rowsOf(batch)))) return this.#abandon(batch)
       for (let decided = batch.shift(); decided !== undefined; decided = batch.shift()) {
         if (!(await this.#leave(decided))) return this.#abandon([decided, ...batch])
       }
@@ -135,4 +132,12 @@ export class Outbox<C> {
     this.#parts.onDeposed(error)
     return false
   }
+}
+
+function rowsOf(batch: readonly Decided<unknown>[]): readonly JournalRow[] {
+  const rows: JournalRow[] = []
+  for (const { effects, at } of batch)
+    for (const effect of effects)
+      if (effect.type === 'journal') for (const entry of effect.entries) rows.push({ entry, at })
+  return rows
 }

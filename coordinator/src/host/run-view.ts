@@ -31,23 +31,27 @@ import { modelSize } from './model-size.ts'
 import { type Committed, samplesExpected, secondsLeft, speedOf } from './progress.ts'
 import type { RunHistory } from './run-history.ts'
 
-/** A volunteer with an open session, member or not. */
+/** What a session knows of its volunteer. */
+export type PresentMember = Pick<
+  MemberView,
+  | 'id'
+  | 'name'
+  | 'client'
+  | 'adapter'
+  | 'activity'
+  | 'samplesPerSecond'
+  | 'bytesSent'
+  | 'bytesReceived'
+  | 'tcpLinks'
+  | 'joinedAt'
+>
+
+/** A volunteer with an open session, member or not: of a crowd most are counted only. */
 export interface Presence {
+  readonly id: MemberId
   /** the job that it was given last */
-  readonly job: JobId | undefined
-  readonly member: Pick<
-    MemberView,
-    | 'id'
-    | 'name'
-    | 'client'
-    | 'adapter'
-    | 'activity'
-    | 'samplesPerSecond'
-    | 'bytesSent'
-    | 'bytesReceived'
-    | 'tcpLinks'
-    | 'joinedAt'
-  >
+  job(): JobId | undefined
+  member(): PresentMember
 }
 
 /**
@@ -128,7 +132,7 @@ export function runView(parts: ViewParts): RunView {
   const { samplesCommitted } = history
   const committed = committedOf(parts)
   const expected = samplesExpected(job, committed)
-  const present = [...parts.present].flatMap((presence) => (presence.job === job.id ? [presence.member] : []))
+  const present = [...parts.present].filter((presence) => presence.job() === job.id)
   const samplesPerSecond = state.finished === undefined ? speedOf(history.steps, now, parts.processStartedAt) : 0
   return {
     job: {
@@ -153,8 +157,8 @@ export function runView(parts: ViewParts): RunView {
     detail: 'whole',
     wait: parts.wait,
     memberCount: present.length,
-    members: listed(state.phase.type === 'ring' ? state.phase.members : [], present).map((member) =>
-      memberView(state, member),
+    members: listed(state.phase.type === 'ring' ? state.phase.members : [], present).map((presence) =>
+      memberView(state, presence.member()),
     ),
     departed: history.departed,
     samplesCommitted,
@@ -330,7 +334,7 @@ export function listed<T extends Pick<MemberView, 'id'>>(
   return [...present.filter(({ id }) => isIn.has(id)), ...others].slice(0, LISTED_MEMBERS)
 }
 
-function memberView(state: RunState, presence: Presence['member']): MemberView {
+function memberView(state: RunState, presence: PresentMember): MemberView {
   const { phase } = state
   const rank = phase.type === 'ring' ? phase.members.indexOf(presence.id) : -1
   const relayed = phase.type === 'ring' && isRelayedFrom(rank, phase)

@@ -94,7 +94,8 @@ export class Sharing {
     const open = this.#open()
     this.#measure(open)
     const seats = [...this.#parts.seats.seats()]
-    const moves = this.#moves(open, seats)
+    const only = this.#onlyJob(open)
+    const moves = this.#moves(open, only === undefined ? seats : seats.filter(({ job }) => job !== only))
     for (const { volunteer, from, to, reason } of moves) {
       const place = this.#placeOf(to, open)
       if (place === undefined) continue
@@ -118,18 +119,19 @@ export class Sharing {
     const open = this.#open()
     const seat = this.#parts.seats.seat(volunteer)
     if (seat === undefined) return undefined
-    // All go to a job that is alone and takes all: a thousand that come at once are not compared with each other.
-    const isAlone =
-      open.size === 1 &&
-      [...open.values()].every(({ job }) => job.spec.volunteers?.max === undefined) &&
-      this.#elsewhere.jobs.length === 0
-    const move = this.#moves(open, isAlone ? [seat] : this.#parts.seats.seats()).find(
-      ({ volunteer: id }) => id === volunteer,
-    )
+    const present = this.#onlyJob(open) === undefined ? this.#parts.seats.seats() : [seat]
+    const move = this.#moves(open, present).find(({ volunteer: id }) => id === volunteer)
     const job = move?.to ?? seat.job
     const place = job === undefined ? undefined : this.#placeOf(job, open)
     if (place !== undefined && 'away' in place) this.#noteSent(seat, place.away)
     return place
+  }
+
+  /** All go to a job that is alone and takes all: a thousand volunteers are not compared with each other. */
+  #onlyJob(open: ReadonlyMap<JobId, RunHost>): JobId | undefined {
+    const [run] = open.values()
+    const isAlone = open.size === 1 && run?.job.spec.volunteers?.max === undefined && this.#elsewhere.jobs.length === 0
+    return isAlone ? run?.job.id : undefined
   }
 
   #placeOf(job: JobId, open: ReadonlyMap<JobId, RunHost>): Destination | undefined {
@@ -171,12 +173,16 @@ export class Sharing {
   waitOf(run: RunHost): WaitView | null {
     if (run.finished || run.paused) return null
     const { id, spec, config } = run.job
-    const [seats, needs] = [[...this.#parts.seats.seats()], adapterOf(run)]
-    const counts = countsOf(seats)
-    // one that declined its job is still placed there while no other takes it
-    const able = seats.filter((seat) => seat.job === id && fits({ id, ...needs }, seat)).length
-    const missing = config.minVolunteers - able
+    const needs = adapterOf(run)
+    let missing = config.minVolunteers
+    for (const seat of this.#parts.seats.seats()) {
+      if (missing <= 0) return null // a crowd is not counted to its end
+      // one that declined its job is still placed there while no other takes it
+      if (seat.job === id && fits({ id, ...needs }, seat)) missing--
+    }
     if (missing <= 0) return null
+    const seats = [...this.#parts.seats.seats()]
+    const counts = countsOf(seats)
     const unfit = seats.filter((seat) => seat.declines.has(id) || lacks(needs, seat)).length
     const text = requiresText(requirementsOf(spec))
     const elsewhere = [...this.#open().values()]
@@ -201,8 +207,10 @@ export class Sharing {
 
   #moves(open: ReadonlyMap<JobId, RunHost>, present: Iterable<VolunteerSeat>): JobMove[] {
     const now = this.#parts.clock.awake()
+    const seated = [...present]
+    if (seated.length === 0 && this.#elsewhere.lenders.length === 0) return []
     const parking = new Set(this.#parts.runs().flatMap((run) => (run.isParking ? [run.job.id] : [])))
-    const seats = [...present].filter(({ job }) => job === undefined || !parking.has(job))
+    const seats = seated.filter(({ job }) => job === undefined || !parking.has(job))
     const own = new Set(seats.map(({ id }) => id))
     const elsewhere = this.#elsewhere
     const arrived = new Set(elsewhere.lenders.map(({ id }) => id))

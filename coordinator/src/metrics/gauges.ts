@@ -67,7 +67,10 @@ function addMembers(gauges: Gauges, { present, runs }: GaugeSource): void {
   const members = gauges('starling_members', 'Connected volunteers, by the mode of the job that they have', ['mode'])
   const modes = new Map(runs.filter(({ finished }) => !finished).map(({ job, state }) => [job.id, state.mode]))
   for (const mode of ['ring', 'local', 'async', 'none']) members.set({ mode }, 0)
-  for (const { job } of present) members.inc({ mode: (job && modes.get(job)) ?? 'none' })
+  for (const presence of present) {
+    const job = presence.job()
+    members.inc({ mode: (job && modes.get(job)) ?? 'none' })
+  }
 }
 
 /** Every one of them tells all: one that is gone tells nothing any more. */

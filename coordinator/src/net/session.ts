@@ -31,7 +31,7 @@ import type { Admission } from '../access/invites.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import { requireHonestMessage } from '../host/honest-counts.ts'
 import type { RunHost } from '../host/run-host.ts'
-import type { Presence } from '../host/run-view.ts'
+import type { Presence, PresentMember } from '../host/run-view.ts'
 import type { Away, VolunteerSeat } from '../jobs/sharing.ts'
 import { TokenBucket } from '../token-bucket.ts'
 import { requireProof } from './hello-proof.ts'
@@ -116,8 +116,10 @@ export class VolunteerSession {
   readonly #bytes: TokenBucket
   readonly #openedAt: number
   #hello: Hello | undefined
+  #presence: Presence | undefined
+  #declines: ReadonlySet<JobId> = new Set()
   #ready: MessageFrom<'ready'> | undefined
-  #report: Pick<Presence['member'], 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived' | 'tcpLinks'> = {
+  #report: Pick<PresentMember, 'activity' | 'samplesPerSecond' | 'bytesSent' | 'bytesReceived' | 'tcpLinks'> = {
     activity: 'preparing',
     samplesPerSecond: 0,
     bytesSent: 0,
@@ -204,18 +206,21 @@ export class VolunteerSession {
 
   /** What the dashboard shows; undefined before hello. */
   get presence(): Presence | undefined {
-    if (this.#hello === undefined) return undefined
-    const { incarnation, client } = this.#hello
+    return this.#hello === undefined ? undefined : this.#presence
+  }
+
+  #presenceOf({ incarnation: id, client }: Hello): Presence {
     return {
-      job: this.#offered?.id,
-      member: {
-        id: incarnation,
+      id,
+      job: () => this.#offered?.id,
+      member: () => ({
+        id,
         name: this.#who,
         client,
         adapter: this.#ready?.adapter ?? null,
         ...this.#report,
         joinedAt: this.#openedAt,
-      },
+      }),
     }
   }
 
@@ -226,7 +231,7 @@ export class VolunteerSession {
   /** How jobs share it; undefined before hello. */
   get seat(): VolunteerSeat | undefined {
     if (this.#hello === undefined) return undefined
-    const { incarnation: id, job, only = false, declines = [] } = this.#hello
+    const { incarnation: id, job, only = false } = this.#hello
     return {
       id,
       job: this.#next?.job ?? this.#placed.job,
@@ -234,7 +239,7 @@ export class VolunteerSession {
       isOffered: this.#offered !== undefined,
       isBound: this.#admission.job !== undefined,
       chosen: this.#admission.job ?? (only ? job : undefined),
-      declines: new Set(declines),
+      declines: this.#declines,
       realGpu: this.#adapter && !this.#adapter.software && this.#adapter.executor === 'webgpu',
       f16: this.#adapter && this.#adapter.f16 === true,
       leaves: this.#next === undefined ? undefined : this.#run?.job.id,
@@ -467,6 +472,8 @@ export class VolunteerSession {
       )
     requireProof(hello, { nonce: this.#nonce, names: this.#names })
     this.#hello = { ...hello, name }
+    this.#presence = this.#presenceOf(this.#hello)
+    this.#declines = new Set(hello.declines)
     try {
       this.#desk.greet(this, this.#hello)
     } catch (error) {

@@ -276,7 +276,7 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
   }
 
   nameOf(member: MemberId): string {
-    return this.#byId.get(member)?.presence?.member.name ?? member.slice(0, 8)
+    return this.#byId.get(member)?.presence?.member().name ?? member.slice(0, 8)
   }
 
   gone(session: VolunteerSession): void {
