@@ -334,19 +334,28 @@ export function listed<T extends Pick<MemberView, 'id'>>(
   return [...present.filter(({ id }) => isIn.has(id)), ...others].slice(0, LISTED_MEMBERS)
 }
 
+/** Written out: V8 keeps a spread of so many fields as a table, which takes ten times the memory. */
 function memberView(state: RunState, presence: PresentMember): MemberView {
+  const { id, name, client, adapter, activity, samplesPerSecond, bytesSent, bytesReceived, joinedAt } = presence
   const { phase } = state
-  const rank = phase.type === 'ring' ? phase.members.indexOf(presence.id) : -1
-  const relayed = phase.type === 'ring' && isRelayedFrom(rank, phase)
+  const rank = phase.type === 'ring' ? phase.members.indexOf(id) : -1
   return {
-    ...presence,
+    id,
+    name,
+    client,
+    adapter,
+    activity,
+    samplesPerSecond,
+    bytesSent,
+    bytesReceived,
     tcpLinks: presence.tcpLinks.filter((other) => phase.type === 'ring' && phase.members.includes(other)),
-    state: memberState(state, presence.id),
+    joinedAt,
+    state: memberState(state, id),
     rank: rank < 0 ? null : rank,
     fraction: fractionAt(state, rank),
-    hidden: state.members.get(presence.id)?.hidden ?? false,
-    leaseMs: leaseMs(state, presence.id),
-    relayed,
+    hidden: state.members.get(id)?.hidden ?? false,
+    leaseMs: leaseMs(state, id),
+    relayed: phase.type === 'ring' && isRelayedFrom(rank, phase),
   }
 }
 
