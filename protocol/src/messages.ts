@@ -530,7 +530,7 @@ export type OnWire<M extends { readonly type: string }> = M extends { readonly t
 
 /** Adds the job's id to a message that belongs to a job. */
 export function named<M extends ToCoordinator | ToVolunteer>(job: JobId, message: M): OnWire<M> {
-  return (isOfConnection(message.type) ? message : { ...message, job }) as OnWire<M>
+  return (isOfConnection(message.type) ? message : { job, ...message }) as OnWire<M>
 }
 
 type Schemas = Readonly<Record<string, { readonly properties: Parameters<typeof strict>[0] }>>

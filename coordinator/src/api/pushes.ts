@@ -121,7 +121,7 @@ async function decided(
   if (announced === undefined) throw new Error('internal: a push whose header was not read')
   const { run, push, form } = announced
   try {
-    requireHonestCounts(run.job, { ...push, blocks: push.leases.map(({ block }) => block) })
+    requireHonestCounts(run.job, { blocks: push.leases.map(({ block }) => block), ...push })
     return await run.push(push, bytesOf(request), form)
   } catch (error) {
     if (!isGridError(error)) throw error

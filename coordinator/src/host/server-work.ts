@@ -33,7 +33,7 @@ export class ServerWork {
       case 'server-load':
         return this.#load(effect.checkpoint)
       case 'server-add':
-        return this.#onServer((server) => server.add({ ...effect, gradient: required(gradient) }))
+        return this.#onServer((server) => server.add({ gradient: required(gradient), ...effect }))
       case 'server-close':
         return this.#onServer(async (server) => {
           const norm = await server.close(effect.version, effect.record.targets)

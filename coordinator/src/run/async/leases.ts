@@ -412,7 +412,7 @@ export function grantedPush(state: RunState, { leaseEpoch, blocks, ...push }: Pu
   const granted = state.members.get(push.incarnation)?.granted
   if (granted?.leaseEpoch !== leaseEpoch || granted.blocks.length < blocks) return undefined
   if (granted.blocks.length > blocks && !hasRounds(state)) return undefined
-  return { ...push, leases: granted.blocks.slice(0, blocks).map((block) => ({ block, leaseEpoch })) }
+  return { leases: granted.blocks.slice(0, blocks).map((block) => ({ block, leaseEpoch })), ...push }
 }
 
 /** Of such a push. */
