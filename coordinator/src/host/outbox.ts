@@ -68,7 +68,8 @@ export class Outbox<C> {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting
       this.#waiting = []
-      if (!(await this.#save(rowsOf(batch)))) return this.#abandon(batch)
+      const rows = rowsOf(batch)
+      if (!(await this.#save(rows))) return this.#abandon(batch)
       for (let decided = batch.shift(); decided !== undefined; decided = batch.shift()) {
         if (!(await this.#leave(decided))) return this.#abandon([decided, ...batch])
       }
