@@ -528,7 +528,10 @@ export type OnWire<M extends { readonly type: string }> = M extends { readonly t
   ? M
   : M & { readonly job: JobId }
 
-/** Adds the job's id to a message that belongs to a job. */
+/**
+ * Adds the job's id to a message that belongs to a job. The id comes first: an object that is spread and then added to
+ * becomes a table in V8, of ten times the size and the time.
+ */
 export function named<M extends ToCoordinator | ToVolunteer>(job: JobId, message: M): OnWire<M> {
   return (isOfConnection(message.type) ? message : { job, ...message }) as OnWire<M>
 }
