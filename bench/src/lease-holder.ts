@@ -1,6 +1,7 @@
 // A volunteer of a load test: real sockets, the real protocol, and no computing. It asks for a lease every two seconds
-// and pushes a gradient for what it is granted. A lease counts from when it was due, and each volunteer keeps its
-// own beat: those that wait for a coordinator that stands still neither hide the wait nor fall into step with one another.
+// and pushes a gradient for what it is granted. A lease counts from when it was due, and each volunteer keeps its own
+// beat. So those that wait for a coordinator that stands still neither hide the wait nor fall into step with one
+// another.
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { type Agent, request } from 'node:http'
 import {
