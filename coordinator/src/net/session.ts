@@ -404,7 +404,7 @@ export class VolunteerSession {
   }
 
   #refuseMessage({ code, message }: GridError): void {
-    this.#desk.refused(code, `${this.#who}: ${message}`, this.presence?.member.name)
+    this.#desk.refused(code, `${this.#who}: ${message}`, this.#hello?.name)
     this.#refused++
     this.refuse(code, message, this.#hello === undefined || this.#refused >= MAX_REFUSED || code === 'model-hash')
   }
