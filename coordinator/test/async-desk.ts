@@ -35,7 +35,7 @@ export function push(
 ): string | undefined {
   if (norms === undefined)
     for (const id of desk.state.members.keys())
-      if (!own(desk.state, 'pushNorms').has(id)) own(desk.state, 'pushNorms').add(id, USUAL)
+      if (own(desk.state, 'pushNorms').of(id).length === 0) own(desk.state, 'pushNorms').add(id, USUAL)
   const samples = leases.length
   desk.feed({
     type: 'push',

@@ -74,3 +74,33 @@ test('an off-ring member that pushes ever more raises its own bound step by step
   for (let i = 0; i < 5; i++) weigh(known, a, 1, 1)
   for (let i = 0; i < 8; i++) assert.ok(1e6 * (weigh(known, a, 1e6, 1) ?? 1) <= 16.01, `push ${i}`)
 })
+
+test('the bound follows the last 33 pushes of each member, as if they were sorted anew', () => {
+  const known = new KnownNorms()
+  const remembered = new Map<number, number[]>()
+  const lowerMedian = (values: readonly number[]): number | undefined =>
+    [...values].sort((x, y) => x - y)[(values.length - 1) >> 1]
+  const expected = (): number => {
+    const opinions = [...remembered.values()].map((pushes) => lowerMedian(pushes.filter((norm) => norm > 0)) ?? 0)
+    return 4 * (lowerMedian(opinions.filter((usual) => usual > 0)) ?? Number.POSITIVE_INFINITY)
+  }
+  for (let i = 0; i < 2000; i++) {
+    const author = (i * 7 + (i >> 3)) % 5
+    const id = memberId(`member-${author}`)
+    if (i % 97 === 0) {
+      known.delete(id)
+      remembered.delete(author)
+    }
+    const norm = i % 11 === 0 ? 0 : ((i * 7919) % 101) * 10 ** (i % 3)
+    const before = remembered.get(author) ?? []
+    remembered.set(author, [...before, norm])
+    const kept = Math.min(norm, expected())
+    remembered.set(author, [...before, kept].slice(-33))
+    weighPush(known, id, norms(norm), 5)
+    assert.equal(known.bound('gradient'), expected())
+    assert.deepEqual(
+      known.of(id).map(({ gradient }) => gradient),
+      remembered.get(author),
+    )
+  }
+})

@@ -28,7 +28,7 @@ const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta
 const PATH = '/signalling'
 /** Milliseconds after which one command of a peer has failed: far above the 27.6 s that ICE needs for a dead peer. */
 const COMMAND_MS = 120_000
-/** of a machine that does much else: there three tries of ICE do not suffice */
+/** ms, of a machine that does much else: there three tries of ICE do not suffice */
 const BUSY_LINK_OPEN_MS = 25_000
 const tokens = new Map<MemberId, string>()
 const refusals: ErrorCode[] = []

@@ -173,12 +173,12 @@ export class Sharing {
   waitOf(run: RunHost): WaitView | null {
     if (run.finished || run.paused) return null
     const { id, spec, config } = run.job
-    const needs = adapterOf(run)
+    const needs = { id, ...adapterOf(run) }
     let missing = config.minVolunteers
     for (const seat of this.#parts.seats.seats()) {
-      if (missing <= 0) return null // a crowd is not counted to its end
+      if (missing <= 0) break // a crowd is not counted to its end
       // one that declined its job is still placed there while no other takes it
-      if (seat.job === id && fits({ id, ...needs }, seat)) missing--
+      if (seat.job === id && fits(needs, seat)) missing--
     }
     if (missing <= 0) return null
     const seats = [...this.#parts.seats.seats()]

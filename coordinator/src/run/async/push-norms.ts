@@ -38,9 +38,9 @@ class MemberNorms {
   add(norms: PushNorms): void {
     this.norms.push(norms)
     for (const part of PARTS) if (norms[part] > 0) this.#ascending[part].add(norms[part])
-    if (this.norms.length > REMEMBERED + 1) this.#forget(this.norms.shift())
   }
 
+  /** The bound on a push is known with it only; the oldest goes when there are too many. */
   replaceNewest(norms: PushNorms): void {
     this.#forget(this.norms.pop())
     this.add(norms)
@@ -66,10 +66,6 @@ export class KnownNorms {
   readonly #members = new Map<MemberId, MemberNorms>()
   /** what is usual for each member, ascending: many pushes of one are still one opinion. Zeros say nothing. */
   readonly #opinions: PartsAscending = { gradient: new Ascending(), statistics: new Ascending() }
-
-  has(id: MemberId): boolean {
-    return this.#members.has(id)
-  }
 
   of(id: MemberId): readonly PushNorms[] {
     return this.#members.get(id)?.norms ?? []
