@@ -210,3 +210,36 @@ test('a coordinator with other blobs than the others does not start', async () =
     message: /expected the blobs of the other coordinators/,
   })
 })
+
+test('a job that a beat finds in the store before its coordinator has opened it is opened once', async () => {
+  const store = memoryState({ sharedBy: systemClock })
+  const { owners: book } = store
+  assert.ok(book)
+  let beats = 0
+  let takeOvers = 0
+  const { url } = await startCoordinator({
+    storage: {
+      blobs: memoryBlobs(),
+      store: {
+        ...store,
+        owners: {
+          ...book,
+          beat: async (id, card) => {
+            beats++
+            return book.beat(id, card)
+          },
+        },
+        async takeOver(job, at, read) {
+          const first = ++takeOvers === 1
+          // a store that is slow for one beat and the look that follows it
+          for (const after = beats + 3; first && takeOvers === 1 && beats < after;) await delay(50)
+          return store.takeOver(job, at, read)
+        },
+      },
+    },
+  })
+  const { id } = await submit(url, smallJob({ volunteers: { min: 1 }, stop: { epochs: 1 } }))
+  volunteer(url)
+  await until(url, 'its end', ({ job, phase }) => job.id === id && phase === 'finished')
+  assert.equal(takeOvers, 1)
+})

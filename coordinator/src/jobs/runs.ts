@@ -83,6 +83,8 @@ export class Runs {
   readonly #parts: RunsParts
   /** oldest first */
   readonly #hosts: RunHost[] = []
+  /** A store lists a new job before its run is open; a second owner of the same process would depose the first. */
+  readonly #opening = new Set<JobId>()
   readonly #shards = new Map<Sha256, RunHost[]>()
   readonly #damaged: DamagedJob[] = []
   #importing = 0
@@ -148,8 +150,10 @@ export class Runs {
   /** An imported job. Durable when it resolves; volunteers hear of it. @throws GridError 'disk-failed' */
   async begin(imported: StoredJob): Promise<RunHost> {
     const { store, shared } = this.#parts
-    await store.createJob(imported, shared?.self)
-    const host = await this.#take(imported)
+    const host = await this.#once(imported.id, async () => {
+      await store.createJob(imported, shared?.self)
+      return this.#take(imported)
+    })
     host.start()
     if ((await shared?.makeRoom(imported.id)) !== true) this.#sharing.look()
     return host
@@ -162,14 +166,23 @@ export class Runs {
     return this.find(job) !== undefined || this.#damaged.some(({ id }) => id === job)
   }
 
-  /** Takes a job over that is this coordinator's now. @throws GridError 'disk-failed' */
+  /** Takes a job over that is this coordinator's now, unless it does so already. @throws GridError 'disk-failed' */
   async open(id: JobId): Promise<void> {
     const stored = (await this.#parts.store.jobs()).find((job) => job.id === id)
-    if (stored === undefined || this.has(id)) return
-    await this.#open(stored)
+    if (stored === undefined || this.has(id) || this.#opening.has(id)) return
+    await this.#once(id, () => this.#open(stored))
     this.#hosts.sort((a, b) => a.job.submittedAt - b.job.submittedAt)
     this.find(id)?.start()
     this.#sharing.look()
+  }
+
+  async #once<T>(id: JobId, open: () => Promise<T>): Promise<T> {
+    this.#opening.add(id)
+    try {
+      return await open()
+    } finally {
+      this.#opening.delete(id)
+    }
   }
 
   /** What was decided is durable, or another coordinator has it, and nothing more is. */
@@ -297,7 +310,7 @@ export class Runs {
     } catch (error) {
       if (run === undefined || !isGridError(error) || error.code !== 'disk-failed') throw error
       this.#forget(stored.id)
-      await this.#open(stored)
+      await this.#once(stored.id, () => this.#open(stored))
       this.#hosts.sort((a, b) => a.job.submittedAt - b.job.submittedAt)
       this.find(stored.id)?.start()
       throw error
@@ -356,9 +369,9 @@ export class Runs {
   }
 
   /** One run of several may be another's; the only coordinator of a store has lost it whole. */
-  #deposed(job: JobId, error: unknown): void {
+  #deposed(run: RunHost, error: unknown): void {
     if (this.#parts.shared === undefined) return this.#parts.onDeposed(error)
-    void this.drop(job)
+    if (this.find(run.job.id) === run) void this.drop(run.job.id)
   }
 
   /** It keeps its volunteers while no other has work for them. */
@@ -396,11 +409,11 @@ export class Runs {
   async #take(stored: StoredJob): Promise<RunHost> {
     const { timing, shared, ...parts } = this.#parts
     const job = readJob(stored, timing)
-    const host = await RunHost.open({
+    const host: RunHost = await RunHost.open({
       ...parts,
       job,
       ...(shared === undefined ? {} : { coordinators: shared.coordinators }),
-      onDeposed: (error) => this.#deposed(job.id, error),
+      onDeposed: (error) => this.#deposed(host, error),
       onEnded: (run) => this.#ended(run),
       onParked: (run) => this.#parked(run),
       waitOf: (run) => this.#sharing.waitOf(run),
