@@ -1,9 +1,10 @@
 // TypeScript becomes JavaScript once, file by file, in `.cache/compiled-…`, and again when a source changes. Hooks that
 // compile while a process imports cost each process 1.5 s of a core in Node 20: hooks share one thread.
 import { createHash } from 'node:crypto'
-import { mkdirSync, readdirSync, readFileSync, renameSync, statSync, utimesSync, writeFileSync } from 'node:fs'
-import { dirname, join, relative, sep } from 'node:path'
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import { gathered as gatheredModules, groupsOf } from './gather-modules.mjs'
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 const ROOT_URL = new URL('../package.json', import.meta.url).href
@@ -34,10 +35,25 @@ const GATHERED = [
 const FRESH = 'STARLING_COMPILED'
 const COMPILED = /[\\/]\.cache[\\/]compiled-\w+[\\/](.+)\.js$/
 const OWN_PACKAGE = /^@starling-grid\/([\w-]+)(\/.+)?$/
+/** The compiler does not say what comes with it. */
+const EXPORTS_ALL = /^export \* from\b/m
 /** Other versions of the compiler, of gathered packages and of this file write into a folder of their own. */
 const KEY_LENGTH = 12
 /** Of a folder in which this user may not write. */
 const UNWRITABLE = new Set(['EACCES', 'EPERM', 'EROFS'])
+
+const OPTIONS = {
+  absWorkingDir: ROOT,
+  write: false,
+  bundle: true, // for the names of imports; each stays a file of its own
+  format: 'esm',
+  platform: 'node',
+  target: 'node20',
+  sourcemap: 'linked',
+  sourcesContent: false,
+  define: { 'import.meta.url': '__source' },
+  logLevel: 'error',
+}
 
 let folder
 
@@ -74,7 +90,7 @@ async function compileAll() {
     process.setSourceMapsEnabled(true)
     return out
   }
-  const stale = sources().filter(({ file, mtime }) => timeOf(join(out, javaScript(file))) !== mtime)
+  const stale = staleSources(out)
   // Errors name lines of the sources.
   process.setSourceMapsEnabled(true)
   if (stale.length === 0) return out
@@ -89,6 +105,23 @@ async function compileAll() {
     register()
     return undefined
   }
+}
+
+/** All of a package where one of its modules changed: they share files. */
+function staleSources(out) {
+  const all = sources()
+  const isStale = ({ file, mtime }) => timeOf(join(out, javaScript(file))) !== mtime
+  const changed = new Set(all.filter(isStale).filter(isModule).map(packageOf))
+  return all.filter((source) => (isModule(source) ? changed.has(packageOf(source)) : isStale(source)))
+}
+
+/** No test: those import others, and no other imports them. */
+function isModule({ file }) {
+  return file.split(sep)[1] !== 'test'
+}
+
+function packageOf({ file }) {
+  return file.split(sep)[0]
 }
 
 async function gather(out) {
@@ -150,26 +183,73 @@ function fileNameOf(name) {
 /** A file appears when it is whole, however many processes compile at once; its time is its source's. */
 async function compile(stale, out) {
   const { build } = await import('esbuild')
-  const { outputFiles } = await build({
+  const { outputFiles, metafile } = await build({
+    ...OPTIONS,
     entryPoints: stale.map(({ file }) => join(ROOT, file)),
     outbase: ROOT,
     outdir: out,
-    write: false,
-    bundle: true, // for the names of imports; each stays a file of its own
     treeShaking: false,
-    format: 'esm',
-    platform: 'node',
-    target: 'node20',
-    sourcemap: 'linked',
-    sourcesContent: false,
-    define: { 'import.meta.url': '__source' },
-    logLevel: 'error',
+    metafile: true,
     plugins: [namesOfImports(out)],
   })
+  const lines = await gatherModules(modulesOf(metafile, out), out)
   const times = new Map(stale.map(({ file, mtime }) => [join(out, javaScript(file)), mtime]))
   // Source maps first: a compiled file that is there has its map.
   for (const { path, contents } of outputFiles.sort((a, b) => b.path.length - a.path.length))
-    writeWhole(path, contents, times.get(path))
+    writeWhole(path, lines.get(path) ?? contents, times.get(path))
+}
+
+/** What each source exports, and what of our sources it imports at once. */
+function modulesOf({ outputs }, out) {
+  const compiledTo = Object.entries(outputs).filter(([, { entryPoint }]) => entryPoint !== undefined)
+  return new Map(
+    compiledTo.map(([path, { entryPoint, exports, imports }]) => {
+      const folder = dirname(join(ROOT, path))
+      const own = imports.filter((one) => one.kind === 'import-statement' && one.path.startsWith('.'))
+      const files = own.map((one) => relative(out, join(folder, one.path)).replace(/\.js$/, '.ts'))
+      const isListed = !EXPORTS_ALL.test(readFileSync(join(ROOT, entryPoint), 'utf8'))
+      return [entryPoint, { exports, imports: files, isListed }]
+    }),
+  )
+}
+
+/** The files that modules share are written here. Resolves with the line that stands for each, by its path. */
+async function gatherModules(modules, out) {
+  const lines = new Map()
+  for (const folder of new Set([...modules.keys()].map((file) => packageOf({ file })))) {
+    const own = new Map([...modules].filter(([file]) => packageOf({ file }) === folder && isModule({ file })))
+    const groups = groupsOf(facesOf(folder), own)
+    if (groups.length === 0) continue
+    const { outdir, lines: ownLines, entryPoints, plugin } = gatheredModules(groups, own, { root: ROOT, out, folder })
+    await writeGathered({ outdir, entryPoints, plugins: [plugin, namesOfImports(out, { outdir, inside: ownLines })] })
+    for (const [file, line] of ownLines) lines.set(join(out, javaScript(file)), line)
+  }
+  return lines
+}
+
+async function writeGathered({ outdir, entryPoints, plugins }) {
+  const { build } = await import('esbuild')
+  const { outputFiles } = await build({
+    ...OPTIONS,
+    entryPoints,
+    outdir,
+    chunkNames: '[hash]',
+    splitting: true,
+    plugins,
+  })
+  for (const { path, contents } of outputFiles.sort((a, b) => b.path.length - a.path.length)) writeWhole(path, contents)
+  const written = new Set(outputFiles.map(({ path }) => path))
+  for (const name of readdirSync(outdir)) {
+    const path = join(outdir, name)
+    if (!written.has(path) && !name.endsWith('.partial')) rmSync(path, { force: true })
+  }
+}
+
+/** Sources that other packages import. */
+function facesOf(folder) {
+  const file = join(ROOT, folder, 'package.json')
+  const { exports = {} } = timeOf(file) === undefined ? {} : JSON.parse(readFileSync(file, 'utf8'))
+  return Object.values(exports).map((path) => join(folder, path))
 }
 
 function writeWhole(path, contents, mtime) {
@@ -180,16 +260,18 @@ function writeWhole(path, contents, mtime) {
   renameSync(partial, path)
 }
 
-/** Imports of our TypeScript lead to what it is compiled to; all others stay as they are. */
-function namesOfImports(out) {
+/**
+ * Imports of our TypeScript lead to what it is compiled to; all others stay as they are. `gathered`: where the sources
+ * inside share files.
+ */
+function namesOfImports(out, gathered) {
   const packages = new Map()
-  const gathered = new Map(GATHERED.map((name) => [name, gatheredFile(out, name)]))
+  const external = new Map(GATHERED.map((name) => [name, gatheredFile(out, name)]))
   /** The file that an import reads; undefined for a package, which Node finds. */
   const targetOf = (path, resolveDir) => {
-    if (gathered.has(path)) return gathered.get(path)
-    const source = OWN_PACKAGE.test(path) ? ownSource(path, packages) : path.startsWith('.') && join(resolveDir, path)
-    if (!source) return undefined
-    return source.endsWith('.ts') ? join(out, javaScript(relative(ROOT, source))) : source
+    if (external.has(path)) return external.get(path)
+    const source = OWN_PACKAGE.test(path) ? ownSource(path, packages) : /^[./]/.test(path) && resolve(resolveDir, path)
+    return source || undefined
   }
   return {
     name: 'names-of-imports',
@@ -198,7 +280,10 @@ function namesOfImports(out) {
         if (kind === 'entry-point') return undefined
         const target = targetOf(path, resolveDir)
         if (target === undefined) return { path, external: true }
-        const name = relative(dirname(join(out, relative(ROOT, importer))), target)
+        const source = relative(ROOT, target)
+        if (kind === 'import-statement' && gathered?.inside.has(source)) return { path: target }
+        const file = target.endsWith('.ts') ? join(out, javaScript(source)) : target
+        const name = relative(gathered?.outdir ?? dirname(join(out, relative(ROOT, importer))), file)
         return { path: (name.startsWith('.') ? name : `./${name}`).split(sep).join('/'), external: true }
       })
       // Files beside a source are found beside the source.
@@ -244,7 +329,8 @@ function javaScript(file) {
 }
 
 function keyOfCompiler() {
-  const hash = createHash('sha256').update(readFileSync(fileURLToPath(import.meta.url)))
-  hash.update(readFileSync(join(ROOT, 'package-lock.json')))
+  const hash = createHash('sha256')
+  for (const file of ['bin/compile.mjs', 'bin/gather-modules.mjs', 'package-lock.json'])
+    hash.update(readFileSync(join(ROOT, file)))
   return hash.digest('hex').slice(0, KEY_LENGTH)
 }

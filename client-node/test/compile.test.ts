@@ -79,3 +79,38 @@ console.log(body, isOwn, typeof WebSocketServer, typeof pg.Pool, typeof errorCod
   })
   assert.equal((await start()).stdout, 'answered true function function object\n')
 })
+
+test('modules of a package share files, each is loaded once on every way, and a change of one is seen', async () => {
+  await write({
+    'two/package.json': '{ "exports": { ".": "./src/index.ts", "./part": "./src/part.ts" } }',
+    'two/src/index.ts': `export { count, next } from './count.ts'
+export { part } from './part.ts'
+export const later = (): Promise<{ later: string }> => import('./later.ts')`,
+    'two/src/part.ts': `import { next } from './count.ts'
+import { deep } from './deep.ts'
+export const part = (): string => deep + next()`,
+    'two/src/count.ts': 'export let count = 0\nexport const next = (): number => ++count',
+    'two/src/deep.ts': "export const deep = 'deep '",
+    'two/src/later.ts': "import { count } from './count.ts'\nexport const later = `later ${count}`",
+    'package.json': '{ "type": "module", "workspaces": ["lib", "two", "app"] }',
+    'app/main.ts': `import { count, later, next } from '@starling-grid/two'
+import { part } from '@starling-grid/two/part'
+import { count as same } from '../two/src/count.ts'
+next()
+console.log(part(), count, same, (await later()).later)`,
+  })
+  assert.equal((await start()).stdout, 'deep 2 2 2 later 2\n')
+  await write({ 'two/src/deep.ts': "export const deep = 'deeper '" })
+  assert.equal((await start()).stdout, 'deeper 2 2 2 later 2\n')
+  await write({ 'two/src/later.ts': "import { deep } from './deep.ts'\nexport const later = `later ${deep}`" })
+  assert.equal((await start()).stdout, 'deeper 2 2 2 later deeper \n')
+})
+
+test('an error in a file that modules share names the line of its source', async () => {
+  await write({
+    'two/src/deep.ts': "\nexport const deep = ''\nexport const fail = (): never => {\n  throw new Error('deep')\n}",
+    'two/src/part.ts': "import { fail } from './deep.ts'\nexport const part = (): void => fail()",
+    'app/main.ts': "import { part } from '@starling-grid/two/part'\npart()",
+  })
+  await assert.rejects(start(), (error: { stderr?: string }) => /two\/src\/deep\.ts:4:/.test(error.stderr ?? ''))
+})
