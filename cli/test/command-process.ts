@@ -39,13 +39,18 @@ export class CommandProcess {
 
   async run(args: readonly string[], cwd: string): Promise<Ended> {
     this.#process ??= fork(TYPESCRIPT, [WORKER], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+    const heard = new AbortController()
     const answered = once(this.#process, 'message')
-    const ended = once(this.#process, 'exit').then(([code]) => {
+    const ended = once(this.#process, 'exit', heard).then(([code]) => {
       throw new Error(`the process of ${args.join(' ')} ended with ${code}`)
     })
     this.#process.send({ args, cwd } satisfies Asked)
-    const [answer] = (await Promise.race([answered, ended])) as [Ended]
-    return answer
+    try {
+      const [answer] = (await Promise.race([answered, ended])) as [Ended]
+      return answer
+    } finally {
+      heard.abort()
+    }
   }
 
   end(): void {
