@@ -2,6 +2,7 @@
 // compile while a process imports cost each process 1.5 s of a core in Node 20: hooks share one thread.
 import { createHash } from 'node:crypto'
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import module from 'node:module'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { gathered as gatheredModules, groupsOf } from './gather-modules.mjs'
@@ -62,6 +63,8 @@ let folder
  * @throws Error of esbuild when a file is no TypeScript
  */
 export async function compiled(source) {
+  // Node 22 and later keep what they make of JavaScript, too.
+  module.enableCompileCache?.(join(ROOT, '.cache', 'bytecode'))
   folder ??= compileAll()
   const out = await folder
   return out === undefined ? String(source) : pathToFileURL(join(out, javaScript(nameOf(source)))).href
