@@ -143,14 +143,3 @@ function noise(length: number, seed: number, most = 1): Float32Array<ArrayBuffer
   for (let i = 0; i < length; i++) values[i] = most * (random() / 2 ** 31 - 1)
   return values
 }
-
-/** Vectors one after the other. */
-export function joined(parts: readonly Float32Array[]): Float32Array {
-  const whole = new Float32Array(parts.reduce((sum, { length }) => sum + length, 0))
-  let offset = 0
-  for (const part of parts) {
-    whole.set(part, offset)
-    offset += part.length
-  }
-  return whole
-}

@@ -9,6 +9,7 @@ import {
   type ModelSpec,
 } from '@starling-grid/model'
 import type { AdapterDescription } from '@starling-grid/protocol'
+import { concatenated } from '@starling-grid/protocol/floats'
 import { buildGraph, createGpuExecutor, createGpuRunner, tuneOn, type Executor } from '@starling-grid/volunteer'
 import type { Graph, GraphPart, GraphRunner, RunRequest, Tensor, Values } from '@starling-grid/volunteer/testing'
 import { createWasmExecutor, createWasmRunner, wasmAdapter, type WasmThreads } from '@starling-grid/volunteer/wasm'
@@ -16,7 +17,6 @@ import type { Library, PreparedTask } from '../library.ts'
 import {
   chainInput,
   convInputs,
-  joined,
   matmulInputs,
   STEP_RATE,
   stepInputs,
@@ -177,7 +177,7 @@ function graphTask(runner: GraphRunner, { samples, write, parts, read, gradient 
       await run({ write })
       // The second run must find everything that the first one found.
       const values = await run({ read, ...(gradient === undefined ? {} : { gradientInto: into }) })
-      return joined([...values, into])
+      return concatenated([...values, into])
     },
     async time(repeats) {
       const start = performance.now()

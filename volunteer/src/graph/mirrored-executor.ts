@@ -3,6 +3,7 @@
 // (TensorFlow's MirroredStrategy). A device that is gone leaves its samples to the others. Independent of devices.
 import type { ModelSpec } from '@starling-grid/model'
 import { type Clock, isGridError, pooled, SerialQueue, systemClock, type Tally } from '@starling-grid/protocol'
+import { concatenated } from '@starling-grid/protocol/floats'
 import { mixesSamples } from './batches.ts'
 import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from './executor.ts'
 import { JoinedRanges } from './joined-ranges.ts'
@@ -260,14 +261,4 @@ function added(all: readonly BatchSums[]): BatchSums {
 function talliesOf(a: Tally | undefined, b: Tally | undefined): { readonly tally?: Tally } {
   const both = a === undefined || b === undefined ? undefined : pooled(a, b)
   return both === undefined ? {} : { tally: both }
-}
-
-function concatenated(all: readonly Float32Array[]): Float32Array {
-  const joined = new Float32Array(all.reduce((sum, { length }) => sum + length, 0))
-  let at = 0
-  for (const values of all) {
-    joined.set(values, at)
-    at += values.length
-  }
-  return joined
 }
