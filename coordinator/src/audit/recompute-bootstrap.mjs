@@ -1,6 +1,4 @@
-// First file of a recomputation's thread. Threads begin without the loader of their parent, and Node 20 reads no
-// TypeScript by itself.
-import { register } from 'tsx/esm/api'
+// First file of a recomputation's thread: Node 20 reads no TypeScript by itself.
+import { compiled } from '../../../bin/compile.mjs'
 
-register()
-await import('./recompute-worker.ts')
+await import(await compiled(new URL('./recompute-worker.ts', import.meta.url)))
