@@ -18,6 +18,8 @@ const STEPS = 300
 const FEW_STEPS = 20
 const LOOK_MS = 200
 const PATIENCE_MS = 240_000
+/** A machine that stands still for seconds costs a connection, and no step while its member is waited for. */
+const PATIENT = { ...QUICK, rejoinMs: PATIENCE_MS }
 
 class Owner {
   readonly #grid: Grid
@@ -61,7 +63,7 @@ const isFinished = ({ phase }: RunView): boolean => phase === 'finished'
 
 test('three volunteers are divided between two jobs as the files say, and both end', { timeout: 600_000 }, async () => {
   const folder = await mkdtemp(join(tmpdir(), 'starling-share-'))
-  const grid = await Grid.start({ timing: QUICK })
+  const grid = await Grid.start({ timing: PATIENT })
   const owner = new Owner(grid)
   const job = (name: string, steps: number, change: Partial<JobSpec>): JobSpec => ({
     ...tinyJob({ stop: { steps } }),
@@ -94,11 +96,8 @@ test('three volunteers are divided between two jobs as the files say, and both e
       const { duplicated } = auditChain(records, 0)
       assert.equal(duplicated, 0)
       const events = await grid.api.events(id)
-      assert.deepEqual(
-        events.filter(({ kind }) => kind === 'rewind'),
-        [],
-        'no step was repeated',
-      )
+      const isRepeated = events.some(({ kind }) => kind === 'rewind')
+      assert.ok(!isRepeated, `no step is repeated:\n${events.map(({ text }) => text).join('\n')}`)
     }
     for (const child of grid.volunteers) assert.ok(child.alive(), child.lines.join(' | '))
   } finally {
