@@ -20,7 +20,10 @@ const JOB = {
 const postgres = await startPostgres()
 const s3 = await startS3()
 const folder = await mkdtemp(join(tmpdir(), 'starling-moves-'))
+const grids: Grid[] = []
 after(async () => {
+  // what they write to goes last
+  for (const grid of grids) await grid.stop()
   await postgres?.stop()
   await s3?.stop()
   await rm(folder, { recursive: true, force: true })
@@ -69,11 +72,6 @@ test(
     assert.deepEqual([run.checkpoint?.v, run.checkpoint?.agreeing], [STEPS, run.checkpoint?.members])
   },
 )
-
-const grids: Grid[] = []
-after(async () => {
-  for (const grid of grids) await grid.stop()
-})
 
 async function started(options: Parameters<typeof Grid.start>[0]): Promise<Grid> {
   const grid = await Grid.start(options)
