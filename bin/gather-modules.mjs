@@ -4,7 +4,7 @@
 import { join, relative, sep } from 'node:path'
 
 /** Below the folder of what is compiled. */
-export const GATHERED_MODULES = 'modules'
+const GATHERED_MODULES = 'modules'
 
 /**
  * @typedef {object} Module what a source is compiled to
