@@ -16,7 +16,7 @@ import {
 import type { BlobStore } from '../src/blobs/blob-store.ts'
 import { memoryBlobs } from '../src/blobs/memory.ts'
 import { Catalog } from '../src/datasets/catalog.ts'
-import { readDigits, readPixels } from '../src/datasets/digits.ts'
+import { readDigits } from '../src/datasets/digits.ts'
 import { readIdx } from '../src/datasets/idx.ts'
 import { importDataset } from '../src/datasets/import.ts'
 import { readMnistFolder } from '../src/datasets/mnist-folder.ts'
@@ -41,33 +41,6 @@ test('every machine imports the same 9,000 digits to train on and 1,000 to valid
     const [inTrain, inValidation] = [count(train.labels, digit), count(validation.labels, digit)]
     assert.ok(Math.abs(inTrain / 9 - inValidation) <= 1.2, `digit ${digit}: ${inTrain} and ${inValidation}`)
   }
-})
-
-test('pixels of a digit are what JSON reads, and anything else is named', async () => {
-  const file = join(folder, '3.json')
-  const written = Array.from({ length: 2 * 784 }, (_, i) => (i % 3 === 0 ? 0 : (i % 1001) / 1000))
-  await writeFile(file, JSON.stringify({ data: written }))
-  assert.deepEqual(
-    await readPixels(file),
-    Uint8Array.from(written, (value) => Math.round(value * 255)),
-  )
-  for (const [data, why] of [
-    ['0,1', /holds 2 pixels, which are no whole images of 784/],
-    ['', /holds 0 pixels/],
-    ['0,2', /holds the pixel "2", expected numbers from 0 to 1/],
-    ['0,1.5', /holds the pixel "1\.5"/],
-    ['0,"1"', /holds the pixel/],
-    ['0, 1', /holds the pixel " 1"/],
-    ['0,-0.5', /holds the pixel "-0\.5"/],
-    ['0,,0', /holds the pixel/],
-    ['0.1e-3', /holds the pixel "0\.1e-3"/],
-  ] as const) {
-    await writeFile(file, `{ "data": [${data}]}`)
-    await assert.rejects(readPixels(file), why, data)
-  }
-  await writeFile(file, '{}')
-  await assert.rejects(readPixels(file), /has no list/)
-  await assert.rejects(readPixels(join(folder, 'none.json')), /cannot be read/)
 })
 
 test('every shard is a mixture of all classes, between 0.5 and 2 MB', async () => {

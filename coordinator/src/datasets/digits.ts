@@ -13,7 +13,6 @@ const PIXELS = SIDE * SIDE
 const VALIDATION_SHARE = 10
 /** The split is the same on every machine and in every run, so that its shards are, too. */
 const SPLIT_SEED = 0
-const [ZERO, COMMA, POINT, BRACKET] = [...Buffer.from('0,.]')] as [number, number, number, number]
 const CURE = 'Install the dependencies again with `npm ci`.'
 
 /** @throws GridError('dataset-unreadable') */
@@ -34,57 +33,30 @@ export async function readDigits(onProgress: OnProgress = () => undefined): Prom
   }
 }
 
-/** Of one JSON file, a byte each. @throws GridError('dataset-unreadable') */
-export async function readPixels(file: string): Promise<Uint8Array> {
-  const text = await readFile(file).catch((cause: unknown) => {
-    throw datasetUnreadable(file, `cannot be read (${describeError(cause)})`, CURE, cause)
-  })
-  const [first, last] = [text.indexOf('['), text.lastIndexOf(']')]
-  if (first < 0 || last < first) throw datasetUnreadable(file, 'has no list "data"', CURE)
-  const pixels = new Uint8Array((last - first) >> 1) // a number and what ends it are two bytes at least
-  let count = 0
-  for (let at = first + 1; at < last; count++) {
-    const isBlack = text[at] === ZERO && text[at + 1] === COMMA // most of them
-    const end = isBlack ? at + 1 : endOfNumber(text, at)
-    const value = isBlack ? 0 : valueAt(text, at, end)
-    if (value === undefined) {
-      const found = JSON.stringify(text.toString('latin1', at, Math.max(end, at + 1)))
-      throw datasetUnreadable(file, `holds the pixel ${found}, expected numbers from 0 to 1`, CURE)
-    }
+async function readPixels(file: string): Promise<Uint8Array> {
+  const values = await parseNumbers(file)
+  if (values.length === 0 || values.length % PIXELS !== 0)
+    throw datasetUnreadable(file, `holds ${values.length} pixels, which are no whole images of ${PIXELS}`, CURE)
+  const pixels = new Uint8Array(values.length)
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i]
+    if (typeof value !== 'number' || !(value >= 0 && value <= 1))
+      throw datasetUnreadable(file, `holds the pixel ${JSON.stringify(value)}, expected numbers from 0 to 1`, CURE)
     // Three decimals were kept, less than half a step of 1/255 away: rounding gives the published bytes back.
-    pixels[count] = Math.round(value / PIXEL_SCALE)
-    at = end + 1
+    pixels[i] = Math.round(value / PIXEL_SCALE)
   }
-  if (count === 0 || count % PIXELS !== 0)
-    throw datasetUnreadable(file, `holds ${count} pixels, which are no whole images of ${PIXELS}`, CURE)
-  return pixels.slice(0, count)
+  return pixels
 }
 
-/** Of the comma or the bracket behind it. */
-function endOfNumber(text: Uint8Array, from: number): number {
-  let end = from
-  while (text[end] !== COMMA && text[end] !== BRACKET) end++
-  return end
-}
-
-/**
- * 0, 1 or 0.329; undefined of anything else. `JSON.parse` would make a list of 7.8 million numbers first, which holds
- * the event loop for a third of a second, in every process that begins a job.
- */
-function valueAt(text: Uint8Array, from: number, end: number): number | undefined {
-  const whole = (text[from] ?? 0) - ZERO
-  if (from === end || !(whole >= 0 && whole <= 1)) return undefined
-  if (end === from + 1) return whole
-  if (text[from + 1] !== POINT) return undefined
-  let [decimals, unit] = [0, 1]
-  for (let at = from + 2; at < end; at++) {
-    const digit = (text[at] ?? 0) - ZERO
-    if (!(digit >= 0 && digit <= 9)) return undefined
-    decimals = decimals * 10 + digit
-    unit *= 10
+async function parseNumbers(file: string): Promise<readonly unknown[]> {
+  try {
+    const content: unknown = JSON.parse(await readFile(file, 'utf8'))
+    if (typeof content === 'object' && content !== null && 'data' in content && Array.isArray(content.data))
+      return content.data
+  } catch (cause) {
+    throw datasetUnreadable(file, `cannot be read (${describeError(cause)})`, CURE, cause)
   }
-  const value = whole + decimals / unit
-  return value <= 1 ? value : undefined
+  throw datasetUnreadable(file, 'has no list "data"', CURE)
 }
 
 /**

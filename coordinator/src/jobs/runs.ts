@@ -176,6 +176,7 @@ export class Runs {
     this.#sharing.look()
   }
 
+  /** Meanwhile open() leaves this job alone. */
   async #once<T>(id: JobId, open: () => Promise<T>): Promise<T> {
     this.#opening.add(id)
     try {
