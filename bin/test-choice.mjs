@@ -80,7 +80,13 @@ export const LATER = {
     'begins-with-parameters.test.ts has what members are served, start.test.ts what is taken of a file',
   'examples-reach-their-quality':
     'named-datasets.test.ts and datasets.test.ts have the datasets, golden.test.ts compares losses with PyTorch',
-  'plan-properties': 'plan.test.ts plans three jobs with the command, and compares a forecast with the formula',
+  'plan-properties': 'plan.test.ts plans jobs with the command, and compares a forecast with the formula',
+  'plan-of-jobs': 'plan.test.ts plans two jobs with the command, one of them with another batch',
+  'https-next-steps':
+    'https.test.ts trains from another machine through the door, and has what is printed for other machines',
+  compile: 'runtime.test.ts and command-line.test.ts run what was compiled, each test file does',
+  'links-node-members-over-tcp':
+    'tcp-link.test.ts has links over TCP and doors.test.ts who dials; demo-trains-digits.test.ts trains ' + 'over them',
   'keep-command': 'keep.test.ts has which checkpoints stay, keeps-checkpoints.test.ts their bytes and exports',
   'two-jobs-share-three-volunteers':
     'schedule.test.ts has which job gets volunteers, goes-on-to-the-next-job.test.ts moves a real one between two',

@@ -1,24 +1,12 @@
 // `starling plan`: what it reads of a crowd, what it refuses, and what a forecast says.
 import assert from 'node:assert/strict'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { after, before, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
+import { test } from 'node:test'
 import { isGridError } from '@starling-grid/protocol'
 import { readChurn, readCrowd } from '../src/plan/crowd.ts'
 import { forecast } from '../src/scaling/predict.ts'
 import { MACHINE_KINDS } from '../src/scaling/profiles.ts'
-import { CommandProcess, type Ended } from './command-process.ts'
+import { folder, jobFile, plan, planOf, type PlanJson } from './plan-command.ts'
 import { LENET5, SAMPLES, setting } from './plan-setting.ts'
-
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-
-let folder = ''
-before(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'starling-plan-'))
-})
-after(() => rm(folder, { recursive: true }))
 
 /** "count kind [speed]", then the line: Mbit/s up and down, ms. */
 function said(text: string): string {
@@ -100,37 +88,6 @@ test('a forecast takes at least what computing takes, and sends what the formula
   assert.ok(churned.seconds > seen.seconds, 'departures cost time')
 })
 
-const commands = new CommandProcess()
-after(() => commands.end())
-
-function plan(...args: readonly string[]): Promise<Ended> {
-  return commands.run(['plan', ...args], ROOT)
-}
-
-interface PlannedJson {
-  readonly members: number
-  readonly batchSamples: number
-  readonly learningRate: number
-  readonly seconds: number
-  readonly encoding: string
-  readonly steps: number
-  readonly volunteers: number
-  readonly bound: string
-}
-
-interface PlanJson {
-  readonly secondsToTarget: number
-  readonly bytesPerMember: { readonly up: number; readonly down: number }
-  readonly groups: number
-  readonly innerSteps: number
-  readonly encoding: string
-  readonly samples: number
-  readonly own: PlannedJson
-  readonly best: PlannedJson
-  readonly tried: readonly unknown[]
-  readonly unfit: readonly object[]
-}
-
 test("the demo's job has a plan, for people and as JSON", { timeout: 120_000 }, async () => {
   const { status, stdout, stderr } = await plan('demo', '--with', '4 laptops at 200 samples/s, home lines', '--json')
   assert.equal(status, 0, stderr)
@@ -147,53 +104,6 @@ test("the demo's job has a plan, for people and as JSON", { timeout: 120_000 }, 
   assert.ok(json.bytesPerMember.up > 0 && json.bytesPerMember.down > 8e6, 'the digits are 8 MB')
 })
 
-test('where lines cost more than machines help, the plan asks for fewer of them', { timeout: 120_000 }, async () => {
-  const { status, stdout, stderr } = await plan('demo', '--with', '8 software adapters, mobile lines', '--json')
-  assert.equal(status, 0, stderr)
-  const json = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as PlanJson
-  assert.equal(json.best.volunteers, 1, 'one sends no gradients')
-  assert.equal(json.own.volunteers, 8)
-  assert.match(stdout, /`volunteers: \{ max: 1 \}`/)
-})
-
-test('the example of a GPT has a plan, with the text that it names and fewer steps', { timeout: 120_000 }, async () => {
-  const text = join(folder, 'input.txt')
-  await writeFile(text, 'to be, or not to be: that is the question.\nABCDEFGHIJKLMNOPQRSTUVWXYZ\n'.repeat(200))
-  const job = join(ROOT, 'examples/nanogpt-shakespeare-char.yaml')
-  const { status, stdout, stderr } = await plan(job, '--data', text, '--with', '3 desktops', '--steps', '50', '--json')
-  assert.equal(status, 0, stderr)
-  const json = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as PlanJson
-  assert.equal(json.own.steps, 50)
-  assert.match(stdout, /assumed for a small GPU of its own/)
-})
-
-/** A linear model on the digits: 2 blocks of 16 samples a step, or of each member. */
-async function jobFile(name: string, ...lines: readonly string[]): Promise<string> {
-  const file = join(folder, `${name}.yaml`)
-  const layers = '[{ type: flatten }, { type: linear, name: fc, out: 10 }]'
-  const job = [
-    'name: Linear digits',
-    'owner: tests',
-    'purpose: To be planned.',
-    `model: { name: linear, input: [1, 28, 28], layers: ${layers}, loss: cross_entropy }`,
-    'dataset: { source: digits }',
-    'optimizer: { type: sgd, lr: 0.05 }',
-    'blockSamples: 16',
-    'batchBlocks: 2',
-    'mode: ring',
-    'seed: 1',
-    ...lines,
-  ]
-  await writeFile(file, `${job.join('\n')}\n`)
-  return file
-}
-
-async function planOf(file: string, crowd: string): Promise<{ readonly json: PlanJson; readonly stdout: string }> {
-  const { status, stdout, stderr } = await plan(file, '--with', crowd, '--json')
-  assert.equal(status, 0, stderr)
-  return { json: JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as PlanJson, stdout }
-}
-
 test('with weak scaling a plan has the batch and the rate of the ring', { timeout: 120_000 }, async () => {
   const crowd = '4 laptops at 200 samples/s, lab'
   const weak = await planOf(await jobFile('weak', 'weakScaling: { warmup: 20 }', 'stop: { steps: 80 }'), crowd)
@@ -208,26 +118,6 @@ test('with weak scaling a plan has the batch and the rate of the ring', { timeou
   assert.deepEqual([plain.json.own.batchSamples, plain.json.own.learningRate], [32, 0.05])
   assert.ok(samples > 2.5 * plain.json.samples, 'steps of a larger ring have more samples')
   assert.ok(own.seconds > samples / 800, 'not faster than all machines together')
-})
-
-test('a plan says whose machines lack f16, and plans without them', { timeout: 120_000 }, async () => {
-  for (const [name, line] of [
-    ['requires', 'requires: { f16: true }'],
-    ['precision', 'precision: f16'],
-  ] as const) {
-    const file = await jobFile(name, line, 'stop: { steps: 30 }')
-    const crowd = '2 laptops at 200 samples/s, 3 software adapters, 1 desktop without f16, lab'
-    const { json, stdout } = await planOf(file, crowd)
-    assert.equal(json.own.volunteers, 2)
-    assert.deepEqual(json.unfit, [
-      { group: 1, count: 3, kind: 'software adapters', lacks: 'shader-f16' },
-      { group: 2, count: 1, kind: 'desktop', lacks: 'shader-f16' },
-    ])
-    assert.match(stdout, /3 software adapters cannot serve: the job requires shader-f16/)
-  }
-  const { status, stderr } = await plan(join(folder, 'requires.yaml'), '--with', '3 software adapters')
-  assert.equal(status, 2)
-  assert.match(stderr, /expected at least 1 machines with shader-f16.*got 0 \(3 software adapters without shader-f16/)
 })
 
 test('a plan of what is not there ends with what to do', async () => {
