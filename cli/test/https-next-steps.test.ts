@@ -1,5 +1,5 @@
-// What `starling start`, `demo` and `train` print for people on other machines of a network. This machine plays them, at
-// its own address on that network.
+// What `starling start`, `demo` and `train` print for people on other machines of a network. This machine plays them,
+// at its own address on that network.
 import assert from 'node:assert/strict'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { request as httpsRequest } from 'node:https'
