@@ -2,10 +2,10 @@
 // An array is used up by the function that it is passed to; `.ref` keeps it for another use.
 import { defaultDevice, type Device, init, jit, lax, nn, numpy as np, valueAndGrad, vjp } from '@jax-js/jax'
 import { parameterLayout, type ModelSpec } from '@starling-grid/model'
+import { concatenated } from '@starling-grid/protocol/floats'
 import type { Library, Missing, Prepared } from '../src/library.ts'
 import {
   convInputs,
-  joined,
   matmulInputs,
   STEP_RATE,
   stepInputs,
@@ -41,7 +41,7 @@ async function prepare(task: Task, device: Device): Promise<Prepared> {
   const read = async (outputs: np.Array[]): Promise<Float32Array> => {
     const parts: Float32Array[] = []
     for (const output of outputs) parts.push((await output.data()) as Float32Array)
-    return joined(parts)
+    return concatenated(parts)
   }
   return {
     close: async () => close(),

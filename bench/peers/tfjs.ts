@@ -1,4 +1,5 @@
 import { type GptLayer, parameterLayout, type ModelSpec, type ParameterEntry } from '@starling-grid/model'
+import { concatenated } from '@starling-grid/protocol/floats'
 import '@tensorflow/tfjs-core/dist/register_all_gradients'
 import '@tensorflow/tfjs-backend-cpu'
 import '@tensorflow/tfjs-backend-webgpu'
@@ -9,7 +10,6 @@ import type { Library, Missing, Prepared } from '../src/library.ts'
 import {
   chainInput,
   convInputs,
-  joined,
   matmulInputs,
   STEP_RATE,
   stepInputs,
@@ -62,7 +62,7 @@ async function prepare(task: Task, backend: string): Promise<Prepared> {
         const outputs = run(true)
         const parts = await Promise.all(outputs.map((output) => output.data()))
         tf.dispose(outputs)
-        return joined(parts.map((part) => Float32Array.from(part)))
+        return concatenated(parts.map((part) => Float32Array.from(part)))
       }),
     time: (repeats) =>
       inBackend(async () => {

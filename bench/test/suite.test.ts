@@ -1,9 +1,13 @@
 // Which rows of a suite are measured.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import * as model from '@starling-grid/model'
+import * as floats from '@starling-grid/protocol/floats'
 import { isMeasured, isWanted } from '../src/suite.ts'
+import * as task from '../src/task.ts'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 
@@ -33,4 +37,22 @@ test('--only with the name of no row is refused with the names of all', () => {
   assert.equal(status, 2)
   assert.equal(stdout, '')
   assert.match(stderr, /expected part of a row's name with --only, got "no such row"; the rows are journal, restart, /)
+})
+
+// Their packages come with the first benchmark, so the compiler does not see these files.
+test('what the libraries that we compare with import of ours is there', () => {
+  const modules: Readonly<Record<string, object>> = {
+    '../src/task.ts': task,
+    '@starling-grid/model': model,
+    '@starling-grid/protocol/floats': floats,
+  }
+  const folder = new URL('../peers/', import.meta.url)
+  const texts = readdirSync(folder).flatMap((name) =>
+    name.endsWith('.ts') ? [readFileSync(new URL(name, folder), 'utf8')] : [],
+  )
+  const imports = texts.flatMap((text) => [...text.matchAll(/^import \{([^}]+)\} from '((?:\.\.|@starling).*)'/gm)])
+  for (const [, names = '', from = ''] of imports)
+    for (const name of names.split(',').map((one) => one.trim()))
+      if (name !== '' && !name.startsWith('type ')) assert.ok(name in (modules[from] ?? {}), `${name} of ${from}`)
+  assert.ok(imports.length >= 5)
 })
