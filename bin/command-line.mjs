@@ -23,6 +23,7 @@ const COMMANDS = {
   dataset: forUsers('import, list, show and delete datasets: dataset import NAME PATH…'),
   doctor: forUsers('check what this machine offers, with a remedy for what it lacks'),
   volunteer: forUsers('give this machine to a coordinator: volunteer URL'),
+  lend: forUsers('lend this machine to one volunteer of its rack; both are one member: lend'),
   launch: forUsers('run a program in several processes that are one group: launch -n 4 PROGRAM'),
   operator: forUsers('make TrainingJobs of a Kubernetes cluster jobs of a coordinator, and scale its volunteers'),
   ps: forUsers("hold one range of a coordinator's parameter server: ps URL --range I/N"),

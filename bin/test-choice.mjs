@@ -36,6 +36,7 @@ export const LATER = {
     'gpu-seats.test.ts which adapters are meant',
   'several-gpus-are-one-member':
     'mirrored-executor.test.ts has that they compute what one computes, gpu-seats.test.ts which adapters are meant',
+  'a-rack-is-one-member': 'rack.test.ts lends machines over real sockets, loses one in a step and takes it back',
   resnet: 'golden.test.ts has its operators, model.test.ts its parameters',
   collectives: 'communicator.test.ts has every collective over links in memory',
   'peer-links': 'browser-meets-node.test.ts trains over real links between a tab and a process',

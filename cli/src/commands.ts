@@ -14,6 +14,7 @@ export const COMMANDS: Readonly<Record<string, () => Promise<RunCommand>>> = {
   model: async () => (await import('./commands/model.ts')).model,
   dataset: async () => (await import('./commands/dataset.ts')).dataset,
   volunteer: async () => (await import('./commands/volunteer.ts')).volunteer,
+  lend: async () => (await import('./commands/lend.ts')).lend,
   launch: async () => (await import('./commands/launch.ts')).launch,
   operator: async () => (await import('./commands/operator.ts')).operator,
   ps: async () => (await import('./commands/ps.ts')).ps,

@@ -2,6 +2,7 @@
 // settings.test.ts fails while it differs.
 import { readFileSync, writeFileSync } from 'node:fs'
 import type { Command } from 'commander'
+import { lendCommand } from '../src/commands/lend.ts'
 import { operatorCommand } from '../src/commands/operator.ts'
 import { volunteerCommand } from '../src/commands/volunteer.ts'
 import { settingRows, type SettingRow } from '../src/settings.ts'
@@ -10,7 +11,7 @@ import { writeCrd } from './training-job-crd.ts'
 
 const PAGE = new URL('../../docs/SETTINGS.md', import.meta.url)
 
-const COMMANDS: readonly (() => Command)[] = [startCommand, volunteerCommand, operatorCommand]
+const COMMANDS: readonly (() => Command)[] = [startCommand, volunteerCommand, lendCommand, operatorCommand]
 
 const HEAD = `# Settings
 

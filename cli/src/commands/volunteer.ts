@@ -1,11 +1,9 @@
 // `volunteer URL`: lends this machine to a coordinator, job after job, until Ctrl-C is pressed.
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
-import { EXECUTOR_CHOICES, EXECUTOR_TEXT, type ExecutorWish } from '@starling-grid/client-node/executor-choice'
-import { findSeats, type GpuSeat } from '@starling-grid/client-node/gpu-seats'
-import { type GpuWish, gpuWishIn } from '@starling-grid/client-node/gpu-wish'
-import { createNodeHost, type ListenPlace, listenPlaceIn } from '@starling-grid/client-node/host'
+import { createNodeHost, type ListenPlace, listenPlaceIn, type NodeHostOptions } from '@starling-grid/client-node/host'
 import { pinCertificate } from '@starling-grid/client-node/pinned-certificate'
+import { type MachineAddress, machinesIn, nameOf } from '@starling-grid/client-node/rack'
 import { DEFAULT_DISK_BYTES } from '@starling-grid/client-node/shard-cache'
 import { describeError, GridError, jobId, MAX_NAME_LENGTH } from '@starling-grid/protocol'
 import {
@@ -16,9 +14,9 @@ import {
   type VolunteerStatus,
 } from '@starling-grid/volunteer'
 import { Command, Option } from 'commander'
-import { wholeNumber } from '../arguments.ts'
-import { bytesIn } from '../byte-size.ts'
+import { addComputeOptions, type ComputeFlags, seatNames, seatsOf, sizeOption } from '../compute-options.ts'
 import { type LogFlags, logOptions, processLog } from '../process-log.ts'
+import { RACK_KEY_TEXT, RACK_KEY_VARIABLE, rackKeyFrom } from '../rack-key.ts'
 import { completeSettings, withSettings } from '../settings.ts'
 import { StatusLog } from '../terminal/status-log.ts'
 import { TerminalStatus } from '../terminal/terminal-status.ts'
@@ -44,16 +42,13 @@ interface LinkFlags {
   readonly listen?: ListenPlace
 }
 
-/** What computes. */
-interface ComputeFlags {
-  readonly adapter?: string
-  readonly gpus?: GpuWish
-  readonly executor: ExecutorWish
-  readonly threads?: number
-  readonly as?: 'gpu'
+/** Other machines that compute with it. */
+interface RackFlags {
+  readonly machines?: readonly MachineAddress[]
+  readonly rackKeyFile?: string
 }
 
-interface VolunteerCommandOptions extends LogFlags, LimitFlags, LinkFlags, ComputeFlags {
+interface VolunteerCommandOptions extends LogFlags, LimitFlags, LinkFlags, ComputeFlags, RackFlags {
   readonly url?: string
   readonly name: string
   readonly once?: boolean
@@ -66,10 +61,9 @@ interface VolunteerCommandOptions extends LogFlags, LimitFlags, LinkFlags, Compu
 const MEMORY_TEXT = 'bytes of one job, on this machine and its GPU together; jobs that need more are not taken'
 const UPLOAD_TEXT = 'bytes sent in an hour; the volunteer rests when they are spent'
 const WORK_TEXT = 'computing of one block, in TFLOP; jobs with larger blocks are not taken'
-const THREADS_TEXT = 'threads that compute on the processor (default: one for each core)'
-const GPUS_TEXT =
-  'several GPUs of this machine, which compute as one member: all, how many, or parts of their names, such as ' +
-  '"4090,a770"; their sums are added in the memory of this machine'
+const MACHINES_TEXT =
+  'other machines of its rack, each lent by `starling lend`, that compute with this one as one member: ' +
+  'HOST[:PORT],HOST[:PORT]'
 const LISTEN_TEXT =
   'where other Node volunteers link to this one over TCP; by default any port of all interfaces, or of this machine ' +
   'alone when the coordinator is on it'
@@ -84,10 +78,6 @@ function tflopsIn(text: string): number {
   throw new GridError('usage', `expected --max-work as a number of TFLOP above 0, got ${text.slice(0, 20)}`)
 }
 
-function size(flags: string, text: string, bytes: number): Option {
-  return new Option(flags, text).default(bytes, `${bytes / 1e9}GB`).argParser(bytesIn)
-}
-
 export function volunteerCommand(): Command {
   const command = new Command('starling volunteer')
     .description(
@@ -97,13 +87,6 @@ export function volunteerCommand(): Command {
     .argument('[url]', 'address of the coordinator, for example http://localhost:8790, or an invite link')
     .option('--url <url>', 'the same, for the environment and --config')
     .option('--name <name>', 'shown to others', `volunteer-${randomBytes(2).toString('hex')}`)
-    .option('--adapter <text>', "part of the wanted adapter's name")
-    .addOption(new Option('--gpus <which>', GPUS_TEXT).argParser(gpuWishIn).conflicts('adapter'))
-    .addOption(new Option('--executor <kind>', EXECUTOR_TEXT).choices(EXECUTOR_CHOICES).default('auto'))
-    .addOption(new Option('--threads <n>', THREADS_TEXT).argParser(wholeNumber(1)))
-    .addOption(
-      new Option('--as <kind>', 'plan for a software adapter as for a GPU: for tests').choices(['gpu']).hideHelp(),
-    )
     .option(
       '--allow-ice <host...>',
       "hosts of STUN and TURN servers that may be asked, beside the coordinator's own",
@@ -114,10 +97,10 @@ export function volunteerCommand(): Command {
       'other coordinators of this grid that you trust; those at names of the same authority need not be named',
       [],
     )
-    .addOption(size('--max-memory <size>', MEMORY_TEXT, DEFAULT_LIMITS.memoryBytes))
-    .addOption(size('--max-upload <size>', UPLOAD_TEXT, DEFAULT_LIMITS.uploadBytesPerHour))
+    .addOption(sizeOption('--max-memory <size>', MEMORY_TEXT, DEFAULT_LIMITS.memoryBytes))
+    .addOption(sizeOption('--max-upload <size>', UPLOAD_TEXT, DEFAULT_LIMITS.uploadBytesPerHour))
     .addOption(new Option('--max-work <tflop>', WORK_TEXT).default(DEFAULT_BLOCK_FLOPS / TERA).argParser(tflopsIn))
-    .addOption(size('--max-disk <size>', 'bytes of data that are kept for later', DEFAULT_DISK_BYTES))
+    .addOption(sizeOption('--max-disk <size>', 'bytes of data that are kept for later', DEFAULT_DISK_BYTES))
     .option(
       '--relays-only',
       'show the address of this machine to no other volunteer: all links go through the coordinator',
@@ -131,7 +114,10 @@ export function volunteerCommand(): Command {
     .option('--job <id>', 'lend this machine to this job alone, until the job ends')
     .option('--invite-file <file>', 'with the code or link of an invite; STARLING_INVITE, or the link, otherwise')
     .option('--once', 'end with the run that it takes part in')
+    .addOption(new Option('--machines <places>', MACHINES_TEXT).argParser(machinesIn))
+    .option('--rack-key-file <file>', RACK_KEY_TEXT)
     .exitOverride()
+  addComputeOptions(command)
   for (const option of logOptions()) command.addOption(option)
   return withSettings(command)
 }
@@ -157,9 +143,11 @@ export async function volunteer(argv: string[]): Promise<number> {
   const screen = screenOf(options)
   screen.say(`lends this machine to ${coordinatorUrl}`, `volunteer "${name}" → ${coordinatorUrl}  (${HOW_TO_LEAVE})`)
   for (const message of warnings) screen.warn(message)
-  const seats = options.gpus && (await findSeats(options.gpus))
-  if (seats) screen.say(`computes on ${namesOf(seats)}`, `adapters ${namesOf(seats)}, as one member`)
-  const taking = createVolunteer(hostOf(coordinatorUrl, options, seats), {
+  const gpus = await seatsOf(options)
+  if (gpus) screen.say(`computes on ${seatNames(gpus)}`, `adapters ${seatNames(gpus)}, as one member`)
+  const rack = await rackOf(options)
+  if (rack) screen.say(`computes with ${rackNames(rack)}`, `with ${rackNames(rack)}, as one member`)
+  const taking = createVolunteer(hostOf(coordinatorUrl, options, { gpus, rack }), {
     name,
     once,
     ...(job === undefined ? {} : { job: jobId(job) }),
@@ -175,14 +163,28 @@ export async function volunteer(argv: string[]): Promise<number> {
   return 0
 }
 
-function namesOf(seats: readonly GpuSeat[]): string {
-  return seats.map(({ adapter }) => `${adapter.name}${adapter.software ? ' (software)' : ''}`).join(' and ')
+type Rack = NonNullable<NodeHostOptions['rack']>
+
+/** @throws GridError 'usage' where machines are named without the key of their rack */
+async function rackOf({ machines, rackKeyFile }: RackFlags): Promise<Rack | undefined> {
+  if (machines === undefined) return undefined
+  const key = await rackKeyFrom(rackKeyFile)
+  if (key !== undefined) return { machines, key }
+  throw new GridError(
+    'usage',
+    `expected the key of the rack beside --machines, got none; set ${RACK_KEY_VARIABLE} or name --rack-key-file, ` +
+      'as `starling lend` printed it on those machines',
+  )
+}
+
+function rackNames({ machines }: Rack): string {
+  return machines.map(nameOf).join(' and ')
 }
 
 function hostOf(
   coordinatorUrl: string,
   options: VolunteerCommandOptions,
-  gpus: readonly GpuSeat[] | undefined,
+  devices: Pick<NodeHostOptions, 'gpus' | 'rack'>,
 ): VolunteerHost {
   const { adapter, executor, threads, allowIce, relaysOnly = false, tcp, listen = {} } = options
   const { maxMemory: memoryBytes, maxUpload: uploadBytesPerHour, maxDisk, maxWork } = options
@@ -191,7 +193,7 @@ function hostOf(
     executor,
     asGpu: options.as === 'gpu',
     adapter,
-    gpus,
+    ...devices,
     threads,
     allowedIce: allowIce,
     limits: { memoryBytes, uploadBytesPerHour, blockFlops: maxWork * TERA },

@@ -12,7 +12,7 @@ export function mirroredAdapter(
   const parts = adapters.map(({ name, vendor, software }, i) => ({ name, vendor, software, share: shares[i] ?? 0 }))
   return {
     ...described(parts),
-    executor: 'webgpu',
+    executor: adapters[0]?.executor ?? 'webgpu',
     ...(adapters.every(({ f16 }) => f16 === true) ? { f16: true } : {}),
   }
 }

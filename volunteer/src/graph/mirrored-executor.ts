@@ -17,6 +17,11 @@ export interface MirroredOptions {
   readonly clock?: Clock
 }
 
+export interface JoinableExecutor extends Executor {
+  /** One more, that computes from the next batch on. It is released with the others. */
+  join(executor: Executor): void
+}
+
 /** Weight of the newest measurement in a device's speed: as a volunteer's own. */
 const NEWEST_WEIGHT = 0.2
 /** Clocks of browsers and of simulations may stand still for as long. */
@@ -53,12 +58,12 @@ const DEVICE_FAULTS: ReadonlySet<string> = new Set(['device-lost', 'adapter-limi
  * `executors`: of one model, each on a device of its own. What `loadParameters` gives them is shared memory: it changes
  * when nothing computes, and each has taken it over before it computes again.
  */
-export function mirroredExecutor(executors: readonly Executor[], options: MirroredOptions): Executor {
+export function mirroredExecutor(executors: readonly Executor[], options: MirroredOptions): JoinableExecutor {
   if (executors.length === 0) throw new Error('internal: expected devices to compute on, got none')
   return new MirroredExecutor(executors, options)
 }
 
-class MirroredExecutor implements Executor {
+class MirroredExecutor implements JoinableExecutor {
   readonly #options: MirroredOptions
   /** a batch is cut between blocks alone */
   readonly #keepsBlocks: boolean
@@ -70,12 +75,13 @@ class MirroredExecutor implements Executor {
   readonly #queue = new SerialQueue()
   /** tasks that wait or run */
   #waiting = 0
+  #isReleased = false
 
   constructor(executors: readonly Executor[], options: MirroredOptions) {
     this.#options = options
     this.#keepsBlocks = mixesSamples(options.spec)
     this.#clock = options.clock ?? systemClock
-    this.#devices = executors.map((executor) => ({ executor, gradient: undefined, speed: undefined, isWarm: false }))
+    this.#devices = executors.map(newDevice)
     this.#shares = decideShares(
       undefined,
       executors.map(() => undefined),
@@ -90,7 +96,18 @@ class MirroredExecutor implements Executor {
   }
 
   get blocksAtOnce(): number {
-    return this.#keepsBlocks ? this.#devices.length : 1
+    if (!this.#keepsBlocks) return 1
+    return this.#devices.reduce((sum, { executor }) => sum + (executor.blocksAtOnce ?? 1), 0)
+  }
+
+  join(executor: Executor): void {
+    void this.#inTurn(async () => {
+      if (this.#isReleased) return executor.destroy()
+      if (this.#parameters !== undefined) executor.loadParameters(this.#parameters)
+      this.#devices = [...this.#devices, newDevice(executor)]
+      this.#shares = decideShares(undefined, this.#speeds())
+      this.#options.say(`${executor.adapter.name} computes from now on: ${this.adapter.name}`)
+    })
   }
 
   loadParameters(flat: Float32Array): void {
@@ -132,6 +149,7 @@ class MirroredExecutor implements Executor {
   }
 
   destroy(): void {
+    this.#isReleased = true
     for (const { executor } of this.#devices) executor.destroy()
   }
 
@@ -219,6 +237,10 @@ class MirroredExecutor implements Executor {
     this.#shares = shares
     this.#options.say(`${this.adapter.name}; ${shares.reason}`)
   }
+}
+
+function newDevice(executor: Executor): MachineDevice {
+  return { executor, gradient: undefined, speed: undefined, isWarm: false }
 }
 
 function memoryOf(device: MachineDevice, length: number): Float32Array {
