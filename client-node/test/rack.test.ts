@@ -73,18 +73,23 @@ async function until(state: () => boolean): Promise<void> {
     })
 }
 
-for (const { name, run } of executorCases)
+/** A gradient comes whole from another machine. */
+const PIECES = 'pieces of a gradient are handed out in order, as they stay, before the rest is there'
+const cases = executorCases.filter(({ name }) => name !== PIECES)
+assert.equal(cases.length, executorCases.length - 1)
+
+for (const { name, run } of cases)
   test(`on another machine: ${name}`, async () => {
-    const there = await lent()
     const opened: RackMachine[] = []
-    await run(async (spec) => {
-      for (const before of opened.splice(0)) before.destroy()
-      await until(() => there.said.filter((text) => text.startsWith('computes for')).length === goneOf(there))
-      const machine = await dial(there, spec)
-      opened.push(machine)
-      return machine
-    })
-    for (const machine of opened) machine.destroy()
+    try {
+      await run(async (spec) => {
+        const machine = await dial(await lent(), spec)
+        opened.push(machine)
+        return machine
+      })
+    } finally {
+      for (const machine of opened) machine.destroy()
+    }
   })
 
 const goneOf = ({ said }: Lent): number => said.filter((text) => text.includes('is gone')).length

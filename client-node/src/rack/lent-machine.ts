@@ -1,6 +1,7 @@
 // A machine that computes for a volunteer of its rack (`starling lend`). For one at a time, model after model, until it
 // is closed. What comes from the socket is checked before it computes.
 import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type ModelSpec, parameterCount, parseModelSpec } from '@starling-grid/model'
 import { describeError, GridError, SerialQueue } from '@starling-grid/protocol'
 import {
@@ -18,6 +19,9 @@ import type { Batch, Executor } from '@starling-grid/volunteer'
 import type { WebSocket } from 'ws'
 import type { ExecutorOpener } from '../executors.ts'
 import { endWhenSilent, listenInRack } from './rack-socket.ts'
+
+/** ms for what is computed when this machine is closed: a device that hangs never answers */
+const END_MS = 2000
 
 export interface LentMachineOptions {
   /** absent: all addresses of this machine */
@@ -61,9 +65,16 @@ export async function lendMachine(options: LentMachineOptions): Promise<LentMach
       await new Promise((resolve) => {
         server.close(resolve)
       })
-      await guest?.end()
+      await ended(guest)
     },
   }
+}
+
+async function ended(guest: RackGuest | undefined): Promise<void> {
+  const waiting = new AbortController()
+  const tooLong = sleep(END_MS, undefined, { signal: waiting.signal }).catch(() => undefined)
+  await Promise.race([guest?.end(), tooLong])
+  waiting.abort()
 }
 
 function refuse(socket: WebSocket, from: string, { say }: LentMachineOptions): void {
