@@ -6,6 +6,7 @@
 import { mlp } from '@starling-grid/model'
 import type { JobSpec } from '@starling-grid/protocol'
 import { CROWD_ROW, crowdRow } from './grouped-crowd.ts'
+import { RACK_ROW, rackRow } from './rack-loss.ts'
 import { type BenchRow, compared, mean } from './row.ts'
 import { type MemberSetting, type TrainedGrid, trainTogether } from './small-grid.ts'
 import { isWanted, type SuiteOptions } from './suite.ts'
@@ -31,6 +32,7 @@ export async function localSuite(options: SuiteOptions): Promise<BenchRow[]> {
     ...(isWanted(options, 'loss') ? await wholeRuns(runs) : []),
     ...(isWanted(options, 'sparse2') ? await sparseRuns(runs) : []),
     ...(isWanted(options, 'peak') ? [await peakRow(log)] : []),
+    ...(isWanted(options, RACK_ROW) ? [await rackRow(options)] : []),
     ...(isWanted(options, CROWD_ROW) ? [await crowdRow(options)] : []),
   ]
 }

@@ -39,6 +39,8 @@ export interface MemberSetting {
   readonly sampleMs?: number
   /** what it sends to others takes as long as over such a line; absent: as long as it takes */
   readonly line?: LineSpeed
+  /** absent: reference */
+  readonly executor?: 'reference' | 'wasm'
 }
 
 export interface TrainOptions {
@@ -46,6 +48,9 @@ export interface TrainOptions {
   readonly counted?: readonly [number, number]
   /** after the last sample that is counted, computing takes as long as it takes */
   readonly pacedWhileCounted?: true
+  /** of the dataset's files */
+  readonly dataRoot?: string
+  readonly limitMs?: number
 }
 
 /** Whether members still take the time that they are told to. */
@@ -57,14 +62,19 @@ interface Clockwork {
 export async function trainTogether(
   job: JobSpec,
   members: readonly MemberSetting[],
-  { counted = COUNTED, pacedWhileCounted }: TrainOptions = {},
+  { counted = COUNTED, pacedWhileCounted, dataRoot, limitMs = RUN_LIMIT_MS }: TrainOptions = {},
 ): Promise<TrainedGrid> {
   const clockwork: Clockwork = { paced: true }
   const onCounted = (): void => {
     if (pacedWhileCounted) clockwork.paced = false
   }
   const dataDir = await mkdtemp(join(tmpdir(), 'starling-bench-'))
-  const coordinator = createCoordinator({ dataDir, token: TOKEN, port: 0 })
+  const coordinator = createCoordinator({
+    dataDir,
+    token: TOKEN,
+    port: 0,
+    ...(dataRoot === undefined ? {} : { dataRoot }),
+  })
   await coordinator.start()
   const started: StartedMember[] = []
   try {
@@ -72,7 +82,7 @@ export async function trainTogether(
     for (const [i, setting] of members.entries())
       started.push(startMember({ url: coordinator.url, name: `member ${i + 1}`, clockwork }, setting))
     const failed = Promise.race(started.map(({ failure }) => failure))
-    const outcome = await Promise.race([watch(coordinator, counted, onCounted), failed])
+    const outcome = await Promise.race([watch(coordinator, { counted, onCounted, limitMs }), failed])
     return {
       ...outcome,
       bytesBetweenMembers: started.reduce((sum, { bytesSent }) => sum + bytesSent(), 0),
@@ -95,9 +105,9 @@ interface StartedMember {
 
 function startMember(
   { url, name, clockwork }: { readonly url: string; readonly name: string; readonly clockwork: Clockwork },
-  { sampleMs, line }: MemberSetting,
+  { sampleMs, line, executor = 'reference' }: MemberSetting,
 ): StartedMember {
-  const host = overLine(createNodeHost({ coordinatorUrl: url, executor: 'reference' }), line)
+  const host = overLine(createNodeHost({ coordinatorUrl: url, executor, threads: 1 }), line)
   const paced: VolunteerHost =
     sampleMs === undefined
       ? host
@@ -133,8 +143,7 @@ function overLine(host: VolunteerHost, line: MemberSetting['line']): VolunteerHo
 
 async function watch(
   coordinator: Coordinator,
-  counted: readonly [number, number],
-  onCounted: () => void,
+  { counted, onCounted, limitMs }: Required<Pick<TrainOptions, 'counted' | 'limitMs'>> & { onCounted(): void },
 ): Promise<Omit<TrainedGrid, 'bytesBetweenMembers' | 'peakBytes'>> {
   const run = coordinator.runs.shown()
   if (run === undefined) throw new Error('internal: the job that was submitted is not there')
@@ -143,7 +152,7 @@ async function watch(
   const marks: { readonly at: number; readonly samples: number }[] = []
   let [firstAt, lastAt] = [Number.NaN, Number.NaN]
   let committed = 0
-  for (const deadline = performance.now() + RUN_LIMIT_MS; history.finishedAt === undefined; await delay(LOOK_MS)) {
+  for (const deadline = performance.now() + limitMs; history.finishedAt === undefined; await delay(LOOK_MS)) {
     const { samplesCommitted: samples } = history
     if (samples > committed) {
       lastAt = performance.now()

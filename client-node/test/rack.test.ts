@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { after, test } from 'node:test'
 import { initialParameters, lenet5, type ModelSpec, parameterCount, parseModelSpec } from '@starling-grid/model'
-import { GridError, isGridError } from '@starling-grid/protocol'
+import { type Clock, GridError, isGridError, systemClock } from '@starling-grid/protocol'
 import { writeRackMessage } from '@starling-grid/protocol/rack'
 import { createReferenceExecutor, type Executor } from '@starling-grid/volunteer'
 import { executorCases, expectClose, noise } from '@starling-grid/volunteer/testing'
@@ -56,7 +56,7 @@ function wanted(spec: ModelSpec = SPEC, bounds: Parameters<ExecutorOpener>[2] = 
 }
 
 function dial({ machine }: Lent, spec?: ModelSpec, key = KEY): Promise<RackMachine> {
-  return openRackMachine(wanted(spec), { at: { host: HOST, port: machine.port }, key, say: () => undefined })
+  return openRackMachine(wanted(spec), { at: { host: HOST, port: machine.port }, key })
 }
 
 async function gradientOf(executor: Executor, batch = BATCH): Promise<{ gradient: Float32Array; lossSum: number }> {
@@ -218,16 +218,21 @@ test('what no volunteer sends ends its connection, with a sentence, and the next
 })
 
 test('a model that a machine cannot compute is said, and asked of it once', async () => {
-  const said: string[] = []
+  const [said, sleeps] = [[] as string[], [] as number[]]
+  const clock: Clock = {
+    ...systemClock,
+    sleep: (ms, signal) => {
+      sleeps.push(ms)
+      return systemClock.sleep(ms, signal)
+    },
+  }
   const cannot: ExecutorOpener = () => Promise.reject(new GridError('adapter-limit', 'expected less, got this model'))
   const there = await lent({ openExecutor: cannot })
-  const parts = {
-    machines: [{ host: HOST, port: there.machine.port }],
-    key: KEY,
-    say: (t: string) => void said.push(t),
-  }
+  const machines = [{ host: HOST, port: there.machine.port }]
+  const parts = { machines, key: KEY, say: (text: string) => void said.push(text), clock }
   const together = await withMachines(executorOpener({ executor: 'reference' }), parts)(SPEC, 16, undefined)
   assert.match(said.join('\n'), /expected less, got this model \(adapter-limit\); it takes no part in this job/)
+  assert.equal(sleeps.length, 1, 'the job waits for its machines, and none is waited for again')
   assert.ok((await gradientOf(together)).lossSum > 0)
   together.destroy()
 })
@@ -247,7 +252,7 @@ test('frozen parameters are fetched from the volunteer, one at a time', async ()
     return Float32Array.of(1, 2, 3)
   }
   const bounds = { maxBytes: MAX_BYTES, onDeviceLost: () => undefined, frozen: { read } }
-  const parts = { at: { host: HOST, port: there.machine.port }, key: KEY, say: () => undefined }
+  const parts = { at: { host: HOST, port: there.machine.port }, key: KEY }
   const machine = await openRackMachine(wanted(SPEC, bounds), parts)
   assert.deepEqual(asked, ['head.weight', 'gone'])
   machine.destroy()

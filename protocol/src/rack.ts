@@ -70,7 +70,6 @@ const FromMachineSchema = Type.Union([
     }),
   }),
   strict({ type: Type.Literal('refused'), trouble: Trouble }),
-  strict({ type: Type.Literal('say'), text: Sentence }),
   /** of a gradient the sums and the vector `values`; of an evaluation the sums; of a prediction the vector */
   strict({
     type: Type.Literal('answer'),

@@ -81,6 +81,34 @@ test('two devices give the loss and the gradient of LeNet-5 that one gives', asy
   expectClose(await two.executor.predict(batch.x, 9), await one.predict(batch.x, 9), 1e-6, 'predictions')
 })
 
+test('a device that joins computes from the next batch on, and is released with the others', async () => {
+  const [one, late, tooLate] = ['A', 'B', 'C'].map((name) => device(name, AWKWARD_MODEL))
+  assert.ok(one && late && tooLate)
+  const { executor, said } = mirrored([one.executor])
+  const alone = createReferenceExecutor(AWKWARD_MODEL)
+  const batch = awkwardBatch(4, 1)
+  for (const each of [executor, alone]) each.loadParameters(initialParameters(AWKWARD_MODEL, 1))
+  const first = gradientOf(executor, AWKWARD_MODEL, batch)
+  executor.join(late.executor)
+  const [wanted, second] = [
+    await gradientOf(alone, AWKWARD_MODEL, batch),
+    await gradientOf(executor, AWKWARD_MODEL, batch),
+  ]
+  for (const { gradient } of [await first, second]) expectClose(gradient, wanted.gradient, 1e-5, 'gradient')
+  assert.deepEqual(
+    [one, late].map(({ state }) => state.batches.map(({ samples }) => samples)),
+    [[4, 2], [2]],
+  )
+  assert.deepEqual(said, ['B computes from now on: 2 GPUs: A (50 %), B (50 %)'])
+  executor.destroy()
+  executor.join(tooLate.executor)
+  await executor.evaluate({ ...batch, samples: 0, x: batch.x.subarray(0, 0), y: batch.y.subarray(0, 0) }).catch(() => 0)
+  assert.deepEqual(
+    [one, late, tooLate].map(({ state }) => state.destroyed),
+    [true, true, true],
+  )
+})
+
 const RANDOM_MODEL = parseModelSpec({
   input: [6],
   loss: 'mse',

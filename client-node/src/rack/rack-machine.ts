@@ -27,8 +27,6 @@ export interface WantedOnMachine {
 export interface RackMachineParts {
   readonly at: MachineAddress
   readonly key: Buffer
-  /** for people */
-  say(text: string): void
 }
 
 /** of the longest answer, a gradient or predictions: what one message of a socket can hold */
@@ -166,8 +164,6 @@ export class RackMachine implements Executor {
         return this.#onOpened()
       case 'refused':
         return this.#finish(errorOfTrouble(text.trouble))
-      case 'say':
-        return this.#parts.say(`${this.#name}: ${text.text}`)
       case 'answer':
         return this.#taken(text.call)?.resolve({ text, vectors })
       case 'failed':

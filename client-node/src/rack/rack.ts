@@ -2,7 +2,7 @@
 // goes leaves its samples to the others, and takes part again when it is back.
 import { type ModelSpec, parameterCount } from '@starling-grid/model'
 import { type Clock, describeError, GridError, isGridError, systemClock } from '@starling-grid/protocol'
-import type { Executor, ExecutorBounds } from '@starling-grid/volunteer'
+import type { ExecutorBounds } from '@starling-grid/volunteer'
 import { backoffMs, mirroredExecutor } from '@starling-grid/volunteer/mirrored'
 import type { ExecutorOpener } from '../executors.ts'
 import { type MachineAddress, nameOf } from './machine-address.ts'
@@ -12,6 +12,10 @@ import { openRackMachine, type RackMachine } from './rack-machine.ts'
 const VECTORS_OF_EACH = 2
 /** between tries to reach a machine that is not there */
 const AGAIN = { firstMs: 2000, mostMs: 30_000 }
+/** ms that a job waits for its machines; those that open later join then */
+const FIRST_MS = 30_000
+/** ms that a machine computes before it counts as well again: one that fails each step is asked less and less */
+const STEADY_MS = 60_000
 /** What another try may change; what it says of the model stays so. */
 const PASSES: ReadonlySet<string> = new Set(['link-lost', 'device-lost', 'grid-full'])
 
@@ -31,7 +35,7 @@ export function withMachines(openOwn: ExecutorOpener, parts: RackParts): Executo
     const together = mirroredExecutor([own], { spec, say, clock })
     const end = new AbortController()
     const open = (at: MachineAddress): Promise<RackMachine> =>
-      openRackMachine({ spec, blockSamples, bounds }, { ...parts, at })
+      openRackMachine({ spec, blockSamples, bounds }, { key: parts.key, at })
     const firsts = parts.machines.map((at) => {
       const { first, kept } = keepJoined(
         { at, open, join: (machine) => together.join(machine), say, clock },
@@ -40,14 +44,14 @@ export function withMachines(openOwn: ExecutorOpener, parts: RackParts): Executo
       void kept
       return first
     })
-    await Promise.all(firsts)
+    await Promise.race([Promise.all(firsts), clock.sleep(FIRST_MS, end.signal)])
     const destroy = together.destroy.bind(together)
     return Object.assign(together, {
       destroy() {
         end.abort()
         destroy()
       },
-    }) as Executor
+    })
   }
 }
 
@@ -80,10 +84,11 @@ async function stayJoined(
     try {
       const machine = await open(at)
       if (signal.aborted) return machine.destroy()
-      failures = 0
       join(machine)
       tried()
+      const joinedAt = clock.now()
       await machine.gone
+      if (clock.now() - joinedAt > STEADY_MS) failures = 0
     } catch (error) {
       const passes = isGridError(error) && PASSES.has(error.code)
       const then = passes ? 'it takes part when it is there' : 'it takes no part in this job'

@@ -5,6 +5,7 @@ const COLLECTIVES = 'collectives'
 const MEMBER = "a member's steps"
 const RECOVERY = 'recovery'
 const LINKS = 'links'
+const RACK = 'machines of a rack'
 
 export const VOLUNTEER: readonly Mutant[] = [
   ...mutantsOf(
@@ -392,6 +393,45 @@ export const VOLUNTEER: readonly Mutant[] = [
         'this.#clock.now() - this.#keptAt >= KEEP_EVERY_MS',
         'this.#clock.now() >= this.#keptAt',
       ],
+    ],
+  ),
+  ...mutantsOf(
+    RACK,
+    'client-node/src/rack/rack.ts',
+    ['client-node/test/rack'],
+    [
+      ['a machine that is gone is not looked for', '!signal.aborted;)', '!signal.aborted && failures < 1;)'],
+      [
+        'vectors of other machines take no room',
+        'bounds.maxBytes - devices * VECTORS_OF_EACH * vectorBytes',
+        'bounds.maxBytes',
+      ],
+      ['a model that is refused is asked for again', 'if (!passes) return', ''],
+    ],
+  ),
+  ...mutantsOf(
+    RACK,
+    'client-node/src/rack/lent-machine.ts',
+    ['client-node/test/rack'],
+    [
+      [
+        'two volunteers are computed for at once',
+        'if (guest !== undefined) return refuse(',
+        'if (false) return refuse(',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    RACK,
+    'volunteer/src/graph/mirrored-executor.ts',
+    ['volunteer/test/mirrored-executor'],
+    [
+      [
+        'a device that joins has no parameters',
+        'if (this.#parameters !== undefined) executor.loadParameters(this.#parameters)',
+        '',
+      ],
+      ['a device that joins too late stays open', 'if (this.#isReleased) return executor.destroy()', ''],
     ],
   ),
   ...mutantsOf(
