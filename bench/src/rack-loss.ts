@@ -1,6 +1,6 @@
-// What groups of several machines learn: eight racks of four machines in outer rounds against one ring of all 32, a small
-// GPT on Tiny Shakespeare, after as many samples. A rack is one member whose inner steps have the batch of four
-// (client-node/test/rack.test.ts: it computes what one machine computes), and a ring's step does not depend on how many
+// What groups of several machines learn: eight racks of four machines in outer rounds against one ring of all 32, a
+// small GPT on Tiny Shakespeare, after as many samples. A rack is one member whose inner steps have the batch of four:
+// it computes what one machine computes (client-node/test/rack.test.ts). A ring's step does not depend on how many
 // members share its batch, so that four stand for the 32 here.
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
