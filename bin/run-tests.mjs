@@ -19,10 +19,16 @@ import { LATER, LONGEST_FIRST } from './test-choice.mjs'
 const MORE_THAN_CORES = { some: 4, all: 2 }
 /** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores, and ten times as much when busy. */
 const FILE_LIMIT_MS = 20 * 60_000
-/** Packages whose tests compute in their own process alone; of the others, files of these names do. */
-const PURE = /^(?:protocol|model|shaders|volunteer)\/test\/|^coordinator\/test\/run-/
+/**
+ * Packages whose tests share processes, those of a line with each other. Coordinators start one after the other in
+ * theirs, and what they are made of is loaded once: half of what they cost alone.
+ */
+const TOGETHER = [
+  /^(?:protocol|model|shaders|volunteer)\/test\/|^coordinator\/test\/run-/,
+  /^coordinator\/test\/(?!run-)/,
+]
 /** Hooks of a file would be those of all that share its process, and so would what it changes there. */
-const OWN_PROCESS = /^(?:before|after)(?:Each)?\(|\bprocess\.|\bglobalThis\b|\bmock\b/m
+const OWN_PROCESS = /^(?:before|after)(?:Each)?\(|\bprocess\.|\bglobalThis\b|\bmock\b|\bturnedClock\b/m
 const FILES_TOGETHER = 12
 /** Named at the end of a whole run, so that it is seen what makes it long. */
 const SLOWEST = 12
@@ -93,14 +99,19 @@ async function* asOneRun(sources) {
 
 /** What each process runs, in order. A failure of a process as a whole names the file that lists what it shares. */
 function sharing(sources, compiledFiles) {
-  const isShort = sources.map(
-    (file) => PURE.test(relative(ROOT, file)) && !isLong(file) && !OWN_PROCESS.test(readFileSync(file, 'utf8')),
-  )
-  const short = compiledFiles.filter((_, i) => isShort[i])
-  const count = Math.ceil(short.length / FILES_TOGETHER)
-  const groups = Array.from({ length: count }, (_, group) => short.filter((_file, i) => i % count === group))
-  const alone = (long) => compiledFiles.filter((_, i) => !isShort[i] && isLong(sources[i]) === long)
+  const roomOf = (file) =>
+    isLong(file) || OWN_PROCESS.test(readFileSync(file, 'utf8'))
+      ? -1
+      : TOGETHER.findIndex((room) => room.test(relative(ROOT, file)))
+  const rooms = sources.map(roomOf)
+  const groups = TOGETHER.flatMap((_, room) => inGroups(compiledFiles.filter((_file, i) => rooms[i] === room)))
+  const alone = (long) => compiledFiles.filter((_, i) => rooms[i] === -1 && isLong(sources[i]) === long)
   return [...alone(true), ...groups.map(together), ...alone(false)]
+}
+
+function inGroups(files) {
+  const count = Math.ceil(files.length / FILES_TOGETHER)
+  return Array.from({ length: count }, (_, group) => files.filter((_file, i) => i % count === group))
 }
 
 /** One file that imports the others, beside what is compiled. */
