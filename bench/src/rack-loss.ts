@@ -15,7 +15,7 @@ const RACKS = 8
 const MACHINES = 4
 const RING_MEMBERS = 4
 /** H, of each rack */
-const INNER_STEPS = 16
+const INNER_STEPS = 8
 /** windows of a block: what one machine computes of a step */
 const BLOCK_WINDOWS = 2
 const WINDOWS = 4096
@@ -48,7 +48,7 @@ export async function rackRow({ log }: SuiteOptions): Promise<BenchRow> {
       samples.add(trained.samples)
     }
   if (samples.size !== 1) throw new Error(`runs ended after ${[...samples].join(', ')} samples: nothing to compare`)
-  const unit = `nats a character, validation after ${[...samples].join()} windows`
+  const unit = `nats a window of 32 characters, validation after ${[...samples].join()} windows`
   const { ours, ...ring } = losses
   return compared(
     { name: RACK_ROW, adapter: 'wasm', unit, better: 'less', reach: { peer: 'ring of 32', ratio: 0.98 } },
@@ -64,7 +64,7 @@ function jobOf(seed: number, members: number): JobSpec {
     owner: 'the benchmark',
     purpose: 'Compares what groups of racks and one ring learn.',
     model: {
-      name: 'small-gpt',
+      name: 'small_gpt',
       input: [32],
       layers: [
         {
