@@ -217,6 +217,22 @@ test('what no volunteer sends ends its connection, with a sentence, and the next
   machine.destroy()
 })
 
+test('a machine whose answer does not fit the model counts as gone', async () => {
+  const own = executorOpener({ executor: 'reference' })
+  const short: ExecutorOpener = async (...order) => {
+    const executor = await own(...order)
+    return Object.assign(executor, { predict: async () => Float32Array.of(1) })
+  }
+  const there = await lent({ openExecutor: short })
+  const machine = await dial(there)
+  machine.loadParameters(initialParameters(SPEC, 1))
+  await assert.rejects(
+    machine.predict(BATCH.x, BATCH.samples),
+    (error) => isGridError(error) && error.code === 'device-lost' && error.message.includes('expected 120 floats'),
+  )
+  await machine.gone
+})
+
 test('a model that a machine cannot compute is said, and asked of it once', async () => {
   const [said, sleeps] = [[] as string[], [] as number[]]
   const clock: Clock = {

@@ -1,6 +1,6 @@
 // The executor on another machine of the rack (`starling lend`), as this process sees it.
-import type { ModelSpec } from '@starling-grid/model'
-import { GridError } from '@starling-grid/protocol'
+import { type ModelSpec, outputShape } from '@starling-grid/model'
+import { describeError, GridError } from '@starling-grid/protocol'
 import {
   errorOfTrouble,
   floatsIn,
@@ -9,7 +9,6 @@ import {
   rackTroubleOf,
   readFromMachine,
   type ToMachine,
-  vectorIn,
   writeRackMessage,
 } from '@starling-grid/protocol/rack'
 import type { AdapterDescription, Batch, Executor, ExecutorBounds } from '@starling-grid/volunteer'
@@ -56,6 +55,8 @@ export class RackMachine implements Executor {
   readonly #wanted: WantedOnMachine
   readonly #parts: RackMachineParts
   readonly #calls = new Map<number, MachineCall>()
+  /** numbers of a prediction */
+  readonly #outputs: number
   #lastCall = 0
   #adapter: AdapterDescription | undefined
   /** why it computes no more */
@@ -70,6 +71,7 @@ export class RackMachine implements Executor {
   constructor(socket: WebSocket, wanted: WantedOnMachine, parts: RackMachineParts) {
     this.#socket = socket
     this.#wanted = wanted
+    this.#outputs = outputShape(wanted.spec).reduce((product, size) => product * size, 1)
     this.#parts = parts
     const ended = new Promise<Error>((resolve) => {
       this.#onEnd = resolve
@@ -105,23 +107,34 @@ export class RackMachine implements Executor {
   /** A gradient arrives whole: its pieces are told at once, and leave while other machines still compute theirs. */
   async gradient(batch: Batch, into: Float32Array, early?: EarlyRanges): Promise<BatchSums> {
     const answer = await this.#compute('gradient', batch)
-    into.set(floatsIn(answer, 'values', into.length))
+    into.set(this.#fitting(() => floatsIn(answer, 'values', into.length)))
     for (const index of early?.ranges.keys() ?? []) early?.onFinal(index)
-    return sumsOf(answer)
+    return this.#fitting(() => sumsOf(answer))
   }
 
   async evaluate(batch: Batch): Promise<BatchSums> {
-    return sumsOf(await this.#compute('evaluate', batch))
+    const answer = await this.#compute('evaluate', batch)
+    return this.#fitting(() => sumsOf(answer))
   }
 
   async predict(x: Batch['x'], samples: number): Promise<Float32Array> {
-    const values = vectorIn(await this.#call((call) => this.#send({ type: 'predict', call, samples }, { x })), 'values')
-    if (values instanceof Float32Array) return values
-    throw new GridError('message-malformed', 'expected floats as predictions')
+    const answer = await this.#call((call) => this.#send({ type: 'predict', call, samples }, { x }))
+    return this.#fitting(() => floatsIn(answer, 'values', samples * this.#outputs))
   }
 
   destroy(): void {
     this.#finish(new GridError('cancelled', `The machine ${this.#name} was released.`))
+  }
+
+  /** A machine whose answers do not fit is gone, and its samples go to others. */
+  #fitting<T>(read: () => T): T {
+    try {
+      return read()
+    } catch (error) {
+      const lost = this.#lost(describeError(error))
+      this.#finish(lost)
+      throw lost
+    }
   }
 
   get #name(): string {
@@ -151,7 +164,7 @@ export class RackMachine implements Executor {
       if (!isBinary) throw new GridError('message-malformed', 'expected bytes, got text')
       this.#onMessage(readFromMachine(data))
     } catch (error) {
-      this.#finish(this.#lost(error instanceof Error ? error.message : String(error)))
+      this.#finish(this.#lost(describeError(error)))
     }
   }
 
@@ -203,7 +216,7 @@ export class RackMachine implements Executor {
 }
 
 function sumsOf({ text: { sums } }: MachineAnswer): BatchSums {
-  if (sums === undefined) throw new GridError('device-lost', 'expected the sums of a batch from a machine, got none')
+  if (sums === undefined) throw new GridError('message-malformed', 'expected the sums of a batch, got none')
   const { lossSum, ...others } = sums
   return { ...others, lossSum: lossSum ?? Number.NaN } // JSON has no number for it
 }
