@@ -1,7 +1,7 @@
 // Many seeds, spread over processes, and what they came to.
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { availableParallelism, constants, setPriority } from 'node:os'
+import { availableParallelism, setPriority } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import type { Errand, Report } from './campaign-worker.ts'
 import { addCounts, type Counts, noCounts } from './counts.ts'
@@ -21,6 +21,11 @@ const QUICK = [
   '--interrupt-budget=600000',
   '--stack-trace-limit=0',
 ]
+/**
+ * What runs beside a campaign, real grids whose members time each other, goes first, and seeds fill what cores are
+ * left; but they get on too where others always want more: a third of what each of those gets.
+ */
+const NICENESS = 5
 /** lines of a story that are told of a seed that failed */
 const TOLD_LINES = 80
 
@@ -80,8 +85,7 @@ export async function campaign({
 
 async function work(errand: () => Errand | undefined, take: (outcome: Came) => void): Promise<void> {
   const worker = fork(TYPESCRIPT, [WORKER], { execArgv: QUICK, stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
-  // What runs beside a campaign, real grids whose members time each other, goes first; seeds fill what cores are left.
-  if (worker.pid !== undefined) setPriority(worker.pid, constants.priority.PRIORITY_LOW)
+  if (worker.pid !== undefined) setPriority(worker.pid, NICENESS)
   let isDone = false
   worker.on('message', (report: Report) => {
     if (report.type === 'seed') return take(report.outcome)
