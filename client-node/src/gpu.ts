@@ -32,9 +32,9 @@ const WELCOME_FEATURES = [
 
 /**
  * Dawn hides matrix units behind the first and, on NVIDIA's driver, f16 behind the second. Always on, not for jobs in
- * f16 alone: a volunteer says that it has f16 before it knows of a job. Neither takes a check away. Bounds checks stay on;
- * what experiments allow must be asked for in a shader's text, and those are our own: a stranger's job names layers and
- * sizes, never text.
+ * f16 alone: a volunteer says that it has f16 before it knows of a job. Neither takes a check away. Bounds checks stay
+ * on; what experiments allow must be asked for in a shader's text, and those are our own: a stranger's job names layers
+ * and sizes, never text.
  */
 const USED_EXPERIMENTS = ['allow_unsafe_apis', 'vulkan_enable_f16_on_nvidia']
 

@@ -1,5 +1,5 @@
-// Products on matrix units against the reference: where the adapter has units by these, and everywhere with what they do
-// done by single invocations. Their texts and choice: matrix-units.test.ts.
+// Products on matrix units against the reference: where the adapter has units by these, and everywhere with what they
+// do done by single invocations. Their texts and choice: matrix-units.test.ts.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { initialParameters, parseModelSpec } from '@starling-grid/model'
@@ -67,13 +67,13 @@ for (const name of MATRIX_TILES.map(matrixTileName))
 const BY_INVOCATIONS = `
 fn product_of(left: array<f32, 128>, right: array<f32, 16>, sum: array<f32, 8>) -> array<f32, 8> {
   var total = sum;
-  for (var i = 0u; i < 128u; i++) { total[i / 16u] += left[i] * right[i % 16u]; }
+  for (var i = 0u; i < turns(128u); i++) { total[i / 16u] += left[i] * right[i % 16u]; }
   return total;
 }
 var<private> place_in_subgroup: u32;
 fn store_sum(subgroup: u32, sum: array<f32, 8>) {
   let n = place_in_subgroup % 16u;
-  for (var i = 0u; i < 8u; i++) {
+  for (var i = 0u; i < turns(8u); i++) {
     stage[subgroup][(place_in_subgroup / 16u + 2u * i) * STAGE_STRIDE + n / 4u][n % 4u] = sum[i];
   }
 }
@@ -85,7 +85,9 @@ ${loadOf('col_of_b', 16, '(place_in_subgroup % 16u)', 'i')}`
 function loadOf(name: string, count: number, line: string, at: string): string {
   return `fn ${name}(band: u32, first: u32, stride: u32) -> array<f32, ${count}> {
   var all = array<f32, ${count}>();
-  for (var i = 0u; i < ${count}u; i++) { all[i] = tile${name.slice(-2)}[band][first + ${line} * stride + ${at} / 4u][${at} % 4u]; }
+  for (var i = 0u; i < turns(${count}u); i++) {
+    all[i] = tile${name.slice(-2)}[band][first + ${line} * stride + ${at} / 4u][${at} % 4u];
+  }
   return all;
 }`
 }

@@ -17,7 +17,7 @@ const WANTED_LIMITS = [
   'maxComputeWorkgroupSizeX',
   'maxStorageBuffersPerShaderStage',
 ] as const
-/** Used by kernel variants where the adapter has them. WebGPU's types do not know the last, an experiment of Chromium. */
+/** Used by kernel variants where the adapter has them. WebGPU's types do not know the last, Chromium's experiment. */
 const WELCOME_FEATURES = [
   'shader-f16',
   'subgroups',
