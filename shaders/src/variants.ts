@@ -24,8 +24,8 @@ export interface AdapterTraits {
   /** invocations of every subgroup; absent where there are none or their number varies */
   readonly subgroupSize?: number
   /**
-   * subgroups of 32 multiply matrices of 16 × 16 f16 and sum up in f32, and the plan's precision is f16; absent: they do
-   * not, or the plan keeps all digits of f32
+   * subgroups of 32 multiply matrices of 16 × 16 f16 and sum up in f32, and the plan's precision is f16; absent: they
+   * do not, or the plan keeps all digits of f32
    */
   readonly matrixUnits?: boolean
 }

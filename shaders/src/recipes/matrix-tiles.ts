@@ -2,19 +2,7 @@
 
 import type { KernelDims, KernelName } from '../kernels.ts'
 import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
-import { lastQuad, sharedGroups, usefulShare, type ProductSize } from './tiles.ts'
-
-/** A workgroup's results (m × n), and how many matrices of 16 × 16 of them each subgroup makes: down and across. */
-export interface MatrixTile {
-  readonly m: number
-  readonly n: number
-  /** steps of k kept at once: two matrices */
-  readonly slab: 32
-  readonly ownM: 1 | 2 | 4
-  readonly ownN: 1 | 2 | 4
-  /** invocations: 32 for each subgroup */
-  readonly workgroup: 128 | 256
-}
+import { lastQuad, sharedGroups, usefulShare, type MatrixTile, type ProductSize } from './tiles.ts'
 
 /** What the units multiply at once. */
 const EDGE = 16

@@ -3,7 +3,6 @@
 import type { KernelDims, KernelName } from '../kernels.ts'
 import { TILE_WORKGROUP } from '../recipe.ts'
 import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
-import type { MatrixTile } from './matrix-tiles.ts'
 
 /** Results that one invocation of a register kernel keeps, and how many invocations share a workgroup. */
 export interface RegisterTile {
@@ -72,6 +71,18 @@ export interface SharedTile {
   readonly threadM: 4 | 8
   readonly threadN: 4 | 8
   readonly slab: number
+}
+
+/** On matrix units (matrix-tiles.ts): a workgroup's results (m × n), and how many matrices of 16 × 16 of them each subgroup makes: down and across. */
+export interface MatrixTile {
+  readonly m: number
+  readonly n: number
+  /** steps of k kept at once: two matrices */
+  readonly slab: 32
+  readonly ownM: 1 | 2 | 4
+  readonly ownN: 1 | 2 | 4
+  /** invocations: 32 for each subgroup */
+  readonly workgroup: 128 | 256
 }
 
 /** A tile whose operands lie in workgroup memory, whatever multiplies them. */
