@@ -73,7 +73,10 @@ export interface SharedTile {
   readonly slab: number
 }
 
-/** On matrix units (matrix-tiles.ts): a workgroup's results (m × n), and how many matrices of 16 × 16 of them each subgroup makes: down and across. */
+/**
+ * On matrix units (matrix-tiles.ts): a workgroup's results (m × n), and how many matrices of 16 × 16 of them each
+ * subgroup makes, down and across.
+ */
 export interface MatrixTile {
   readonly m: number
   readonly n: number
