@@ -45,8 +45,11 @@ import { FLASH_ATTENTION_BACKWARD_SHARED, FLASH_ATTENTION_FORWARD_SHARED } from 
 import { flashAttentionBackward, flashAttentionForward } from './recipes/flash-attention.ts'
 import { globalavgpoolBackward, globalavgpoolForward } from './recipes/globalavgpool.ts'
 import {
+  LINEAR_FORWARD_MATRIX,
   LINEAR_FORWARD_SHARED,
+  LINEAR_INPUT_GRADIENT_MATRIX,
   LINEAR_INPUT_GRADIENT_SHARED,
+  LINEAR_PARAMETER_GRADIENT_MATRIX,
   LINEAR_PARAMETER_GRADIENT_SHARED,
 } from './recipes/linear-shared.ts'
 import {
@@ -89,6 +92,7 @@ type KernelTable = {
   readonly register: { readonly [K in KernelName]: KernelEntry<K> }
   readonly subgroup: { readonly [K in KernelName]?: KernelEntry<K> }
   readonly shared: { readonly [K in KernelName]?: KernelEntry<K> }
+  readonly matrix: { readonly [K in KernelName]?: KernelEntry<K> }
 }
 
 const quads = ({ columns }: RowDims) => columns / 4
@@ -212,6 +216,11 @@ export const KERNEL_SPECS: KernelTable = {
     'flash_attention.forward': FLASH_ATTENTION_FORWARD_SHARED,
     'flash_attention.backward': FLASH_ATTENTION_BACKWARD_SHARED,
   },
+  matrix: {
+    'linear.forward': LINEAR_FORWARD_MATRIX,
+    'linear.inputGradient': LINEAR_INPUT_GRADIENT_MATRIX,
+    'linear.parameterGradient': LINEAR_PARAMETER_GRADIENT_MATRIX,
+  },
 }
 
 /** A way to run one call: a variant bound to the call's sizes. */
@@ -235,7 +244,9 @@ export function candidatesFor(
   capacity: number,
   traits: AdapterTraits,
 ): readonly Candidate[] {
-  const families: KernelFamily[] = traits.software ? ['subgroup', 'register', 'shared'] : ['shared', 'register']
+  const families: KernelFamily[] = traits.software
+    ? ['subgroup', 'register', 'shared']
+    : ['matrix', 'shared', 'register']
   const candidates = families
     .flatMap((family) => variantsOf(family, call).filter(({ fits }) => fits === undefined || fits(traits, call.dims)))
     .map(({ family, name, recipe, suits, cost, useful }) => ({

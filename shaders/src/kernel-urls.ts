@@ -8,6 +8,8 @@ export const KERNEL_URLS = {
   activations: new URL('../kernels/activations.wgsl', import.meta.url),
   'tile-product': new URL('../kernels/tile-product.wgsl', import.meta.url),
   'linear-shared': new URL('../kernels/linear-shared.wgsl', import.meta.url),
+  'matrix-product': new URL('../kernels/matrix-product.wgsl', import.meta.url),
+  'linear-matrix': new URL('../kernels/linear-matrix.wgsl', import.meta.url),
   'subgroup-product': new URL('../kernels/subgroup-product.wgsl', import.meta.url),
   'linear-subgroup': new URL('../kernels/linear-subgroup.wgsl', import.meta.url),
   'conv2d-subgroup': new URL('../kernels/conv2d-subgroup.wgsl', import.meta.url),

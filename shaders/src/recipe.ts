@@ -93,6 +93,8 @@ export interface Pass extends NamedPass {
   readonly loads?: number
   /** the shader exchanges values within subgroups: WebGPU's feature of that name */
   readonly subgroups?: boolean
+  /** the shader multiplies matrices of f16 on matrix units, subgroup by subgroup (AdapterTraits.matrixUnits) */
+  readonly matrixUnits?: boolean
   /** invocations needed for this many samples; the shader returns early in those beyond */
   threads(samples: number): number
 }

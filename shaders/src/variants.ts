@@ -8,9 +8,9 @@ import type { Recipe } from './recipe.ts'
  * A family is made for a kind of adapter. 'register' keeps results in registers and never synchronises: 5 times as fast
  * on software adapters. 'subgroup' does the same with operands that a subgroup loads once for all invocations: still
  * faster on software adapters with subgroups. 'shared' keeps tiles of its operands in workgroup memory: fastest on
- * GPUs.
+ * GPUs. 'matrix' does that too and multiplies on the GPU's matrix units, with factors in f16.
  */
-export type KernelFamily = 'register' | 'subgroup' | 'shared'
+export type KernelFamily = 'register' | 'subgroup' | 'shared' | 'matrix'
 
 /** What the choice of a variant may depend on, of an adapter. */
 export interface AdapterTraits {
@@ -23,6 +23,11 @@ export interface AdapterTraits {
   readonly fewRegisters?: boolean
   /** invocations of every subgroup; absent where there are none or their number varies */
   readonly subgroupSize?: number
+  /**
+   * subgroups of 32 multiply matrices of 16 × 16 f16 and sum up in f32, and the plan's precision is f16; absent: they do
+   * not, or the plan keeps all digits of f32
+   */
+  readonly matrixUnits?: boolean
 }
 
 /** Every adapter can do this: the defaults of WebGPU. */

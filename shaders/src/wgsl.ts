@@ -82,8 +82,9 @@ export function passSource(pass: Pass, fileText: string, { immediates = false }:
   const bindings = pass.bindings.map((binding) => declaration(binding, numbers.get(binding.name))).join('\n')
   const kernel = reachable(fileText, [pass.entryPoint, ...bindings.matchAll(/\w+/g)].map(String))
   return [
-    ...(pass.bindings.some(({ half }) => half) ? ['enable f16;'] : []),
-    ...(pass.subgroups ? ['enable subgroups;'] : []),
+    ...(pass.matrixUnits || pass.bindings.some(({ half }) => half) ? ['enable f16;'] : []),
+    ...(pass.matrixUnits || pass.subgroups ? ['enable subgroups;'] : []),
+    ...(pass.matrixUnits ? ['enable chromium_experimental_subgroup_matrix;'] : []),
     ...Object.entries({ ...pass.constants, WORKGROUP: pass.workgroup }).map(
       ([name, value]) => `const ${name} = ${constantText(value)};`,
     ),

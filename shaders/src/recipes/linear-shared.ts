@@ -1,4 +1,5 @@
-// Linear layer in workgroup memory, for GPUs (kernels/linear-shared.wgsl).
+// Linear layer in workgroup memory, for GPUs (kernels/linear-shared.wgsl), and on their matrix units
+// (kernels/linear-matrix.wgsl).
 
 import type { DerivativeDims, FinishDims, LinearDims } from '../kernels.ts'
 import {
@@ -14,6 +15,7 @@ import {
 import type { MakeRecipe, Variant } from '../variants.ts'
 import { finishedMatrix, gradientMatrix, withFinish } from './finish.ts'
 import { biasPasses, weightGradientTarget } from './linear.ts'
+import { MATRIX_TILES, matrixConstants, matrixVariant } from './matrix-tiles.ts'
 import { sharedRows } from './row-sharing.ts'
 import {
   FEW_INVOCATIONS,
@@ -27,41 +29,52 @@ import {
   splitSum,
   wantedGroups,
   type ProductSize,
-  type SharedTile,
+  type ProductTile,
   type Split,
 } from './tiles.ts'
 
+/** What is known of a direction, whatever multiplies. */
+const FORWARD = {
+  make: forward,
+  sizeOf: ({ rows, in: k, out }: LinearDims, capacity: number, tile: ProductTile) =>
+    splitSize(tile, { m: capacity * rows, n: out, k }),
+}
+const INPUT_GRADIENT = {
+  make: inputGradient,
+  sizeOf: (dims: LinearDims, capacity: number, tile: ProductTile) =>
+    splitSize(tile, { m: capacity * dims.rows, n: dims.in, k: dims.out }),
+}
+const PARAMETER_GRADIENT = {
+  make: parameterGradient,
+  suffix: ' split',
+  sizeOf: (dims: LinearDims, capacity: number, tile: ProductTile) =>
+    gradientSize(dims, splitOf(tile, dims, capacity)),
+}
+
 export const LINEAR_FORWARD_SHARED: readonly Variant<'linear.forward'>[] = SHARED_TILES.map((tile) =>
-  sharedVariant({
-    tile,
-    make: forward,
-    sizeOf: ({ rows, in: k, out }, capacity, other) => splitSize(other, { m: capacity * rows, n: out, k }),
-  }),
+  sharedVariant({ tile, ...FORWARD }),
 )
-
 export const LINEAR_INPUT_GRADIENT_SHARED: readonly Variant<'linear.inputGradient'>[] = SHARED_TILES.map((tile) =>
-  sharedVariant({
-    tile,
-    make: inputGradient,
-    sizeOf: (dims, capacity, other) => splitSize(other, { m: capacity * dims.rows, n: dims.in, k: dims.out }),
-  }),
+  sharedVariant({ tile, ...INPUT_GRADIENT }),
 )
-
 export const LINEAR_PARAMETER_GRADIENT_SHARED: readonly Variant<'linear.parameterGradient'>[] = SHARED_TILES.map(
-  (tile) =>
-    sharedVariant({
-      tile,
-      make: parameterGradient,
-      suffix: ' split',
-      sizeOf: (dims, capacity, other) => gradientSize(dims, splitOf(other, dims, capacity)),
-    }),
+  (tile) => sharedVariant({ tile, ...PARAMETER_GRADIENT }),
+)
+export const LINEAR_FORWARD_MATRIX: readonly Variant<'linear.forward'>[] = MATRIX_TILES.map((tile) =>
+  matrixVariant({ tile, ...FORWARD }),
+)
+export const LINEAR_INPUT_GRADIENT_MATRIX: readonly Variant<'linear.inputGradient'>[] = MATRIX_TILES.map((tile) =>
+  matrixVariant({ tile, ...INPUT_GRADIENT }),
+)
+export const LINEAR_PARAMETER_GRADIENT_MATRIX: readonly Variant<'linear.parameterGradient'>[] = MATRIX_TILES.map(
+  (tile) => matrixVariant({ tile, ...PARAMETER_GRADIENT }),
 )
 
 function gradientSize(dims: LinearDims, { splits }: Split): ProductSize {
   return { m: dims.out, n: dims.in, batch: splits }
 }
 
-function splitOf(tile: SharedTile, dims: LinearDims, capacity: number): Split {
+function splitOf(tile: ProductTile, dims: LinearDims, capacity: number): Split {
   return splitSum(capacity * dims.rows, {
     pieces: sharedGroups(tile, { m: dims.out, n: dims.in, batch: 1 }),
     wanted: wantedGroups(tile),
@@ -79,7 +92,7 @@ interface RowProduct {
 }
 
 /** Of a product with few results and many steps for each: a head of few classes, the narrow side of an adapter. */
-function splitOfSteps(tile: SharedTile, { m, n, k }: RowProduct): Split {
+function splitOfSteps(tile: ProductTile, { m, n, k }: RowProduct): Split {
   if (k < LONG_SUM) return { splits: 1, stepsPerSplit: k }
   return splitSum(k, {
     pieces: sharedGroups(tile, { m, n, batch: 1 }),
@@ -88,11 +101,11 @@ function splitOfSteps(tile: SharedTile, { m, n, k }: RowProduct): Split {
   })
 }
 
-function splitSize(tile: SharedTile, product: RowProduct): ProductSize {
+function splitSize(tile: ProductTile, product: RowProduct): ProductSize {
   return { m: product.m, n: product.n, batch: splitOfSteps(tile, product).splits }
 }
 
-function forward(tile: SharedTile): MakeRecipe<'linear.forward'> {
+function forward(tile: ProductTile): MakeRecipe<'linear.forward'> {
   return (dims, capacity, { bias, residual }) => {
     const rows = capacity * dims.rows
     return rowProduct(tile, dims, capacity, {
@@ -106,7 +119,7 @@ function forward(tile: SharedTile): MakeRecipe<'linear.forward'> {
   }
 }
 
-function inputGradient(tile: SharedTile): MakeRecipe<'linear.inputGradient'> {
+function inputGradient(tile: ProductTile): MakeRecipe<'linear.inputGradient'> {
   return (dims, capacity) => {
     const rows = capacity * dims.rows
     return rowProduct(tile, dims, capacity, {
@@ -134,7 +147,7 @@ interface RowProductParts {
 
 /** A product whose rows follow the samples. Where its sum is split, another pass adds the parts up and finishes. */
 function rowProduct(
-  tile: SharedTile,
+  tile: ProductTile,
   dims: LinearDims & FinishDims & DerivativeDims,
   capacity: number,
   { n, k, bRowsK = false, left, right, bias, result }: RowProductParts,
@@ -171,7 +184,7 @@ function rowProduct(
   return { scratch: { parts: split.splits * m * columns + 4 }, passes: [product, withFinish(finish, dims)] }
 }
 
-function parameterGradient(tile: SharedTile): MakeRecipe<'linear.parameterGradient'> {
+function parameterGradient(tile: ProductTile): MakeRecipe<'linear.parameterGradient'> {
   return (dims, capacity, operands) => {
     const rows = capacity * dims.rows
     const split = splitOf(tile, dims, capacity)
@@ -212,21 +225,21 @@ interface SharedProduct {
 }
 
 function productPass(
-  tile: SharedTile,
+  tile: ProductTile,
   { m, n, k, rowsM = 0, rowsK = 0, aRowsK = false, bRowsK = false, split, bindings, threads }: SharedProduct,
 ): Pass {
   const { splits, stepsPerSplit } = split ?? { splits: 1, stepsPerSplit: k }
   const workgroup = sharedWorkgroup(tile)
   const blocks = sharedBlocks(tile, stepsPerSplit)
+  const core = coreOf(tile, { k, rowsK, isGradient: aRowsK })
   return {
-    file: 'linear-shared',
-    uses: ['tile-product'],
+    ...core,
     loads: 4 * (blocks.a + blocks.b),
     entryPoint: 'product',
     workgroup,
     bindings,
     constants: {
-      ...sharedConstants(tile),
+      ...core.constants,
       M: m,
       N: n,
       K: k,
@@ -244,6 +257,16 @@ function productPass(
     },
     threads: (samples) => threads(samples) * workgroup,
   }
+}
+
+/** The texts that multiply, and the constants that are theirs alone. */
+function coreOf(
+  tile: ProductTile,
+  product: { readonly k: number; readonly rowsK: number; readonly isGradient: boolean },
+): Pick<Pass, 'file' | 'uses' | 'matrixUnits'> & { readonly constants: Readonly<Record<string, number>> } {
+  if (!('ownM' in tile)) return { file: 'linear-shared', uses: ['tile-product'], constants: sharedConstants(tile) }
+  const constants = matrixConstants(tile, product)
+  return { file: 'linear-matrix', uses: ['matrix-product'], matrixUnits: true, constants }
 }
 
 /** The shader names its matrices left, right and result. */

@@ -3,6 +3,7 @@
 import type { KernelDims, KernelName } from '../kernels.ts'
 import { TILE_WORKGROUP } from '../recipe.ts'
 import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
+import type { MatrixTile } from './matrix-tiles.ts'
 
 /** Results that one invocation of a register kernel keeps, and how many invocations share a workgroup. */
 export interface RegisterTile {
@@ -73,6 +74,9 @@ export interface SharedTile {
   readonly slab: number
 }
 
+/** A tile whose operands lie in workgroup memory, whatever multiplies them. */
+export type ProductTile = SharedTile | MatrixTile
+
 const USUAL_SLAB = 16
 
 /** The flat ones are for products with few rows or few columns: first layers, classes, gradients of small kernels. */
@@ -110,11 +114,12 @@ export function sharedTileName({ m, n, threadM, threadN, slab }: SharedTile): st
   return `${m}×${n}/${threadM}×${threadN}${slab === USUAL_SLAB ? '' : ` s${slab}`}`
 }
 
-export function sharedWorkgroup({ m, n, threadM, threadN }: SharedTile): number {
-  return (m / threadM) * (n / threadN)
+export function sharedWorkgroup(tile: ProductTile): number {
+  if ('ownM' in tile) return tile.workgroup
+  return (tile.m / tile.threadM) * (tile.n / tile.threadN)
 }
 
-export function sharedGroups(tile: SharedTile, { m, n, batch }: ProductSize): number {
+export function sharedGroups(tile: Pick<ProductTile, 'm' | 'n'>, { m, n, batch }: ProductSize): number {
   return Math.ceil(m / tile.m) * Math.ceil(n / tile.n) * batch
 }
 
@@ -130,7 +135,7 @@ export function sharedTileFits(tile: SharedTile): (traits: AdapterTraits) => boo
 }
 
 /** Results asked for ÷ results computed: the rest of a tile lies past the edge of the result. */
-export function usefulShare(tile: SharedTile, { m, n }: ProductSize): number {
+export function usefulShare(tile: Pick<ProductTile, 'm' | 'n'>, { m, n }: ProductSize): number {
   return (m * n) / (Math.ceil(m / tile.m) * tile.m * Math.ceil(n / tile.n) * tile.n)
 }
 
@@ -207,12 +212,12 @@ const FULL_GPU_GROUPS = 256
 export const FEW_INVOCATIONS = 16_384
 
 /** Workgroups of a tile that a split sum should be shared by. */
-export function wantedGroups(tile: SharedTile): number {
+export function wantedGroups(tile: ProductTile): number {
   return Math.max(FULL_GPU_GROUPS, FEW_INVOCATIONS / sharedWorkgroup(tile))
 }
 
 /** Blocks of 4 × 4 elements that invocations bring to workgroup memory for so many steps: of A, and of B. */
-export function sharedBlocks(tile: SharedTile, steps: number): { readonly a: number; readonly b: number } {
+export function sharedBlocks(tile: ProductTile, steps: number): { readonly a: number; readonly b: number } {
   const slabs = Math.ceil(steps / tile.slab)
   const blocks = (edge: number) => slabs * Math.ceil((edge * tile.slab) / 16 / sharedWorkgroup(tile))
   return { a: blocks(tile.m), b: blocks(tile.n) }

@@ -27,6 +27,7 @@ import { BufferOwner } from './buffers.ts'
 import { Completion } from './completion.ts'
 import { DeviceWatch } from './device.ts'
 import type { GradientEncoders, GradientEncodersParts, ReadyEncoder } from './gradient-encoders.ts'
+import { hasMatrixUnits } from './matrix-units.ts'
 import type { ReadText } from './pipelines.ts'
 import { type BufferPiece, bufferPieces, createProgram, type Program } from './program.ts'
 import { Readback, ringLengths } from './readback.ts'
@@ -39,7 +40,10 @@ import { Upload } from './upload.ts'
  * What an adapter said of itself when it was asked for. Hosts bring it, because some Safari 26 have no
  * `GPUDevice.adapterInfo`.
  */
-export type AdapterFacts = Partial<Pick<GPUAdapterInfo, 'vendor' | 'subgroupMinSize' | 'subgroupMaxSize'>>
+export interface AdapterFacts extends Partial<Pick<GPUAdapterInfo, 'vendor' | 'subgroupMinSize' | 'subgroupMaxSize'>> {
+  /** what its matrix units multiply (matrix-units.ts); not in WebGPU's types */
+  readonly subgroupMatrixConfigs?: unknown
+}
 
 /** What a plan may use. */
 interface PlanBounds {
@@ -232,15 +236,17 @@ export function traitsOf(
   facts: AdapterFacts | undefined = adapterInfo,
 ): AdapterTraits {
   const { maxComputeWorkgroupStorageSize, maxComputeInvocationsPerWorkgroup } = limits
-  const { vendor = '', subgroupMinSize, subgroupMaxSize } = facts ?? {}
+  const { vendor = '', subgroupMinSize, subgroupMaxSize, subgroupMatrixConfigs: configs } = facts ?? {}
   const isFixed = features.has('subgroups') && subgroupMinSize !== undefined && subgroupMinSize === subgroupMaxSize
+  const subgroupSize = isFixed ? subgroupMinSize : undefined
   return {
     software,
     features: new Set(features),
     maxComputeWorkgroupStorageSize,
     maxComputeInvocationsPerWorkgroup,
     fewRegisters: FEW_REGISTERS.test(vendor),
-    ...(isFixed ? { subgroupSize: subgroupMinSize } : {}),
+    ...(subgroupSize === undefined ? {} : { subgroupSize }),
+    ...(hasMatrixUnits({ features, subgroupSize, configs }) ? { matrixUnits: true } : {}),
   }
 }
 

@@ -3,6 +3,7 @@
 import { type AdapterDescription, systemClock } from '@starling-grid/protocol'
 import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
+import { traitsIn } from '../graph/half.ts'
 import { defaultMicroBatch, planGraph } from '../graph/plan.ts'
 import { tune, type PrepareTrial, type TuningOptions } from './autotune.ts'
 import { createGpuRunner, traitsOf, type GpuRunnerOptions } from './runner.ts'
@@ -13,12 +14,12 @@ export function tuneOn(
   adapter: AdapterDescription,
   options: GpuRunnerOptions,
 ): Promise<VariantSelector> {
-  const { device, graph, readText, maxBytes, facts, packing, software = false } = options
+  const { device, graph, readText, maxBytes, facts, packing, software = false, precision = 'f32' } = options
   const { maxMicroBatch = defaultMicroBatch(software) } = options
-  const traits = traitsOf(device, software, facts)
+  const traits = traitsIn(precision, traitsOf(device, software, facts))
   // Shapes hold the number of samples that the adapter has room for.
   const bound = maxBytes === undefined ? {} : { maxBytes }
-  const plan = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, packing, ...bound })
+  const plan = planGraph(graph, { traits, limits: device.limits, maxMicroBatch, packing, precision, ...bound })
   const { capacity } = plan
   // What is measured is what will run: of a large vocabulary, its pieces.
   const cut = plan.graph.logits === undefined && plan.graph.chunks === undefined ? graph : plan.graph

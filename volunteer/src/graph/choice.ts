@@ -21,16 +21,18 @@ export type VariantSelector<P extends NamedPass = Pass> = (call: KernelCall<unkn
 
 /** The first that suits: variants are listed in the order in which they are usually fastest. */
 export function defaultVariant(traits: AdapterTraits): VariantSelector {
-  const kind = traits.software ? 'software adapters' : 'GPUs'
   return (call, capacity) => {
     const candidates = candidatesFor(call, capacity, traits)
     const [candidate] = candidates
     if (!candidate) throw new Error(`internal: no variant of ${call.kernel} runs here`)
-    return {
-      candidate,
-      why: candidates.filter(({ suits }) => suits).length === 1 ? 'the only one that suits' : `first guess for ${kind}`,
-    }
+    const isOnly = candidates.filter(({ suits }) => suits).length === 1
+    return { candidate, why: isOnly ? 'the only one that suits' : `first guess for ${kindOf(candidate, traits)}` }
   }
+}
+
+function kindOf({ family }: Candidate, { software }: AdapterTraits): string {
+  if (software) return 'software adapters'
+  return family === 'matrix' ? 'GPUs with matrix units' : 'GPUs'
 }
 
 /** Tests and measurements run a certain variant where a kernel has it: `8×4`, `shared`. */

@@ -1,7 +1,14 @@
 // Which values a plan with f16 storage keeps in half: what flows between kernels in forward and backward. What is
 // written or read from outside, what kernels keep as statistics, parameters and their gradients stay f32.
 
-import { boundBindings, type Binding, type KernelCall, type NamedPass } from '@starling-grid/shaders'
+import type { Precision } from '@starling-grid/protocol'
+import {
+  boundBindings,
+  type AdapterTraits,
+  type Binding,
+  type KernelCall,
+  type NamedPass,
+} from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
 import type { DraftPass } from './drafts.ts'
 import type { Tensor } from './tensor.ts'
@@ -14,6 +21,13 @@ const FLOWING = new Set(['x', 'y', 'dy', 'dx', 'a', 'b', 'residual', 'qkv', 'dqk
 
 /** Kernels where gradients begin. */
 const LOSS = /\.loss$|^cross_entropy\./
+
+/** What a plan may use of an adapter: matrix units round weights to f16, which a plan in f32 must not. */
+export function traitsIn(precision: Precision = 'f32', traits: AdapterTraits): AdapterTraits {
+  if (precision === 'f16') return traits
+  const { matrixUnits: _none, ...exact } = traits
+  return exact
+}
 
 /** Storages of the values that are kept in half. */
 export function halfStorages(graph: Graph): ReadonlySet<number> {

@@ -21,7 +21,7 @@ import { draftPasses, PARTS, shareScratch, type DraftPass, type PassOrigin } fro
 import { deviceOffsetOf, flatViews, type FlatViews } from './flat-views.ts'
 import { flopsOf } from './flops.ts'
 import { fuseGraph } from './fuse.ts'
-import { halfStorages, inHalf } from './half.ts'
+import { halfStorages, inHalf, traitsIn } from './half.ts'
 import { assignBuffers, peakLiveBytes, type LiveRange, type BufferPlace, type PlacementOptions } from './memory.ts'
 import { heldWords, type Packing } from './packed.ts'
 import { lengthFor, type Tensor } from './tensor.ts'
@@ -125,7 +125,8 @@ export const MAX_PASS_WORK = 4 * MAX_WORK
  * for too long
  */
 export function planGraph(whole: Graph, options: PlanOptions): Plan {
-  return planPasses(whole, { choose: defaultVariant(options.traits), ...options })
+  const traits = traitsIn(options.precision, options.traits)
+  return planPasses(whole, { choose: defaultVariant(traits), ...options, traits })
 }
 
 type PassOptions<P extends NamedPass> = PlanOptions<P> & Required<Pick<PlanOptions<P>, 'choose'>>
