@@ -28,6 +28,7 @@ export const LATER = {
   'kernel-variants':
     'golden.test.ts compares all operators with PyTorch, by the kernels of this adapter and by those of a GPU',
   'workgroup-kernels': 'golden.test.ts has each operator by the kernels of software adapters, and all as for a GPU',
+  'matrix-products': 'matrix-units.test.ts shows their texts to Dawn, golden.test.ts has the products of linear layers',
   'gpu-compilers':
     'gpu-plan.test.ts has which kernels GPUs are given, and that where registers are few none keeps 8 × 8 results',
   'gpu-executor': 'golden.test.ts compares whole trainings and each operator with PyTorch',

@@ -22,8 +22,21 @@ const COMPUTE_LIMITS = [
   'maxComputeWorkgroupsPerDimension',
   'maxImmediateSize',
 ] as const
-/** Used by kernel variants and measurements where the adapter has them. */
-const WELCOME_FEATURES = ['shader-f16', 'subgroups', 'timestamp-query'] as const
+/** Used by kernel variants and measurements where the adapter has them. WebGPU's types do not know the last. */
+const WELCOME_FEATURES = [
+  'shader-f16',
+  'subgroups',
+  'timestamp-query',
+  'chromium-experimental-subgroup-matrix',
+] as readonly string[] as readonly GPUFeatureName[]
+
+/**
+ * Dawn hides matrix units behind the first and, on NVIDIA's driver, f16 behind the second. Always on, not for jobs in
+ * f16 alone: a volunteer says that it has f16 before it knows of a job. Neither takes a check away. Bounds checks stay on;
+ * what experiments allow must be asked for in a shader's text, and those are our own: a stranger's job names layers and
+ * sizes, never text.
+ */
+const USED_EXPERIMENTS = ['allow_unsafe_apis', 'vulkan_enable_f16_on_nvidia']
 
 const WAYS_TO_ASK: readonly GPURequestAdapterOptions[] = [
   { powerPreference: 'high-performance' },
@@ -81,9 +94,11 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
 }
 
 function dawnFlags({ boundsChecks = true, exactTimestamps = false, listed }: OpenGpuOptions): string[] {
+  // of each option Dawn takes the last alone
+  const enabled = [...USED_EXPERIMENTS, ...(boundsChecks ? [] : ['disable_robustness'])]
   return [
+    `enable-dawn-features=${enabled.join()}`,
     ...(listed ? [`backend=${listed.backend}`, `adapter=${listed.name}`] : []),
-    ...(boundsChecks ? [] : ['enable-dawn-features=disable_robustness']),
     ...(exactTimestamps ? ['disable-dawn-features=timestamp_quantization'] : []),
   ]
 }

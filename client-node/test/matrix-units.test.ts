@@ -1,21 +1,23 @@
-// Products on matrix units, where no machine of the tests has them: every text is one that Dawn's front end takes, and
-// a plan uses them only where it may. What they compute is compared in gpu-half.test.ts, on whatever adapter is there.
+// Products on matrix units, of which no machine needs any here: every text is shown to Dawn's front end, and plans are
+// asked when they use them. What they compute: matrix-products.test.ts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseModelSpec } from '@starling-grid/model'
-import { candidatesFor, filesOf, KERNEL_URLS, PLAIN_TRAITS, passSource, type Pass } from '@starling-grid/shaders'
+import {
+  type AdapterTraits,
+  candidatesFor,
+  filesOf,
+  KERNEL_URLS,
+  MATRIX_TILES,
+  passSource,
+  type Pass,
+} from '@starling-grid/shaders'
 import { buildGraph, planGraph } from '@starling-grid/volunteer'
-import { forceVariant, type Graph, MATRIX_FEATURE } from '@starling-grid/volunteer/testing'
+import { forceVariant, type Graph, hasMatrixUnits, MATRIX_FEATURE } from '@starling-grid/volunteer/testing'
 import { create } from 'webgpu'
+import { WITH_UNITS } from './matrix-plans.ts'
 import { readText } from './places.ts'
 
-const WITH_UNITS = {
-  ...PLAIN_TRAITS,
-  software: false,
-  features: new Set(['shader-f16', 'subgroups', MATRIX_FEATURE]),
-  maxComputeWorkgroupStorageSize: 49_152,
-  matrixUnits: true,
-}
 const LIMITS = { maxStorageBufferBindingSize: 2 ** 27, maxBufferSize: 2 ** 28, maxStorageBuffersPerShaderStage: 8 }
 const SAMPLES = 70
 
@@ -37,7 +39,7 @@ const graphOf = (rows: number, input: number, hidden: number) =>
 const GRAPHS = [graphOf(3, 128, 192), graphOf(1, 300, 301), graphOf(2, 67, 34)]
 
 interface Planned {
-  readonly traits?: typeof PLAIN_TRAITS
+  readonly traits?: AdapterTraits
   readonly precision?: 'f32' | 'f16'
   readonly name?: string
 }
@@ -56,7 +58,9 @@ const productsOf = ({ parts }: ReturnType<typeof planOf>) =>
 
 const [call] = graphOf(1, 128, 128).forward
 assert.ok(call)
-const TILES = candidatesFor(call, SAMPLES, WITH_UNITS).flatMap(({ family, name }) => (family === 'matrix' ? [name] : []))
+const TILES = candidatesFor(call, SAMPLES, WITH_UNITS).flatMap(({ family, name }) =>
+  family === 'matrix' ? [name] : [],
+)
 
 test('the text of every tile in every direction is valid', async () => {
   const gpu = create(['backend=null', 'enable-dawn-features=allow_unsafe_apis'])
@@ -87,3 +91,49 @@ async function messagesOf(device: GPUDevice, code: string): Promise<string[]> {
   await device.popErrorScope()
   return messages.map(({ lineNum, message }) => `${code.split('\n')[lineNum - 1]}: ${message}`)
 }
+
+const familiesOf = (planned: Planned, graph = GRAPHS[0] ?? assert.fail()) => [
+  ...new Set(productsOf(planOf(graph, planned)).map(({ origin }) => origin.variant.split(' ')[0])),
+]
+
+test('a plan in f16 takes matrix units for all products and says so; one in f32 never does', () => {
+  assert.deepEqual(familiesOf({}), ['matrix'])
+  assert.deepEqual(familiesOf({ precision: 'f32' }), ['shared'])
+  const { matrixUnits: _none, ...without } = WITH_UNITS
+  assert.deepEqual(familiesOf({ traits: without }), ['shared'])
+  const [first] = planOf(GRAPHS[0] ?? assert.fail(), {}).parts.forward
+  assert.equal(first?.origin.why, 'first guess for GPUs with matrix units')
+})
+
+test('products of few columns stay with the tiles of f32', () => {
+  const classes = buildGraph(parseModelSpec({ input: [64], layers: [{ type: 'linear', name: 'classes', out: 2 }] }))
+  assert.deepEqual(familiesOf({}, classes), ['shared'])
+})
+
+test('a tile is given where its workgroup memory and its invocations fit', () => {
+  const fitting = (traits: Partial<typeof WITH_UNITS>) =>
+    candidatesFor(call, SAMPLES, { ...WITH_UNITS, ...traits }).filter(({ family }) => family === 'matrix').length
+  assert.equal(fitting({}), MATRIX_TILES.length)
+  assert.equal(fitting({ maxComputeWorkgroupStorageSize: 32_768 }), MATRIX_TILES.length - 1)
+  assert.equal(fitting({ maxComputeWorkgroupStorageSize: 16_384 }), 2)
+  assert.equal(fitting({ maxComputeInvocationsPerWorkgroup: 128 }), MATRIX_TILES.length - 2)
+  assert.equal(fitting({ software: true }), 0)
+})
+
+test('every tile is shared out evenly: to its subgroups, and what its invocations bring', () => {
+  for (const { m, n, slab, ownM, ownN, workgroup } of MATRIX_TILES) {
+    assert.equal(workgroup, (32 * m * n) / (256 * ownM * ownN))
+    for (const edge of [m, n]) assert.ok([2, 4, 8].includes((edge * slab) / 4 / workgroup), `${m}×${n}`)
+  }
+})
+
+test('matrix units count where subgroups of 32 multiply 16 × 16 of f16 into f32, whatever else an adapter says', () => {
+  const config = { componentType: 'f16', resultComponentType: 'f32', M: 16, N: 16, K: 16 }
+  const claims = { features: WITH_UNITS.features, subgroupSize: 32, configs: [{ ...config, K: 8 }, config] }
+  assert.ok(hasMatrixUnits(claims))
+  for (const configs of [undefined, null, 7, 'f16', {}, [], [null, 3], [{ ...config, resultComponentType: 'f16' }]])
+    assert.ok(!hasMatrixUnits({ ...claims, configs }), JSON.stringify(configs))
+  assert.ok(!hasMatrixUnits({ ...claims, subgroupSize: 64 }))
+  assert.ok(!hasMatrixUnits({ ...claims, subgroupSize: undefined }))
+  assert.ok(!hasMatrixUnits({ ...claims, features: new Set([MATRIX_FEATURE]) }))
+})

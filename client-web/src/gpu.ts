@@ -17,8 +17,12 @@ const WANTED_LIMITS = [
   'maxComputeWorkgroupSizeX',
   'maxStorageBuffersPerShaderStage',
 ] as const
-/** Used by kernel variants where the adapter has them. */
-const WELCOME_FEATURES = ['shader-f16', 'subgroups'] as const
+/** Used by kernel variants where the adapter has them. WebGPU's types do not know the last, an experiment of Chromium. */
+const WELCOME_FEATURES = [
+  'shader-f16',
+  'subgroups',
+  'chromium-experimental-subgroup-matrix',
+] as readonly string[] as readonly GPUFeatureName[]
 const MAX_TEXT_LENGTH = 80
 /** No GPU stands behind these. */
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render|software/i

@@ -46,6 +46,7 @@ export {
   asMean,
   type MeanGradient,
 } from './reference/sum-of-squares.ts'
+export { MATRIX_TILES, matrixTileName } from './recipes/matrix-tiles.ts'
 export { serialLoads } from './serial-loads.ts'
 export {
   conv2dShape,

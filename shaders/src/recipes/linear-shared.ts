@@ -47,8 +47,7 @@ const INPUT_GRADIENT = {
 const PARAMETER_GRADIENT = {
   make: parameterGradient,
   suffix: ' split',
-  sizeOf: (dims: LinearDims, capacity: number, tile: ProductTile) =>
-    gradientSize(dims, splitOf(tile, dims, capacity)),
+  sizeOf: (dims: LinearDims, capacity: number, tile: ProductTile) => gradientSize(dims, splitOf(tile, dims, capacity)),
 }
 
 export const LINEAR_FORWARD_SHARED: readonly Variant<'linear.forward'>[] = SHARED_TILES.map((tile) =>
