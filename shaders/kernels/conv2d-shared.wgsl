@@ -28,9 +28,9 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
     add_slab(&sums, lane);
     workgroupBarrier();
   }
-  for (var part = 0u; part < PARTS; part++) {
-    let at = part_place(lane, part);
-    put_outputs(g, m + at.x, n + at.y, part_sums(&sums, part));
+  for (var i = 0u; i < OWN_BLOCKS; i++) {
+    let at = own_place(lane, i);
+    put_outputs(g, m + at.x, n + at.y, own_sums(&sums, i));
   }
 }
 
@@ -108,9 +108,9 @@ fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     add_slab(&sums, lane);
     workgroupBarrier();
   }
-  for (var part = 0u; part < PARTS; part++) {
-    let at = part_place(lane, part);
-    put_inputs(g, m + at.x, n + at.y, part_sums(&sums, part));
+  for (var i = 0u; i < OWN_BLOCKS; i++) {
+    let at = own_place(lane, i);
+    put_inputs(g, m + at.x, n + at.y, own_sums(&sums, i));
   }
 }
 
@@ -199,9 +199,9 @@ fn partial_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
     workgroupBarrier();
   }
   let first = (split * GROUPS + g) * OUT_PER_GROUP;
-  for (var part = 0u; part < PARTS; part++) {
-    let at = part_place(lane, part);
-    put_partials(first, m + at.x, n + at.y, part_sums(&sums, part));
+  for (var i = 0u; i < OWN_BLOCKS; i++) {
+    let at = own_place(lane, i);
+    put_partials(first, m + at.x, n + at.y, own_sums(&sums, i));
   }
 }
 

@@ -27,9 +27,9 @@ fn product(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
     add_slab(&sums, lane);
     workgroupBarrier();
   }
-  for (var part = 0u; part < PARTS; part++) {
-    let at = part_place(lane, part);
-    write(split, m + at.x, count_m, n + at.y, part_sums(&sums, part));
+  for (var i = 0u; i < OWN_BLOCKS; i++) {
+    let at = own_place(lane, i);
+    write(split, m + at.x, count_m, n + at.y, own_sums(&sums, i));
   }
 }
 

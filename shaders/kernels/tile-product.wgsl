@@ -72,17 +72,17 @@ fn put_block(i: u32, block: mat4x4f) {
   if (i < BLOCKS) { put_b(block_at(i), block); }
 }
 
-// An invocation's results are written part by part, 4 × 4 each, so that what writes them is compiled once.
-const COLUMNS = THREAD_N / 4u;
-const PARTS = THREAD_M / 4u * COLUMNS;
+// An invocation's results are written block by block, 4 × 4 each, so that what writes them is compiled once.
+const OWN_ACROSS = THREAD_N / 4u;
+const OWN_BLOCKS = THREAD_M / 4u * OWN_ACROSS;
 
-// Row and column of a part in its tile.
-fn part_place(lane: u32, part: u32) -> vec2u {
-  return thread_place(lane) + 4u * vec2u(part / COLUMNS * LANES_M, part % COLUMNS * LANES_N);
+// Row and column of a block in its tile.
+fn own_place(lane: u32, i: u32) -> vec2u {
+  return thread_place(lane) + 4u * vec2u(i / OWN_ACROSS * LANES_M, i % OWN_ACROSS * LANES_N);
 }
 
-fn part_sums(sums: ptr<function, Sums>, part: u32) -> mat4x4f {
-  switch (part / COLUMNS * 2u + part % COLUMNS) {
+fn own_sums(sums: ptr<function, Sums>, i: u32) -> mat4x4f {
+  switch (i / OWN_ACROSS * 2u + i % OWN_ACROSS) {
     case 0u: { return (*sums).aa; }
     case 1u: { return (*sums).ab; }
     case 2u: { return (*sums).ba; }
