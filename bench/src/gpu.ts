@@ -28,6 +28,8 @@ const SIZES = [512, 1024, 2048, 4096]
 const SHORT_SIZES = [64]
 const PRODUCT_REACH = 0.7
 const WARMING_MS = 1000
+/** Losses near 10.8 move by hundredths in the updates that are compared, and each is a sum of 50,257 exponentials. */
+const LARGE_TOLERANCE = 1e-2
 /** kernels of a gradient that are told */
 const TOLD = 16
 
@@ -103,6 +105,7 @@ function comparisons(options: SuiteOptions): BenchComparison[] {
     unit: 'samples/s',
     value: (ms) => (1000 * samples) / ms,
     expectedFrom: 'pytorch',
+    ...(model === 'gpt2' ? { tolerance: LARGE_TOLERANCE } : {}),
     reach: { peer: 'pytorch', ratio },
   }))
   return [...products, ...steps].filter(({ name }) => isWanted(options, name))

@@ -220,6 +220,46 @@ test('parameters that are loaded while a run waits for its turn reach the next r
   runner.destroy()
 })
 
+test('large parameters arrive whole, also while those before them are still copied', { skip }, async () => {
+  const writes: number[] = []
+  const side = 1500 // 9 MB
+  const layer = { type: 'linear', name: 'product', out: side, bias: false }
+  const spec = parseModelSpec({ input: [side], layers: [layer] })
+  const device = withQueue(theGpu().device, (queue) => ({
+    writeBuffer: (...args: Parameters<GPUQueue['writeBuffer']>) => {
+      writes.push(args[4] ?? 0)
+      queue.writeBuffer(...args)
+    },
+  }))
+  const options = { device, graph: buildGraph(spec, { keepInputs: true }), readText, maxMicroBatch: 1, software: false }
+  const runner = await createGpuRunner(options)
+  const { input, output } = runner.graph
+  const ones = new Float32Array(side).fill(1)
+  /** the sums of the rows of a matrix that is `value` times its row's number */
+  const expected = (value: number) => Float32Array.from({ length: side }, (_, row) => side * row * value)
+  const load = (value: number) =>
+    runner.loadParameters(Float32Array.from({ length: side * side }, (_, i) => Math.floor(i / side) * value))
+  const sums = async () => {
+    const run = { samples: 1, write: [[input, ones]] as const, parts: ['forward'] as const, read: [output] }
+    return (await runner.run(run))[0]
+  }
+  const largeWrites = () => writes.filter((floats) => floats === side * side).length
+  load(1)
+  assert.equal(largeWrites(), 0)
+  load(2)
+  load(3)
+  assert.equal(largeWrites(), 2)
+  assert.deepEqual(await sums(), expected(3))
+  let before: number
+  do {
+    before = largeWrites()
+    load(4)
+    assert.deepEqual(await sums(), expected(4))
+  } while (largeWrites() > before) // until the memory for uploads is free again
+  runner.destroy()
+  assert.equal(runner.liveBuffers, 0)
+})
+
 test('a lost device is said to be lost', { skip }, async () => {
   const lost = await openGpu()
   const spec = lenet5()
@@ -248,6 +288,21 @@ test('the same plan made twice gives the same bits', { skip }, async () => {
   )
   assert.deepEqual(gradients[0], gradients[1])
 })
+
+/** A device some of whose queue's functions are others. */
+function withQueue(device: GPUDevice, others: (queue: GPUQueue) => Partial<GPUQueue>): GPUDevice {
+  const queue = bound(device.queue, others(device.queue))
+  return bound(device, { queue })
+}
+
+function bound<T extends object>(object: T, others: Partial<T>): T {
+  return new Proxy(object, {
+    get(target, property) {
+      const value: unknown = Reflect.get(property in others ? others : target, property)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+}
 
 /** A device that has no memory for its first `times` plans. */
 function withoutMemory(device: GPUDevice, times: number): GPUDevice {

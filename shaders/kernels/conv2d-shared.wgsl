@@ -28,11 +28,10 @@ fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
     add_slab(&sums, lane);
     workgroupBarrier();
   }
-  let at = thread_place(lane);
-  put_outputs(g, m + at.x, n + at.y, sums.aa);
-  if (WIDE) { put_outputs(g, m + at.x, n + at.y + TILE_N / 2u, sums.ab); }
-  if (TALL) { put_outputs(g, m + at.x + TILE_M / 2u, n + at.y, sums.ba); }
-  if (TALL && WIDE) { put_outputs(g, m + at.x + TILE_M / 2u, n + at.y + TILE_N / 2u, sums.bb); }
+  for (var i = 0u; i < OWN_BLOCKS; i++) {
+    let at = own_place(lane, i);
+    put_outputs(g, m + at.x, n + at.y, own_sums(&sums, i));
+  }
 }
 
 // tile: group, first row and column, the end of the positions
@@ -109,11 +108,10 @@ fn input_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     add_slab(&sums, lane);
     workgroupBarrier();
   }
-  let at = thread_place(lane);
-  put_inputs(g, m + at.x, n + at.y, sums.aa);
-  if (WIDE) { put_inputs(g, m + at.x, n + at.y + TILE_N / 2u, sums.ab); }
-  if (TALL) { put_inputs(g, m + at.x + TILE_M / 2u, n + at.y, sums.ba); }
-  if (TALL && WIDE) { put_inputs(g, m + at.x + TILE_M / 2u, n + at.y + TILE_N / 2u, sums.bb); }
+  for (var i = 0u; i < OWN_BLOCKS; i++) {
+    let at = own_place(lane, i);
+    put_inputs(g, m + at.x, n + at.y, own_sums(&sums, i));
+  }
 }
 
 // tile: group, first row and column, the end of the positions
@@ -200,12 +198,11 @@ fn partial_gradient(@builtin(workgroup_id) group: vec3u, @builtin(local_invocati
     add_slab(&sums, lane);
     workgroupBarrier();
   }
-  let at = thread_place(lane);
   let first = (split * GROUPS + g) * OUT_PER_GROUP;
-  put_partials(first, m + at.x, n + at.y, sums.aa);
-  if (WIDE) { put_partials(first, m + at.x, n + at.y + TILE_N / 2u, sums.ab); }
-  if (TALL) { put_partials(first, m + at.x + TILE_M / 2u, n + at.y, sums.ba); }
-  if (TALL && WIDE) { put_partials(first, m + at.x + TILE_M / 2u, n + at.y + TILE_N / 2u, sums.bb); }
+  for (var i = 0u; i < OWN_BLOCKS; i++) {
+    let at = own_place(lane, i);
+    put_partials(first, m + at.x, n + at.y, own_sums(&sums, i));
+  }
 }
 
 // tile: group, first row and column, the end of the positions

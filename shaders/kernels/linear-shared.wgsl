@@ -21,17 +21,16 @@ fn product(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
   let corner = vec4u(m, n, count_m - 1u, last_k);
   var next = bring(lane, corner, first_k);
   for (var k = first_k; k < last_k; k += SLAB) {
-    put_slab(lane, next);
+    put_slab(lane, settled(lane, next, k, last_k));
     workgroupBarrier();
     if (k + SLAB < last_k) { next = bring(lane, corner, k + SLAB); }
     add_slab(&sums, lane);
     workgroupBarrier();
   }
-  let at = thread_place(lane);
-  write(split, m + at.x, count_m, n + at.y, sums.aa);
-  if (WIDE) { write(split, m + at.x, count_m, n + at.y + TILE_N / 2u, sums.ab); }
-  if (TALL) { write(split, m + at.x + TILE_M / 2u, count_m, n + at.y, sums.ba); }
-  if (TALL && WIDE) { write(split, m + at.x + TILE_M / 2u, count_m, n + at.y + TILE_N / 2u, sums.bb); }
+  for (var i = 0u; i < OWN_BLOCKS; i++) {
+    let at = own_place(lane, i);
+    write(split, m + at.x, count_m, n + at.y, own_sums(&sums, i));
+  }
 }
 
 fn bring(lane: u32, tile: vec4u, k: u32) -> Brought {
@@ -42,24 +41,35 @@ fn bring(lane: u32, tile: vec4u, k: u32) -> Brought {
   return brought;
 }
 
-// tile: its first row and column, the last row, the end of k
+// tile: its first row and column, the last row, the end of k. What is loaded is used in the next turn of the loop alone:
+// an invocation that looked at it here would wait for memory before it adds the present slab.
 fn bring_block(i: u32, tile: vec4u, k: u32) -> mat4x4f {
   let place = block_at(i);
-  if (i < BLOCKS_A) { return block_of_a(tile.x + place.x, k + place.y, tile.z, tile.w); }
+  let at = k + place.y;
+  if (i < BLOCKS_A) {
+    if (A_ALONG_K == 1u) { return left_block(left_rows(tile.x + place.x, tile.z), min(at, tile.w - 1u)); }
+    return left_block(left_rows(at, tile.w - 1u), min(tile.x + place.x, LAST_QUAD_M));
+  }
   if (i >= BLOCKS) { return mat4x4f(); }
-  return block_of_b(tile.y + place.x, k + place.y, tile.w);
+  if (B_ALONG_K == 1u) { return right_block(right_rows(tile.y + place.x, N - 1u), min(at, tile.w - 1u)); }
+  return right_block(right_rows(at, tile.w - 1u), min(tile.y + place.x, LAST_QUAD_N));
 }
 
-fn block_of_a(m: u32, k: u32, last_m: u32, end_k: u32) -> mat4x4f {
-  if (k >= end_k) { return mat4x4f(); }
-  if (A_ALONG_K == 1u) { return transpose(left_block(left_rows(m, last_m), k)); }
-  return rows_below(left_block(left_rows(k, end_k - 1u), min(m, LAST_QUAD_M)), k, end_k);
+// What was brought for the slab at k, one column per step, and zeros past the end.
+fn settled(lane: u32, brought: Brought, k: u32, end: u32) -> Brought {
+  var result = Brought();
+  result.a = settled_block(lane, brought.a, k, end);
+  if (BLOCKS > WORKGROUP) { result.b = settled_block(lane + WORKGROUP, brought.b, k, end); }
+  if (BLOCKS > 2u * WORKGROUP) { result.c = settled_block(lane + 2u * WORKGROUP, brought.c, k, end); }
+  return result;
 }
 
-fn block_of_b(n: u32, k: u32, end_k: u32) -> mat4x4f {
-  if (k >= end_k) { return mat4x4f(); }
-  if (B_ALONG_K == 1u) { return transpose(right_block(right_rows(n, N - 1u), k)); }
-  return rows_below(right_block(right_rows(k, end_k - 1u), min(n, LAST_QUAD_N)), k, end_k);
+fn settled_block(i: u32, block: mat4x4f, k: u32, end: u32) -> mat4x4f {
+  let at = k + block_at(i).y;
+  let along_k = select(B_ALONG_K, A_ALONG_K, i < BLOCKS_A) == 1u;
+  if (at >= end) { return mat4x4f(); }
+  if (along_k) { return transpose(block); }
+  return rows_below(block, at, end);
 }
 
 // Rows past the end are copies of the last, which must not count again.

@@ -7,7 +7,7 @@ import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
 import type { EncodeRequest } from '../graph/executor.ts'
 import { loadConstants } from '../graph/fixed.ts'
-import { gather } from '../graph/flat-views.ts'
+import { gather, segmentPieces } from '../graph/flat-views.ts'
 import { OutOfDeviceMemory } from '../graph/out-of-device-memory.ts'
 import type { Packing } from '../graph/packed.ts'
 import {
@@ -34,6 +34,7 @@ import { Readback, ringLengths } from './readback.ts'
 import { type EncodedSection, type LogitsPiece, type Section, sectionsOf } from './sections.ts'
 import { SUBMIT_MS, SubmitPace } from './submit-pace.ts'
 import { inSubmits, type SubmitPiece } from './submit-pieces.ts'
+import { Upload } from './upload.ts'
 
 /**
  * What an adapter said of itself when it was asked for. Hosts bring it, because some Safari 26 have no
@@ -164,7 +165,7 @@ function planFor({
 }
 
 async function openRunner(options: GpuRunnerOptions, plan: Plan): Promise<GpuRunner> {
-  const { device, graph, readText, precision = 'f32', say } = options
+  const { device, graph, readText, precision = 'f32', software = false, say } = options
   const watch = new DeviceWatch(device)
   const owner = new BufferOwner(device)
   try {
@@ -174,7 +175,9 @@ async function openRunner(options: GpuRunnerOptions, plan: Plan): Promise<GpuRun
     watch.check()
     const encoding = { device, readText, say }
     const submits = submitsOf(options)
-    const runner = new GpuRunner({ graph, plan, precision, program, watch, owner, readback, encoding, submits })
+    // A software adapter would copy it twice.
+    const upload = software ? undefined : await Upload.create(device, owner, program.buffers.parameters)
+    const runner = new GpuRunner({ graph, plan, precision, program, watch, owner, readback, encoding, submits, upload })
     loadConstants(runner)
     return runner
   } catch (error) {
@@ -266,6 +269,7 @@ interface GpuRunnerParts {
   readonly readback: Readback
   readonly encoding: GradientEncodersParts
   readonly submits: Submits
+  readonly upload: Upload | undefined
 }
 
 export class GpuRunner implements GraphRunner {
@@ -281,13 +285,15 @@ export class GpuRunner implements GraphRunner {
   readonly #completion: Completion
   readonly #submits: Submits
   readonly #encoding: GradientEncodersParts
+  readonly #upload: Upload | undefined
   #encoders: GradientEncoders | undefined
   /** runs submit in the order in which they were asked for */
   readonly #tasks = new SerialQueue()
   /** tasks that wait for their turn */
   #waiting = 0
 
-  constructor({ graph, plan, precision, program, watch, owner, readback, encoding, submits }: GpuRunnerParts) {
+  constructor(parts: GpuRunnerParts) {
+    const { graph, plan, precision, program, watch, owner, readback, encoding, submits, upload } = parts
     this.graph = graph
     this.capacity = plan.capacity
     this.precision = precision
@@ -299,6 +305,7 @@ export class GpuRunner implements GraphRunner {
     this.#encoding = encoding
     this.#submits = submits
     this.#readback = readback
+    this.#upload = upload
     this.#completion = new Completion(watch.device)
   }
 
@@ -476,13 +483,26 @@ export class GpuRunner implements GraphRunner {
 
   /** Each to its place: one copy less than to bring all of them into the device's order first. */
   #writeParameters(flat: Float32Array<ArrayBuffer>): void {
-    for (const { offset, length, deviceOffset } of this.#plan.flat.views.values()) {
-      const bytes = { byteOffset: FLOAT_BYTES * deviceOffset, bytes: FLOAT_BYTES * length }
-      for (const piece of this.#piecesOf({ kind: 'parameters', ...bytes })) {
-        const [first, count] = [offset + piece.from / FLOAT_BYTES, piece.bytes / FLOAT_BYTES]
-        this.#queue.writeBuffer(piece.buffer, piece.byteOffset, flat, first, count)
-      }
+    const pieces = this.#parameterPieces()
+    const isUploaded = this.#upload?.write((targets) => {
+      for (const { segment, start, first, length } of pieces)
+        targets[segment]?.set(flat.subarray(first, first + length), start)
+    })
+    if (isUploaded === true) return
+    for (const { segment, start, first, length } of pieces) {
+      const buffer = this.#program.buffers.parameters[segment]
+      if (buffer) this.#queue.writeBuffer(buffer, FLOAT_BYTES * start, flat, first, length)
     }
+  }
+
+  /** Where runs of the flat vector, from element `first`, lie on the device. */
+  #parameterPieces() {
+    return [...this.#plan.flat.views.values()].flatMap(({ offset, length, deviceOffset }) =>
+      segmentPieces(this.#plan.flat, { start: deviceOffset, end: deviceOffset + length }).map((piece) => ({
+        ...piece,
+        first: offset + piece.from,
+      })),
+    )
   }
 
   #write(tensor: Tensor, values: Values): void {

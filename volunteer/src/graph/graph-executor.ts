@@ -1,6 +1,7 @@
 // The Executor over any GraphRunner: cuts batches into micro-batches, adds up their sums. Independent of devices.
 import { tallyKind } from '@starling-grid/model'
 import { SerialQueue } from '@starling-grid/protocol'
+import { meanGradient } from '@starling-grid/shaders'
 import { allFinite } from '../floats.ts'
 import { checkBatch, checkInput, countTargets, microBatches, piecesOf } from './batches.ts'
 import type { Graph, GraphPart } from './build.ts'
@@ -101,10 +102,10 @@ async function scaledGradient(
   }
 }
 
-/** Statistics do not pass through the loss, so they were not scaled. */
+/** Statistics do not pass through the loss, so they were not scaled; they come last. */
 function divide(gradient: Float32Array, scale: number, { parameters }: Graph): void {
-  for (const { kind, offset, length } of parameters)
-    if (kind !== 'statistic') for (let i = offset; i < offset + length; i++) gradient[i] = (gradient[i] ?? 0) / scale
+  const scaled = gradient.subarray(0, parameters.find(({ kind }) => kind === 'statistic')?.offset)
+  meanGradient(scaled, scale, scaled)
 }
 
 type RunOptions = (first: boolean, last: boolean) => Omit<RunRequest, 'samples' | 'write' | 'read'>
