@@ -41,8 +41,8 @@ fn bring(lane: u32, tile: vec4u, k: u32) -> Brought {
   return brought;
 }
 
-// tile: its first row and column, the last row, the end of k. What is loaded is used in the next turn of the loop alone:
-// an invocation that looked at it here would wait for memory before it adds the present slab.
+// tile: its first row and column, the last row, the end of k. What is loaded is used in the next turn of the loop
+// alone: an invocation that looked at it here would wait for memory before it adds the present slab.
 fn bring_block(i: u32, tile: vec4u, k: u32) -> mat4x4f {
   let place = block_at(i);
   let at = k + place.y;

@@ -424,13 +424,13 @@ export const ARITHMETIC: readonly Mutant[] = [
     KERNELS,
     'shaders/kernels/tile-product.wgsl',
     ['kernel-variants'],
-    [
-      [
-        'the last step of a slab is left out',
-        'for (var k = 0u; k < SLAB; k++) {',
-        'for (var k = 0u; k + 1u < SLAB; k++) {',
-      ],
-    ],
+    [['the last step of four is left out', 'add_step(sums, place, k + 3u);', '']],
+  ),
+  ...mutantsOf(
+    KERNELS,
+    'shaders/kernels/linear-matrix.wgsl',
+    ['matrix-products'],
+    [['steps past the end count on matrix units', 'return select(vec4h(), quad, k < end);', 'return quad;']],
   ),
 
   ...mutantsOf(

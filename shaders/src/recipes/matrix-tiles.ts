@@ -10,9 +10,7 @@ const SUBGROUP = 32
 
 /** Eight quads of each operand an invocation at most, and two at least: matrix-product.wgsl. */
 export const MATRIX_TILES: readonly MatrixTile[] = [
-  { m: 128, n: 256, slab: 32, ownM: 4, ownN: 4, workgroup: 256 },
   { m: 128, n: 128, slab: 32, ownM: 4, ownN: 2, workgroup: 256 },
-  { m: 128, n: 128, slab: 32, ownM: 4, ownN: 4, workgroup: 128 },
   { m: 64, n: 128, slab: 32, ownM: 2, ownN: 4, workgroup: 128 },
   { m: 128, n: 64, slab: 32, ownM: 4, ownN: 2, workgroup: 128 },
   { m: 64, n: 64, slab: 32, ownM: 2, ownN: 2, workgroup: 128 },

@@ -34,7 +34,7 @@ import { Readback, ringLengths } from './readback.ts'
 import { type EncodedSection, type LogitsPiece, type Section, sectionsOf } from './sections.ts'
 import { SUBMIT_MS, SubmitPace } from './submit-pace.ts'
 import { inSubmits, type SubmitPiece } from './submit-pieces.ts'
-import { Upload } from './upload.ts'
+import type { ParameterUpload } from './upload.ts'
 
 /**
  * What an adapter said of itself when it was asked for. Hosts bring it, because some Safari 26 have no
@@ -82,6 +82,8 @@ export interface GpuRunnerOptions extends PlanBounds {
   /** told what people should know: that the adapter lacks memory */
   readonly say?: (text: string) => void
 }
+
+const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
 
 /** @throws GridError('adapter-limit') when the adapter cannot hold the model */
 export async function createGpuRunner(options: GpuRunnerOptions): Promise<GpuRunner> {
@@ -165,7 +167,7 @@ function planFor({
 }
 
 async function openRunner(options: GpuRunnerOptions, plan: Plan): Promise<GpuRunner> {
-  const { device, graph, readText, precision = 'f32', software = false, say } = options
+  const { device, graph, readText, precision = 'f32', say } = options
   const watch = new DeviceWatch(device)
   const owner = new BufferOwner(device)
   try {
@@ -175,8 +177,7 @@ async function openRunner(options: GpuRunnerOptions, plan: Plan): Promise<GpuRun
     watch.check()
     const encoding = { device, readText, say }
     const submits = submitsOf(options)
-    // A software adapter would copy it twice.
-    const upload = software ? undefined : await Upload.create(device, owner, program.buffers.parameters)
+    const upload = await uploadFor(options, plan, { owner, targets: program.buffers.parameters })
     const runner = new GpuRunner({ graph, plan, precision, program, watch, owner, readback, encoding, submits, upload })
     loadConstants(runner)
     return runner
@@ -184,6 +185,25 @@ async function openRunner(options: GpuRunnerOptions, plan: Plan): Promise<GpuRun
     owner.destroy()
     watch.stop()
     throw error
+  }
+}
+
+/** Bytes of parameters from which memory of their own is worth it: smaller writes fit what Dawn has at hand. */
+const LEAST_UPLOAD_BYTES = 8 * 1024 * 1024
+
+/** Few models are large enough: pages load how when one is. A software adapter would copy the parameters twice. */
+async function uploadFor(
+  { device, software = false, say }: GpuRunnerOptions,
+  { flat }: Plan,
+  { owner, targets }: { readonly owner: BufferOwner; readonly targets: readonly GPUBuffer[] },
+): Promise<ParameterUpload | undefined> {
+  if (software || FLOAT_BYTES * flat.deviceLength < LEAST_UPLOAD_BYTES) return undefined
+  try {
+    return await (await import('./upload.ts')).ParameterUpload.create(device, owner, targets)
+  } catch (error) {
+    if (!(error instanceof OutOfDeviceMemory)) throw error
+    say?.('The device has no memory for uploads of its own: loading parameters takes longer.')
+    return undefined
   }
 }
 
@@ -250,8 +270,6 @@ export function traitsOf(
   }
 }
 
-const FLOAT_BYTES = Float32Array.BYTES_PER_ELEMENT
-
 interface EncodeOptions {
   readonly samples: number
   readonly clearGradient: boolean
@@ -269,7 +287,7 @@ interface GpuRunnerParts {
   readonly readback: Readback
   readonly encoding: GradientEncodersParts
   readonly submits: Submits
-  readonly upload: Upload | undefined
+  readonly upload: ParameterUpload | undefined
 }
 
 export class GpuRunner implements GraphRunner {
@@ -285,7 +303,7 @@ export class GpuRunner implements GraphRunner {
   readonly #completion: Completion
   readonly #submits: Submits
   readonly #encoding: GradientEncodersParts
-  readonly #upload: Upload | undefined
+  readonly #upload: ParameterUpload | undefined
   #encoders: GradientEncoders | undefined
   /** runs submit in the order in which they were asked for */
   readonly #tasks = new SerialQueue()

@@ -3,33 +3,23 @@
 import { type BufferOwner, withMemoryCheck } from './buffers.ts'
 import { BUFFER_USAGE, MAP_WRITE_MODE } from './flags.ts'
 
-/** Bytes from which it is worth the memory: smaller writes fit what Dawn has at hand. */
-const LEAST_UPLOAD_BYTES = 8 * 1024 * 1024
-
 /** Memory that is filled while the device does not read it, and the buffer that it is copied to as a whole. */
 interface UploadPart {
   readonly staging: GPUBuffer
   readonly target: GPUBuffer
 }
 
-export class Upload {
+export class ParameterUpload {
   readonly #device: GPUDevice
   readonly #parts: readonly UploadPart[]
   #isFree = false
 
-  /** Undefined: too little to be worth it, or there is no memory for it; writes then go without. */
-  static async create(
-    device: GPUDevice,
-    owner: BufferOwner,
-    targets: readonly GPUBuffer[],
-  ): Promise<Upload | undefined> {
+  /** @throws OutOfDeviceMemory */
+  static async create(device: GPUDevice, owner: BufferOwner, targets: readonly GPUBuffer[]): Promise<ParameterUpload> {
     const bytes = targets.reduce((sum, { size }) => sum + size, 0)
-    if (bytes < LEAST_UPLOAD_BYTES) return undefined
     const usage = BUFFER_USAGE.MAP_WRITE | BUFFER_USAGE.COPY_SRC
     const make = () => targets.map((target) => ({ staging: owner.create(target.size, usage, 'upload'), target }))
-    const parts = await withMemoryCheck(device, bytes, make).catch(() => undefined)
-    if (parts === undefined) return undefined
-    const upload = new Upload(device, parts)
+    const upload = new ParameterUpload(device, await withMemoryCheck(device, bytes, make))
     await upload.#map()
     return upload
   }
