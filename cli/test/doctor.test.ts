@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { checkCoordinator } from '../src/doctor/coordinator.ts'
-import { checkDisk, checkNode, severalText } from '../src/doctor/this-machine.ts'
+import { checkDisk, checkNode, halvesText, severalText } from '../src/doctor/this-machine.ts'
 import { checkWebRtc } from '../src/doctor/webrtc.ts'
 
 const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
@@ -38,6 +38,13 @@ test('of a machine with several GPUs it is said how to lend them all; software a
     '; 2 GPUs: GeForce, Arc (`starling volunteer URL --gpus all` lends them as one member)',
   )
   assert.equal(severalText([listed('GeForce'), listed('llvmpipe', true), listed('SwiftShader', true)]), '')
+})
+
+test('what an adapter has for jobs in f16 is said', () => {
+  const adapter = { name: 'H200', vendor: 'nvidia', software: false, executor: 'webgpu' } as const
+  assert.match(halvesText(adapter, {}), /^without shader-f16: jobs that require it go to others$/)
+  assert.equal(halvesText({ ...adapter, f16: true }, {}), 'with shader-f16')
+  assert.equal(halvesText({ ...adapter, f16: true }, { matrixUnits: true }), 'with shader-f16 and matrix units for it')
 })
 
 test('wrong use is exit code 2, help is 0', () => {

@@ -7,7 +7,7 @@ import { type AdapterTraits, PLAIN_TRAITS } from '@starling-grid/shaders'
 import { buildGraph, planGraph, ReferenceRunner } from '@starling-grid/volunteer'
 import { expectClose } from '@starling-grid/volunteer/testing'
 import { ringLengths } from '../src/gpu/readback.ts'
-import { stagingBytes } from '../src/gpu/runner.ts'
+import { stagingBytes, uploadBytes } from '../src/gpu/runner.ts'
 import { sectionsOf, STAGING_BYTES } from '../src/gpu/sections.ts'
 import { clearedRanges } from '../src/graph/begin-gradients.ts'
 import { buildDecoder } from '../src/graph/decoder-graph.ts'
@@ -34,7 +34,7 @@ for (const software of [false, true])
   test(`GPT-2 124M at 1 × 1024 has a plan of 3 GB ${software ? 'on a software adapter' : 'on a GPU'}`, () => {
     assert.equal(parameterCount(GPT2), 124_439_808)
     const plan = planned({ software })
-    const bytes = planBytes(plan) + stagingBytes(plan)
+    const bytes = planBytes(plan) + stagingBytes(plan) + uploadBytes(plan, software)
     assert.ok(bytes <= 3e9, `${(bytes / 1e9).toFixed(2)} GB`)
     assert.equal(plan.recomputed, false)
     const passes = Object.values(plan.parts).flat()

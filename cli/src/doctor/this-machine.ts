@@ -10,7 +10,8 @@ import {
   type ListedAdapter,
   openGpu,
 } from '@starling-grid/client-node'
-import { describeError } from '@starling-grid/protocol'
+import { type AdapterDescription, describeError } from '@starling-grid/protocol'
+import { traitsOf } from '@starling-grid/volunteer'
 import { type CheckResult, failure, ok, warning } from './check.ts'
 
 const OLDEST_NODE = [20, 19] as const
@@ -30,10 +31,10 @@ export function checkNode(version: string = process.versions.node): CheckResult 
 
 export async function checkAdapter(): Promise<CheckResult> {
   try {
-    const { description, close } = await openGpu()
+    const { device, description, facts, close } = await openGpu()
+    const halves = halvesText(description, traitsOf(device, description.software, facts))
     close()
-    const f16 = description.f16 === true ? 'with shader-f16' : 'without shader-f16: jobs that require it go to others'
-    const detail = `${adapterLabel(description)}, ${f16}${severalText((await allAdapters(false)).listed)}`
+    const detail = `${adapterLabel(description)}, ${halves}${severalText((await allAdapters(false)).listed)}`
     if (!description.software) return ok('adapter', detail)
     return warning(
       'adapter',
@@ -47,6 +48,12 @@ export async function checkAdapter(): Promise<CheckResult> {
       'WebAssembly computes on the processor instead. If this machine has a GPU, install its driver with Vulkan.',
     )
   }
+}
+
+/** What jobs in f16 get of an adapter. */
+export function halvesText({ f16 }: AdapterDescription, { matrixUnits }: { readonly matrixUnits?: boolean }): string {
+  if (f16 !== true) return 'without shader-f16: jobs that require it go to others'
+  return matrixUnits === true ? 'with shader-f16 and matrix units for it' : 'with shader-f16'
 }
 
 /** Of a machine with several GPUs, what lends all of them; empty otherwise. */

@@ -191,13 +191,19 @@ async function openRunner(options: GpuRunnerOptions, plan: Plan): Promise<GpuRun
 /** Bytes of parameters from which memory of their own is worth it: smaller writes fit what Dawn has at hand. */
 const LEAST_UPLOAD_BYTES = 8 * 1024 * 1024
 
-/** Few models are large enough: pages load how when one is. A software adapter would copy the parameters twice. */
+/** Of memory that parameters are uploaded from. A software adapter would copy them twice. */
+export function uploadBytes({ flat }: Plan, software: boolean): number {
+  const bytes = FLOAT_BYTES * flat.deviceLength
+  return software || bytes < LEAST_UPLOAD_BYTES ? 0 : bytes
+}
+
+/** Few models are large enough: pages load how when one is. */
 async function uploadFor(
   { device, software = false, say }: GpuRunnerOptions,
-  { flat }: Plan,
+  plan: Plan,
   { owner, targets }: { readonly owner: BufferOwner; readonly targets: readonly GPUBuffer[] },
 ): Promise<ParameterUpload | undefined> {
-  if (software || FLOAT_BYTES * flat.deviceLength < LEAST_UPLOAD_BYTES) return undefined
+  if (uploadBytes(plan, software) === 0) return undefined
   try {
     return await (await import('./upload.ts')).ParameterUpload.create(device, owner, targets)
   } catch (error) {
