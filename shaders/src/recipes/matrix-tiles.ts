@@ -1,8 +1,8 @@
 // The shapes of tiles of products on matrix units (kernels/matrix-product.wgsl), and when each is worth a try.
 
 import type { KernelDims, KernelName } from '../kernels.ts'
-import type { AdapterTraits, MakeRecipe, Variant } from '../variants.ts'
-import { lastQuad, sharedGroups, usefulShare, type MatrixTile, type ProductSize } from './tiles.ts'
+import type { AdapterTraits, Variant } from '../variants.ts'
+import { lastQuad, sharedGroups, usefulShare, type MatrixTile, type ProductSize, type TileVariant } from './tiles.ts'
 
 /** What the units multiply at once. */
 const EDGE = 16
@@ -59,21 +59,13 @@ export function matrixTileCost(tile: MatrixTile, size: ProductSize): number {
   return ((groups / size.batch) * tile.m * tile.n) / (speed * Math.sqrt(filled))
 }
 
-/** A product on matrix units, whose size follows the kernel's. */
-export interface MatrixProductVariant<K extends KernelName> {
-  readonly tile: MatrixTile
-  readonly make: (tile: MatrixTile) => MakeRecipe<K>
-  readonly sizeOf: (dims: KernelDims<K>, capacity: number, tile: MatrixTile) => ProductSize
-  readonly suffix?: string
-}
-
 /** One tile of a product as a variant of its kernel. */
 export function matrixVariant<K extends KernelName>({
   tile,
   make,
   sizeOf,
   suffix = '',
-}: MatrixProductVariant<K>): Variant<K> {
+}: TileVariant<K, MatrixTile>): Variant<K> {
   const costOf = (other: MatrixTile, dims: KernelDims<K>, capacity: number) =>
     matrixTileCost(other, sizeOf(dims, capacity, other))
   const useful = (dims: KernelDims<K>, capacity: number) => usefulShare(tile, sizeOf(dims, capacity, tile))

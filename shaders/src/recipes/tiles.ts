@@ -190,10 +190,10 @@ export function sharedTileSuits(
 }
 
 /** A product whose size follows the kernel's; a split of its sum follows the tile too. */
-export interface SharedProductVariant<K extends KernelName> {
-  readonly tile: SharedTile
-  readonly make: (tile: SharedTile) => MakeRecipe<K>
-  readonly sizeOf: (dims: KernelDims<K>, capacity: number, tile: SharedTile) => ProductSize
+export interface TileVariant<K extends KernelName, T extends ProductTile> {
+  readonly tile: T
+  readonly make: (tile: T) => MakeRecipe<K>
+  readonly sizeOf: (dims: KernelDims<K>, capacity: number, tile: T) => ProductSize
   readonly suffix?: string
 }
 
@@ -203,7 +203,7 @@ export function sharedVariant<K extends KernelName>({
   make,
   sizeOf,
   suffix = '',
-}: SharedProductVariant<K>): Variant<K> {
+}: TileVariant<K, SharedTile>): Variant<K> {
   return {
     family: 'shared',
     name: `${sharedTileName(tile)}${suffix}`,

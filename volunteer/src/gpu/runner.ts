@@ -7,7 +7,7 @@ import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
 import type { EncodeRequest } from '../graph/executor.ts'
 import { loadConstants } from '../graph/fixed.ts'
-import { gather, segmentPieces } from '../graph/flat-views.ts'
+import { gather, type SegmentPiece, segmentPieces } from '../graph/flat-views.ts'
 import { OutOfDeviceMemory } from '../graph/out-of-device-memory.ts'
 import type { Packing } from '../graph/packed.ts'
 import {
@@ -310,6 +310,7 @@ export class GpuRunner implements GraphRunner {
   readonly #submits: Submits
   readonly #encoding: GradientEncodersParts
   readonly #upload: ParameterUpload | undefined
+  readonly #parameterPieces: readonly ParameterPiece[]
   #encoders: GradientEncoders | undefined
   /** runs submit in the order in which they were asked for */
   readonly #tasks = new SerialQueue()
@@ -330,6 +331,7 @@ export class GpuRunner implements GraphRunner {
     this.#submits = submits
     this.#readback = readback
     this.#upload = upload
+    this.#parameterPieces = parameterPieces(plan)
     this.#completion = new Completion(watch.device)
   }
 
@@ -507,7 +509,7 @@ export class GpuRunner implements GraphRunner {
 
   /** Each to its place: one copy less than to bring all of them into the device's order first. */
   #writeParameters(flat: Float32Array<ArrayBuffer>): void {
-    const pieces = this.#parameterPieces()
+    const pieces = this.#parameterPieces
     const isUploaded = this.#upload?.write((targets) => {
       for (const { segment, start, first, length } of pieces)
         targets[segment]?.set(flat.subarray(first, first + length), start)
@@ -517,16 +519,6 @@ export class GpuRunner implements GraphRunner {
       const buffer = this.#program.buffers.parameters[segment]
       if (buffer) this.#queue.writeBuffer(buffer, FLOAT_BYTES * start, flat, first, length)
     }
-  }
-
-  /** Where runs of the flat vector, from element `first`, lie on the device. */
-  #parameterPieces() {
-    return [...this.#plan.flat.views.values()].flatMap(({ offset, length, deviceOffset }) =>
-      segmentPieces(this.#plan.flat, { start: deviceOffset, end: deviceOffset + length }).map((piece) => ({
-        ...piece,
-        first: offset + piece.from,
-      })),
-    )
   }
 
   #write(tensor: Tensor, values: Values): void {
@@ -539,6 +531,21 @@ export class GpuRunner implements GraphRunner {
   #piecesOf(source: Resource): BufferPiece[] {
     return bufferPieces(source, this.#program.buffers, this.#plan)
   }
+}
+
+interface ParameterPiece extends SegmentPiece {
+  /** its first element in the layout */
+  readonly first: number
+}
+
+/** Where the parameters of a layout lie on the device. */
+function parameterPieces({ flat }: Plan): ParameterPiece[] {
+  return [...flat.views.values()].flatMap(({ offset, length, deviceOffset }) =>
+    segmentPieces(flat, { start: deviceOffset, end: deviceOffset + length }).map((piece) => ({
+      ...piece,
+      first: offset + piece.from,
+    })),
+  )
 }
 
 function gradientBytes(start: number, length: number): Resource {
