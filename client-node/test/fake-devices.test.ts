@@ -19,6 +19,7 @@ import {
   AWKWARD_MODEL,
   awkwardBatch,
   executorCases,
+  residentCases,
   expectClose,
   inSubmits,
   noise,
@@ -57,7 +58,7 @@ test('every limit at the default of WebGPU, planned as for a GPU: the suite', { 
   t.after(() => plain.close())
   const { device, description: adapter } = plain
   assert.equal(device.limits.maxStorageBuffersPerShaderStage, 8)
-  for (const { run } of executorCases)
+  for (const { run } of [...executorCases, ...residentCases])
     await run((spec, options = {}) => createGpuExecutor({ device, adapter, spec, readText, asGpu: true, ...options }))
 })
 

@@ -13,6 +13,7 @@ import {
   executorCases,
   expectClose,
   noise,
+  residentCases,
 } from '@starling-grid/volunteer/testing'
 import { openGpu } from '../src/gpu.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
@@ -34,7 +35,7 @@ function openExecutor(spec: ModelSpec, options: { maxMicroBatch?: number } = {})
   return createGpuExecutor({ device, adapter, spec, readText, ...options })
 }
 
-for (const { name, run } of executorCases)
+for (const { name, run } of [...executorCases, ...residentCases])
   test(`on ${gpu?.description.name}: ${name}`, { skip }, () => run(openExecutor))
 
 /** Layers at sizes that meet no tile, no group of four, and no other layer's size. */

@@ -26,6 +26,8 @@ export {
   applyUpdate,
   createOptimizerState,
   type DecayGroup,
+  deviceStep,
+  type DeviceStep,
   learningRate,
   type LearningRateSchedule,
   type OptimizerSpec,
@@ -35,9 +37,19 @@ export {
 export { floatOfHalf, NIBBLE_ZERO, packedRow, type PackedStorage, SCALE_GROUP } from './packed.ts'
 export { type Binding, filesOf, type NamedPass, type Pass } from './recipe.ts'
 export { ENCODE_BLOCK, ENCODE_TABLE_WORDS, encodePasses } from './recipes/encode.ts'
+export {
+  CHUNK,
+  CHUNK_ELEMENTS,
+  CHUNK_WORDS,
+  squaresPass,
+  STEP_SCALARS,
+  stepPass,
+  stepScalars,
+} from './recipes/optimizer-passes.ts'
 export { runReference } from './reference/index.ts'
 export {
   allFinite,
+  clipFactor,
   clipGlobalNorm,
   meanAt,
   meanGradient,

@@ -50,6 +50,7 @@ export const KERNEL_URLS = {
   'bce-with-logits': new URL('../kernels/bce-with-logits.wgsl', import.meta.url),
   mse: new URL('../kernels/mse.wgsl', import.meta.url),
   encode: new URL('../kernels/encode.wgsl', import.meta.url),
+  optimizer: new URL('../kernels/optimizer.wgsl', import.meta.url),
 } as const
 
 export type KernelFile = keyof typeof KERNEL_URLS

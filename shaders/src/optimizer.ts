@@ -2,8 +2,8 @@
 // Exact f32 on the CPU (reference/sgd.ts, reference/adamw.ts): the same reduced gradient gives the same bytes
 // everywhere.
 
-import { adam } from './reference/adamw.ts'
-import { sgd } from './reference/sgd.ts'
+import { adam, type AdamScalars, adamScalars, type AdamSettings } from './reference/adamw.ts'
+import { sgd, type SgdSettings } from './reference/sgd.ts'
 import { asMean, type MeanGradient } from './reference/sum-of-squares.ts'
 
 /**
@@ -148,11 +148,29 @@ interface Version {
   readonly state: OptimizerState
 }
 
-function applySgd(spec: SgdSpec, from: Version, gradient: MeanGradient, to: Version): void {
+/** What a step multiplies by, for an optimizer whose vectors are on a device. */
+export type DeviceStep = ({ readonly type: 'sgd' } & SgdSettings) | ({ readonly type: 'adam' } & AdamScalars)
+
+/** The step after `state`, which goes on to it; its slots are not looked at. */
+export function deviceStep(spec: OptimizerSpec, state: OptimizerState): DeviceStep {
+  const scalars = nextScalars(spec, state)
+  const step: DeviceStep =
+    spec.type === 'sgd'
+      ? { type: 'sgd', ...sgdSettings(spec, state.step) }
+      : { type: 'adam', ...adamScalars(adamSettings(spec, state.step, scalars)) }
+  state.scalars.set(scalars)
+  state.step++
+  return step
+}
+
+function sgdSettings(spec: SgdSpec, step: number): SgdSettings {
   const { momentum = 0, nesterov = false, weightDecay = 0 } = spec
-  const lr = learningRate(spec, from.state.step)
+  return { lr: learningRate(spec, step), momentum, nesterov, weightDecay }
+}
+
+function applySgd(spec: SgdSpec, from: Version, gradient: MeanGradient, to: Version): void {
   const vectors = ({ parameters, state }: Version) => ({ parameters, velocity: state.slots[0] })
-  sgd({ lr, momentum, nesterov, weightDecay }, vectors(from), gradient, vectors(to))
+  sgd(sgdSettings(spec, from.state.step), vectors(from), gradient, vectors(to))
 }
 
 /** Adam's powers of β after this step, multiplied up because Math.pow differs between machines. */
@@ -173,16 +191,14 @@ interface AdamStep {
 }
 
 function applyAdam(spec: AdamSpec, { from, to, scalars }: AdamStep, gradient: MeanGradient): void {
+  adam(adamSettings(spec, from.state.step, scalars), adamVectors(from), gradient, adamVectors(to))
+}
+
+function adamSettings(spec: AdamSpec, step: number, scalars: readonly number[]): AdamSettings {
   const decoupled = spec.type === 'adamw'
-  const lr = learningRate(spec, from.state.step)
   const { betas: [beta1, beta2] = ADAM_BETAS, eps = ADAM_EPS, weightDecay = decoupled ? ADAMW_WEIGHT_DECAY : 0 } = spec
   const [beta1Power = beta1, beta2Power = beta2] = scalars
-  adam(
-    { lr, beta1, beta2, eps, weightDecay, decoupled, beta1Power, beta2Power },
-    adamVectors(from),
-    gradient,
-    adamVectors(to),
-  )
+  return { lr: learningRate(spec, step), beta1, beta2, eps, weightDecay, decoupled, beta1Power, beta2Power }
 }
 
 function adamVectors({

@@ -3,8 +3,9 @@
 // lease ends with the assignment; memory that a computation still uses then is not leased again before the computation
 // ended. So a computation that outlives a ballot can neither write into nor be added to what a later generation reads.
 import { type Clock, SerialQueue, type VersionRef } from '@starling-grid/protocol'
+import type { OptimizerSpec } from '@starling-grid/shaders'
 import { allFinite } from './floats.ts'
-import type { Batch, BatchSums, EarlyRanges, Executor } from './graph/executor.ts'
+import type { Batch, BatchSums, EarlyRanges, Executor, ResidentStep, ResidentTraining } from './graph/executor.ts'
 import type { LocalVersion } from './recovery/local-version.ts'
 
 /** weight of the newest measurement in the moving average of speed */
@@ -67,6 +68,22 @@ export class Compute {
     return this.#gradient(lease, batch, () => {
       this.#loaded = undefined
       this.executor.loadParameters(parameters)
+    })
+  }
+
+  /** Undefined: the executor keeps no state of inner steps. */
+  async resident(optimizer: OptimizerSpec): Promise<ResidentTraining | undefined> {
+    return this.executor.resident?.(optimizer)
+  }
+
+  /** An inner step whose state stays with the executor. */
+  residentStep(training: ResidentTraining, batch: Batch, step: ResidentStep): Promise<Computed> {
+    return this.#queue.run(async () => {
+      this.#loaded = undefined
+      const start = this.#clock.now()
+      const { finite, ...sums } = await training.step(batch, step)
+      this.#measured(batch.samples, this.#clock.now() - start)
+      return { sums, finite }
     })
   }
 

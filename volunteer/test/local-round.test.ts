@@ -11,18 +11,22 @@ import {
   type Consumed,
   systemClock,
 } from '@starling-grid/protocol'
+import type { OptimizerSpec } from '@starling-grid/shaders'
 import { createReferenceExecutor } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
 import type { Batches } from '../src/data/batch.ts'
-import type { Batch } from '../src/graph/executor.ts'
+import type { Batch, Executor } from '../src/graph/executor.ts'
+import { renewedExecutor } from '../src/graph/renewed-executor.ts'
 import { FragmentStream } from '../src/local/fragment-stream.ts'
 import { fragmentsOf, leavesAfter } from '../src/local/local-fragments.ts'
 import { LocalRounds } from '../src/local/local-round.ts'
 import { LocalVersion } from '../src/recovery/local-version.ts'
+import { type KeptHere, keptHere } from '../testing/kept-here.ts'
 
 const spec = mlp({ input: [6], hidden: [5], classes: 3 })
 const layout = parameterLayout(spec)
-const optimizer = { type: 'adamw', lr: 0.05 } as const
+const ADAMW = { type: 'adamw', lr: 0.05 } as const
+const optimizer = ADAMW
 const base = genesis(jobId('local'), 'model', 1)
 const SAMPLES = 4
 
@@ -33,14 +37,22 @@ function batchOf(blocks: readonly BlockId[]): Batch {
   return { samples, x: Float32Array.from(x), y: Int32Array.from({ length: samples }, (_, i) => i % 3) }
 }
 
-function setUp(innerSteps: number, fragments = 1) {
+interface SetUp {
+  readonly fragments?: number
+  readonly executor?: Executor
+  readonly optimizer?: OptimizerSpec
+}
+
+function setUp(innerSteps: number, { fragments = 1, executor, optimizer = ADAMW }: SetUp = {}) {
   const held = new LocalVersion({ spec, optimizer, clipNorm: undefined })
   held.adoptInitial(base, 7)
-  const compute = new Compute(createReferenceExecutor(spec), held, systemClock)
+  const compute = new Compute(executor ?? createReferenceExecutor(spec), held, systemClock)
   const asked: string[][] = []
+  let tell = (): unknown => undefined
   const batches = {
     of: async (blocks: readonly BlockId[]) => {
       asked.push([...blocks])
+      tell()
       return batchOf(blocks)
     },
   } as unknown as Batches
@@ -53,7 +65,8 @@ function setUp(innerSteps: number, fragments = 1) {
     targetsOf: async (learned) => learned.length * SAMPLES,
     ...(fragments > 1 ? { stream: new FragmentStream(fragmentsOf(layout, fragments), layout.total) } : {}),
   })
-  return { held, compute, rounds, asked }
+  const onAsked = (told: () => unknown): void => void (tell = told)
+  return { held, compute, rounds, asked, onAsked }
 }
 
 const onLearned = (): void => undefined
@@ -143,18 +156,12 @@ test('inner progress is dropped when its blocks were reassigned or the base is a
 })
 
 test('a round that is cut is the difference of its whole inner steps, and names the first blocks', async () => {
-  const { held, rounds, asked } = setUp(3)
+  const { held, rounds, asked, onAsked } = setUp(3)
   const cutting = new AbortController()
   const order = { base, parameters: held.parameters, blocks: blocks(0, 1, 2), signal, cut: cutting.signal }
   const told: number[] = []
-  const result = await rounds.run({
-    ...order,
-    onLearned: ({ blocks: known }) => {
-      told.push(known.length)
-      if (known.length === 2) queueMicrotask(() => cutting.abort())
-    },
-  })
-  assert.equal(asked.length, 3, 'the third step was under way')
+  onAsked(() => asked.length === 3 && cutting.abort()) // the third step is under way
+  const result = await rounds.run({ ...order, onLearned: ({ blocks: known }) => void told.push(known.length) })
   assert.deepEqual([result?.learned, result?.samples, result?.finite], [2, 8, true])
   const after = await innerSteps([blocks(0), blocks(1)])
   const wanted = layoutVector((i) => Math.fround(8 * Math.fround((after[0]?.[i] ?? 0) - (after[2]?.[i] ?? 0))))
@@ -167,10 +174,11 @@ test('a round that is cut is the difference of its whole inner steps, and names 
 })
 
 test('a ballot drops the inner step that was under way, and keeps the reported progress true', async () => {
-  const { held, rounds, asked } = setUp(2)
+  const { held, rounds, asked, onAsked } = setUp(2)
   const told: number[] = []
   const ending = new AbortController()
   const learned = ({ blocks: known }: Consumed): void => void told.push(known.length)
+  onAsked(() => ending.abort()) // a new ballot, while the first inner step computes
   const cut = rounds.run({
     base,
     parameters: held.parameters,
@@ -178,8 +186,6 @@ test('a ballot drops the inner step that was under way, and keeps the reported p
     signal: ending.signal,
     onLearned: learned,
   })
-  await Promise.resolve()
-  ending.abort() // a new ballot, while the first inner step computes
   const again = rounds.run({
     base,
     parameters: held.parameters,
@@ -269,7 +275,7 @@ test('fragments leave at even distances, the last of them before the round ends'
 })
 
 test('a fragment is sent in the middle of the round, with the weight of the whole assignment', async () => {
-  const { held, rounds } = setUp(4, 2)
+  const { held, rounds } = setUp(4, { fragments: 2 })
   const left: [fragment: number, assignment: number[]][] = []
   const result = await rounds.run({
     base,
@@ -288,7 +294,7 @@ test('a fragment is sent in the middle of the round, with the weight of the whol
 })
 
 test('what a fragment learned after it was sent joins the next round of the member', async () => {
-  const { held, rounds } = setUp(4, 2)
+  const { held, rounds } = setUp(4, { fragments: 2 })
   const order = { parameters: held.parameters, signal, onLearned }
   await rounds.run({ ...order, base, blocks: four })
   const next = { v: 1, id: 'the next version' } as typeof base
@@ -299,7 +305,7 @@ test('what a fragment learned after it was sent joins the next round of the memb
     rounds.contribution.every((value) => value === 0),
     'a member without blocks has no share',
   )
-  const [first, again] = [setUp(4, 2), setUp(4, 2)]
+  const [first, again] = [setUp(4, { fragments: 2 }), setUp(4, { fragments: 2 })]
   for (const { rounds: one } of [first, again]) await one.run({ ...order, base, blocks: four })
   first.rounds.committed(next, 'round', true)
   const started: number[][] = []
@@ -323,7 +329,7 @@ test('what a fragment learned after it was sent joins the next round of the memb
 })
 
 test('a fragment of a round that a new generation repeats is sent again with the new weight', async () => {
-  const { held, rounds } = setUp(4, 2)
+  const { held, rounds } = setUp(4, { fragments: 2 })
   const ending = new AbortController()
   const left: [fragment: number, assignment: number[]][] = []
   const order = {
@@ -344,4 +350,65 @@ test('a fragment of a round that a new generation repeats is sent again with the
     [0, 0, 1],
   )
   assert.deepEqual(left[1]?.[1], partOf(leaving(after, 1, 24), 0))
+})
+
+/** Three inner steps of two rounds, the second from where the first led. */
+async function twoRounds(executor: Executor | undefined, rule: OptimizerSpec): Promise<number[][]> {
+  const { rounds, held } = setUp(3, { optimizer: rule, ...(executor ? { executor } : {}) })
+  const made: number[][] = []
+  for (const round of [0, 1]) {
+    const parameters = held.parameters.map((value) => Math.fround(value + round))
+    const order = { base: genesis(jobId(`round${round}`), 'model', 1), parameters, signal, onLearned }
+    const result = await rounds.run({ ...order, blocks: blocks(3 * round, 3 * round + 1, 3 * round + 2) })
+    assert.deepEqual([result?.learned, result?.samples, result?.finite], [3, 12, true])
+    made.push([...rounds.contribution])
+  }
+  return made
+}
+
+test('rounds whose inner steps stay with the executor are rounds over the host', async () => {
+  const { executor, calls } = keptHere(spec)
+  assert.deepEqual(await twoRounds(executor, ADAMW), await twoRounds(undefined, ADAMW))
+  assert.deepEqual(calls, ['set', 'step', 'step', 'step', 'read', 'set', 'step', 'step', 'step', 'read'])
+})
+
+test('a round without blocks asks nothing of an executor that keeps inner steps', async () => {
+  const { executor, calls } = keptHere(spec)
+  const { rounds, held } = setUp(3, { executor })
+  const result = await rounds.run({ base, parameters: held.parameters, blocks: [], signal, onLearned })
+  assert.deepEqual([result?.learned, result?.finite, calls], [0, true, []])
+  assert.ok(rounds.contribution.every((value) => value === 0))
+})
+
+/** A device that goes at call `at`, and those after it that stay. */
+async function losing(at: number): Promise<Executor> {
+  const opened: KeptHere[] = []
+  const open = async (): Promise<Executor> => {
+    const device = keptHere(spec)
+    const { executor, calls } = device
+    opened.push(device)
+    if (opened.length > 1) return executor
+    const push = calls.push.bind(calls)
+    calls.push = (kind) => {
+      if (calls.length === at) device.lose()
+      return push(kind)
+    }
+    return executor
+  }
+  return renewedExecutor(open, { say: () => undefined, clock: { ...systemClock, sleep: async () => undefined } })
+}
+
+test('a device that takes the private copy along, at any call, costs time and no step of the round', async () => {
+  const sgd: OptimizerSpec = { type: 'sgd', lr: 0.5 }
+  const wanted = await twoRounds(undefined, sgd)
+  for (let at = 0; at < 10; at++) assert.deepEqual(await twoRounds(await losing(at), sgd), wanted, `lost at ${at}`)
+})
+
+test('a round that is cut while its copy is made anew has learned nothing', async () => {
+  const cutting = new AbortController()
+  const { rounds, held, asked, onAsked } = setUp(3, { executor: await losing(2) })
+  onAsked(() => asked.length === 3 && cutting.abort()) // of the first step, again
+  const order = { base, parameters: held.parameters, blocks: blocks(0, 1, 2), signal, onLearned }
+  assert.equal(await rounds.run({ ...order, cut: cutting.signal }), undefined)
+  assert.equal((await rounds.run(order))?.samples, 12, 'the next one begins at its base')
 })

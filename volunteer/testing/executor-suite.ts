@@ -285,7 +285,7 @@ function slice({ x, y }: Batch, i: number): Batch {
   return { samples: 1, x: x.slice(i * size, (i + 1) * size), y: y.slice(i, i + 1) }
 }
 
-function expect(holds: boolean, what: string): void {
+export function expect(holds: boolean, what: string): void {
   if (!holds) throw new Error(`expected that ${what}`)
 }
 

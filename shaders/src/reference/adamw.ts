@@ -64,7 +64,26 @@ export function plainAdam(settings: AdamSettings, from: AdamVectors, gradient: M
   }
 }
 
-function adamScalars({ lr, beta1, beta2, eps, weightDecay, decoupled, beta1Power, beta2Power }: AdamSettings) {
+/** All of them f32. */
+export interface AdamScalars {
+  readonly beta1: number
+  /** 1 − β₁ */
+  readonly rest1: number
+  readonly beta2: number
+  readonly rest2: number
+  readonly eps: number
+  /** lr/(1−β₁ᵗ) */
+  readonly stepSize: number
+  /** √(1−β₂ᵗ) */
+  readonly rootCorrection: number
+  /** what a parameter is multiplied by (AdamW) */
+  readonly shrink: number
+  /** share of a parameter that joins its gradient (Adam) */
+  readonly decay: number
+}
+
+export function adamScalars(settings: AdamSettings): AdamScalars {
+  const { lr, beta1, beta2, eps, weightDecay, decoupled, beta1Power, beta2Power } = settings
   return {
     beta1: f32(beta1),
     rest1: f32(1 - beta1),

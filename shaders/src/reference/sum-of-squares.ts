@@ -109,7 +109,7 @@ export function clipGlobalNorm(gradient: Float32Array, maxNorm: number): number 
 }
 
 /** 1: the gradient stays as it is, as that of a norm that is not finite does. */
-function clipFactor(norm: number, maxNorm: number): number {
+export function clipFactor(norm: number, maxNorm: number): number {
   const factor = Math.fround(maxNorm / (norm + NORM_EPSILON))
   return factor < 1 ? factor : 1
 }

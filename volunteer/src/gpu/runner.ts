@@ -1,7 +1,7 @@
 // Runs a graph on a WebGPU device. Each run, or early piece of the gradient, is one command buffer, one compute pass
 // and one submit, and creates nothing.
 import { type Precision, SerialQueue, systemClock } from '@starling-grid/protocol'
-import { type AdapterTraits, lastSize, type PackedStorage } from '@starling-grid/shaders'
+import { type AdapterTraits, lastSize, type OptimizerSpec, type PackedStorage } from '@starling-grid/shaders'
 import { savingsText } from '../graph/attempts.ts'
 import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
@@ -14,13 +14,14 @@ import {
   type AdapterLimits,
   defaultMicroBatch,
   MAX_WORK,
+  planBytes,
   planGraph,
   type Plan,
   type PlannedPass,
   type Resource,
 } from '../graph/plan.ts'
 import { type DeviceTrouble, NO_TROUBLE } from '../graph/renewed-executor.ts'
-import type { GraphRunner, RunRequest, Values } from '../graph/runner.ts'
+import type { GraphRunner, ResidentVectors, RunRequest, Values } from '../graph/runner.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import { placeColumns } from '../graph/vocabulary.ts'
 import { BufferOwner } from './buffers.ts'
@@ -31,6 +32,7 @@ import { hasMatrixUnits } from './matrix-units.ts'
 import type { ReadText } from './pipelines.ts'
 import { type BufferPiece, bufferPieces, createProgram, type Program } from './program.ts'
 import { Readback, ringLengths } from './readback.ts'
+import type { ResidentState } from './resident-state.ts'
 import { type EncodedSection, type LogitsPiece, type Section, sectionsOf } from './sections.ts'
 import { SUBMIT_MS, SubmitPace } from './submit-pace.ts'
 import { inSubmits, type SubmitPiece } from './submit-pieces.ts'
@@ -178,7 +180,10 @@ async function openRunner(options: GpuRunnerOptions, plan: Plan): Promise<GpuRun
     const encoding = { device, readText, say }
     const submits = submitsOf(options)
     const upload = await uploadFor(options, plan, { owner, targets: program.buffers.parameters })
-    const runner = new GpuRunner({ graph, plan, precision, program, watch, owner, readback, encoding, submits, upload })
+    const runner = new GpuRunner({
+      ...{ graph, plan, precision, program, watch, owner, readback, encoding, submits, upload },
+      maxBytes: options.maxBytes ?? Number.POSITIVE_INFINITY,
+    })
     loadConstants(runner)
     return runner
   } catch (error) {
@@ -220,11 +225,15 @@ async function reserveStaging(readback: Readback, plan: Plan): Promise<void> {
 
 /** Bytes of the staging buffers of a training run. */
 function stagingSizes(plan: Plan): number[] {
+  return trainingSections(plan).map(({ bytes }) => bytes)
+}
+
+function trainingSections(plan: Plan): Section[] {
   const { lossTensors, parameterCount: length } = plan.graph
   if (lossTensors === undefined) return []
   const read = [lossTensors.loss, lossTensors.correct]
   const request = { samples: plan.capacity, parts: ['forward', 'loss', 'backward'] as const, read }
-  return sectionsOf(plan, { ...request, gradientInto: { length } }).map(({ bytes }) => bytes)
+  return sectionsOf(plan, { ...request, gradientInto: { length } })
 }
 
 /** Bytes of all staging buffers that training takes at most. */
@@ -294,6 +303,8 @@ interface GpuRunnerParts {
   readonly encoding: GradientEncodersParts
   readonly submits: Submits
   readonly upload: ParameterUpload | undefined
+  /** bytes of the device's memory that its owner allows */
+  readonly maxBytes: number
 }
 
 export class GpuRunner implements GraphRunner {
@@ -311,14 +322,17 @@ export class GpuRunner implements GraphRunner {
   readonly #encoding: GradientEncodersParts
   readonly #upload: ParameterUpload | undefined
   readonly #parameterPieces: readonly ParameterPiece[]
+  readonly #maxBytes: number
   #encoders: GradientEncoders | undefined
+  #resident: ResidentState | undefined
   /** runs submit in the order in which they were asked for */
   readonly #tasks = new SerialQueue()
   /** tasks that wait for their turn */
   #waiting = 0
 
   constructor(parts: GpuRunnerParts) {
-    const { graph, plan, precision, program, watch, owner, readback, encoding, submits, upload } = parts
+    const { graph, plan, precision, program, watch, owner, readback, encoding, submits, upload, maxBytes } = parts
+    this.#maxBytes = maxBytes
     this.graph = graph
     this.capacity = plan.capacity
     this.precision = precision
@@ -337,7 +351,7 @@ export class GpuRunner implements GraphRunner {
 
   /** Device buffers alive, for tests of leaks. */
   get liveBuffers(): number {
-    return this.#owner.count + (this.#encoders?.liveBuffers ?? 0)
+    return this.#owner.count + (this.#encoders?.liveBuffers ?? 0) + (this.#resident?.liveBuffers ?? 0)
   }
 
   loadParameters(flat: Float32Array): void {
@@ -373,9 +387,42 @@ export class GpuRunner implements GraphRunner {
     return read.map((tensor) => (tensor.storage === output.storage ? logits : (values.shift() ?? new Float32Array())))
   }
 
+  /** The one before is given up. Few jobs have inner steps: pages load how when one does. */
+  async resident(optimizer: OptimizerSpec): Promise<ResidentVectors | undefined> {
+    const { ResidentState, residentBytes } = await import('./resident-state.ts')
+    this.#resident?.destroy()
+    this.#resident = undefined
+    const [plan, watch] = [this.#plan, this.#watch]
+    const needed = residentBytes(plan, optimizer)
+    const uploads = this.#upload === undefined ? 0 : uploadBytes(plan, false)
+    const has = this.#maxBytes - planBytes(plan) - stagingBytes(plan) - uploads
+    try {
+      if (needed > has) throw new OutOfDeviceMemory(needed, `${Math.max(0, has)} bytes of what it may use are left.`)
+      this.#resident = await ResidentState.create(
+        {
+          watch,
+          plan,
+          completion: this.#completion,
+          readback: this.#readback,
+          readText: this.#encoding.readText,
+          buffers: this.#program.buffers,
+          sections: trainingSections(plan),
+          write: (flat, segments) => this.#writeSegments(plain(flat), segments),
+          inTurn: (task) => this.#inTurn(task),
+        },
+        optimizer,
+      )
+    } catch (error) {
+      if (!(error instanceof OutOfDeviceMemory)) throw error
+      this.#encoding.say?.(`Inner steps go over the processor: ${error.message}`)
+    }
+    return this.#resident
+  }
+
   destroy(): void {
     this.#watch.stop()
     this.#encoders?.destroy()
+    this.#resident?.destroy()
     this.#owner.destroy()
   }
 
@@ -514,9 +561,12 @@ export class GpuRunner implements GraphRunner {
       for (const { segment, start, first, length } of pieces)
         targets[segment]?.set(flat.subarray(first, first + length), start)
     })
-    if (isUploaded === true) return
-    for (const { segment, start, first, length } of pieces) {
-      const buffer = this.#program.buffers.parameters[segment]
+    if (isUploaded !== true) this.#writeSegments(flat, this.#program.buffers.parameters)
+  }
+
+  #writeSegments(flat: Float32Array<ArrayBuffer>, segments: readonly GPUBuffer[]): void {
+    for (const { segment, start, first, length } of this.#parameterPieces) {
+      const buffer = segments[segment]
       if (buffer) this.#queue.writeBuffer(buffer, FLOAT_BYTES * start, flat, first, length)
     }
   }

@@ -1,6 +1,7 @@
 // The seam between training and arithmetic: something that can run a model forward and backward.
 // Implemented on WebGPU (gpu/) and in plain TypeScript (cpu/); both run volunteer/testing/executor-suite.ts.
 import type { AdapterDescription, Precision, Tally } from '@starling-grid/protocol'
+import type { OptimizerSpec, OptimizerState } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import type { FrozenSource } from './frozen-source.ts'
 
@@ -85,6 +86,36 @@ export interface ExecutorBounds {
   onDeviceLost(): void
 }
 
+/** One inner step of training that stays where it is computed. */
+export interface ResidentStep {
+  readonly optimizer: OptimizerSpec
+  /** goes on with each step that is made; its slots are not looked at */
+  readonly state: OptimizerState
+  /** bound of the norm of the mean gradient, if there is one */
+  readonly clipNorm: number | undefined
+  /** Asked when the gradient is there and finite: false leaves the parameters as they are. */
+  wanted(sums: BatchSums): boolean
+}
+
+/** Of a step; `finite`: loss and gradient are, or else no step was made. */
+export interface ResidentSums extends BatchSums {
+  readonly finite: boolean
+}
+
+/**
+ * Parameters, gradients and the optimizer's state stay where they are computed, from step to step. Equal to steps over
+ * the host up to rounding. Other tasks of the executor may come between.
+ */
+export interface ResidentTraining {
+  /** Sets the parameters; the optimizer's vectors stay as steps left them, zeros at first. */
+  set(parameters: Float32Array): Promise<void>
+  /** @throws ResidentStateLost when the device was lost: `set` begins anew, without the optimizer's vectors */
+  step(batch: Batch, step: ResidentStep): Promise<ResidentSums>
+  /** Brings the parameters (parameterCount,). @throws ResidentStateLost */
+  read(into: Float32Array): Promise<void>
+  destroy(): void
+}
+
 export interface Executor {
   readonly adapter: AdapterDescription
   /** blocks that it computes side by side, and of which it cuts none; absent: 1 */
@@ -101,6 +132,8 @@ export interface Executor {
   evaluate(batch: Batch): Promise<BatchSums>
   /** Forward only, evaluation mode: (samples, …output shape). */
   predict(x: Batch['x'], samples: number): Promise<Float32Array>
+  /** Absent, or undefined: inner steps go over the host. */
+  resident?(optimizer: OptimizerSpec): Promise<ResidentTraining | undefined>
   /** Releases every buffer. The executor cannot be used afterwards. */
   destroy(): void
 }

@@ -44,6 +44,13 @@ export function graphExecutor(runner: GraphRunner, adapter: AdapterDescription):
       checkInput(graph, x, samples)
       return queue.run(() => predict(runner, x, samples))
     },
+    async resident(optimizer) {
+      const vectors = await runner.resident?.(optimizer)
+      if (vectors === undefined) return undefined
+      const { residentTraining } = await import('./resident-training.ts') // of jobs with inner steps, on devices
+      const sums = (batch: Batch, lossScale: number) => gradientOf(runner, batch, { lossScale })
+      return residentTraining({ runner, vectors, queue, scaling, sums })
+    },
     destroy: () => runner.destroy(),
   }
 }
@@ -61,7 +68,8 @@ async function evaluate(runner: GraphRunner, batch: Batch): Promise<BatchSums> {
 }
 
 interface GradientOptions {
-  readonly into: Float32Array
+  /** absent: it stays on the device */
+  readonly into?: Float32Array
   readonly lossScale: number
   readonly early?: EarlyRanges | undefined
 }
@@ -75,7 +83,7 @@ function gradientOf(
     parts: TRAIN,
     clearGradient: first,
     lossScale,
-    ...(last ? { gradientInto: into, ...(early ? { early } : {}) } : {}),
+    ...(last && into ? { gradientInto: into, ...(early ? { early } : {}) } : {}),
   })
   return sumOver(runner, batch, piecesOf(runner.graph, batch, runner.capacity), { options })
 }

@@ -3,8 +3,10 @@
 // again within an hour is given up, and the volunteer leaves with its name. Independent of devices.
 
 import { type Clock, type GridError, isGridError, systemClock } from '@starling-grid/protocol'
-import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor } from './executor.ts'
+import type { OptimizerSpec } from '@starling-grid/shaders'
+import type { AdapterDescription, Batch, BatchSums, EarlyRanges, Executor, ResidentTraining } from './executor.ts'
 import { OutOfDeviceMemory } from './out-of-device-memory.ts'
+import { ResidentStateLost } from './resident-state-lost.ts'
 
 /** What happened to a device so far: who opens it anew asks it for less. */
 export interface DeviceTrouble {
@@ -86,6 +88,28 @@ class RenewedExecutor implements Executor {
     return this.#withDevice((executor) => executor.predict(x, samples))
   }
 
+  /** What stays on a device is not repeated here: the caller alone knows the steps that it was made by. */
+  async resident(optimizer: OptimizerSpec): Promise<ResidentTraining | undefined> {
+    const [used, opened] = await this.#withDevice(
+      async (executor) => [executor, await executor.resident?.(optimizer)] as const,
+    )
+    const unlessLost = async <T>(task: (training: ResidentTraining) => Promise<T>): Promise<T> => {
+      if (opened === undefined || used !== this.#current) throw new ResidentStateLost(undefined)
+      return task(opened).catch(async (error: unknown) => {
+        await this.#repair(used, error)
+        throw new ResidentStateLost(error)
+      })
+    }
+    return (
+      opened && {
+        set: (parameters) => unlessLost((training) => training.set(parameters)),
+        step: (batch, step) => unlessLost((training) => training.step(batch, step)),
+        read: (into) => unlessLost((training) => training.read(into)),
+        destroy: () => opened.destroy(),
+      }
+    )
+  }
+
   destroy(): void {
     this.#end.abort()
     this.#current.destroy()
@@ -97,15 +121,20 @@ class RenewedExecutor implements Executor {
       try {
         return await task(used)
       } catch (error) {
-        if (this.#end.signal.aborted || !this.#isRepairable(error)) throw error
-        // Tasks that were under way together fail together, and wait for the same renewal.
-        if (used === this.#current)
-          this.#renewal ??= this.#renew(error).finally(() => {
-            this.#renewal = undefined
-          })
-        await this.#renewal
+        await this.#repair(used, error)
       }
     }
+  }
+
+  /** Resolves when another device is open. @throws what cannot be repaired */
+  async #repair(used: Executor, error: unknown): Promise<void> {
+    if (this.#end.signal.aborted || !this.#isRepairable(error)) throw error
+    // Tasks that were under way together fail together, and wait for the same renewal.
+    if (used === this.#current)
+      this.#renewal ??= this.#renew(error).finally(() => {
+        this.#renewal = undefined
+      })
+    await this.#renewal
   }
 
   #isRepairable(error: unknown): error is Error {

@@ -2,7 +2,7 @@
 // Golden cases of single operators drive it directly, on the same path as training.
 
 import type { Precision } from '@starling-grid/protocol'
-import type { PackedStorage } from '@starling-grid/shaders'
+import type { OptimizerSpec, PackedStorage } from '@starling-grid/shaders'
 import type { Graph, GraphPart } from './build.ts'
 import type { EarlyRanges } from './executor.ts'
 import type { Tensor } from './tensor.ts'
@@ -29,6 +29,21 @@ export interface RunRequest {
   readonly early?: EarlyRanges
 }
 
+/** Parameters and an optimizer's state where runs are made, beside the parameters that are loaded for them. */
+export interface ResidentVectors {
+  /** (parameterCount,) in layout order; `flat` may be reused once it has resolved */
+  set(flat: Float32Array): Promise<void>
+  /** The runs that follow take these parameters, until others are loaded. */
+  use(): Promise<void>
+  /** Σ squares of the trained elements of the gradient that the last runs left; undefined: one is not finite */
+  squares(): Promise<number | undefined>
+  /** A step of the optimizer with that gradient; `scalars`: stepScalars of @starling-grid/shaders */
+  step(scalars: Float32Array<ArrayBuffer>): Promise<void>
+  /** (parameterCount,) in layout order */
+  read(into: Float32Array): Promise<void>
+  destroy(): void
+}
+
 export interface GraphRunner {
   readonly graph: Graph
   /** the most samples that one run takes */
@@ -49,5 +64,7 @@ export interface GraphRunner {
    * @throws GridError('device-lost')
    */
   run(request: RunRequest): Promise<Float32Array[]>
+  /** Absent, or undefined: state stays with the caller; a lack of memory was said. */
+  resident?(optimizer: OptimizerSpec): Promise<ResidentVectors | undefined>
   destroy(): void
 }

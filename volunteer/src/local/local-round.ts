@@ -3,25 +3,21 @@
 // of a gradient (A7). Source: DiLoCo (Douillard et al., 2023). Inner optimizer state stays here from round to round; it
 // is in no version. In jobs with fragments the difference leaves piece by piece (fragment-stream.ts), and the private
 // copy lives on, too.
-import { meanOfStep, nextVersion, type UpdateRule, type VersionContent } from '@starling-grid/model'
 import { type BlockId, SerialQueue, type StepRecord, type VersionRef } from '@starling-grid/protocol'
-import { createOptimizerState } from '@starling-grid/shaders'
 import { onAbort } from '../abort.ts'
-import type { Compute, GradientLease } from '../compute.ts'
+import type { GradientLease } from '../compute.ts'
 import type { Batches } from '../data/batch.ts'
 import { allFinite } from '../floats.ts'
 import type { BatchSums } from '../graph/executor.ts'
+import { ResidentStateLost } from '../graph/resident-state-lost.ts'
 import { FragmentStream, weightedDifference } from './fragment-stream.ts'
 import { fragmentsOf } from './local-fragments.ts'
+import { HostCopy, openPrivateCopy, type PrivateCopy, type PrivateCopyParts } from './private-copy.ts'
 import { type InnerSteps, type RoundOrder, type RoundResult, RoundWork, type RoundWorkParts } from './round-work.ts'
 
-export interface LocalRoundParts {
-  /** of the inner steps */
-  readonly rule: Pick<UpdateRule, 'layout' | 'optimizer'>
-  readonly clipNorm: number | undefined
+export interface LocalRoundParts extends PrivateCopyParts {
   /** H: inner steps of a member in one round */
   readonly innerSteps: number
-  readonly compute: Compute
   readonly batches: Batches
   /** absent: the whole difference leaves at the end of the round */
   readonly stream?: FragmentStream | undefined
@@ -32,9 +28,11 @@ export interface LocalRoundParts {
 /** Blocks that the private copy has learned from since `base`, and what they summed to. */
 interface RoundProgress {
   readonly base: VersionRef
+  /** where the schedule of the learning rate was at the base */
+  readonly fromStep: number
   readonly blocks: BlockId[]
-  /** inner steps */
-  steps: number
+  /** of each inner step */
+  readonly steps: (readonly BlockId[])[]
   samples: number
   sums: BatchSums
 }
@@ -50,7 +48,9 @@ export function openLocalRounds(parts: Omit<LocalRoundParts, 'stream'>, fragment
 
 export class LocalRounds implements InnerSteps {
   readonly #parts: LocalRoundParts
-  readonly #inner: VersionContent
+  /** in jobs with fragments: those are cut from a copy that is here */
+  readonly #host: HostCopy | undefined
+  #copy: PrivateCopy | undefined
   #progress: RoundProgress | undefined
   /**
    * gradients of inner steps, then the difference that they made: of the round under way, until it is over or the next
@@ -65,12 +65,9 @@ export class LocalRounds implements InnerSteps {
   #takesOver: VersionRef | undefined
 
   constructor(parts: LocalRoundParts) {
-    const { layout, optimizer } = parts.rule
     this.#parts = parts
-    this.#inner = {
-      parameters: new Float32Array(layout.total),
-      optimizerState: createOptimizerState(optimizer, layout.trained),
-    }
+    this.#host = parts.stream && new HostCopy(parts)
+    this.#copy = this.#host
   }
 
   /** A member's part in them, as the protocol sees it. */
@@ -116,13 +113,15 @@ export class LocalRounds implements InnerSteps {
     const lease = this.#parts.compute.buffers.lease()
     this.#lease = lease
     this.#releaseLease = onAbort(order.signal, () => this.#endLease())
-    const progress = this.#resume(order)
+    if (order.blocks.length === 0 && this.#host === undefined) return this.#nothing(order, lease)
+    const copy = (this.#copy ??= await openPrivateCopy(this.#parts))
+    const progress = await this.#resume(copy, order)
+    if (order.signal.aborted) return undefined
     order.onLearned(progress)
     const left = order.blocks.filter((block) => !progress.blocks.includes(block))
     const steps = innerBatches(left, order.innerSteps ?? this.#parts.innerSteps, order.blocks.length)
-    const stream =
-      this.#parts.stream &&
-      (await this.#stream(this.#parts.stream, order, { made: progress.steps, left: steps.length }))
+    const made = { made: progress.steps.length, left: steps.length }
+    const stream = this.#host && (await this.#stream(this.#host, order, made))
     for (const blocks of steps) {
       if (order.signal.aborted) return undefined
       const finite = await unlessCut(order.cut, this.#innerStep(blocks, progress, { ...order, lease }))
@@ -132,23 +131,38 @@ export class LocalRounds implements InnerSteps {
         this.#progress = undefined
         return resultOf(progress, finite)
       }
-      stream?.stepped(progress.steps)
+      stream?.stepped(progress.steps.length)
     }
     stream?.end(progress.sums.targets)
-    if (this.#parts.stream === undefined)
-      weightedDifference(order.parameters, this.#inner.parameters, {
-        weight: progress.sums.targets,
-        into: lease.values,
-      })
+    if (this.#host === undefined && !(await this.#difference(progress, { ...order, lease }))) return undefined
     return resultOf(progress, allFinite(this.contribution))
   }
 
+  /** It waits for no computation that is under way. */
+  #nothing({ base, onLearned }: RoundOrder, { values }: GradientLease): RoundResult {
+    this.#progress = undefined
+    onLearned({ base, blocks: [] })
+    values.fill(0)
+    return { learned: 0, samples: 0, sums: { lossSum: 0, targets: 0, correct: 0 }, finite: true }
+  }
+
+  /** Into the lease. False: the generation ended before. */
+  async #difference(progress: RoundProgress, order: LeasedOrder): Promise<boolean> {
+    const local = await this.#read(progress, order)
+    if (local === undefined || order.lease.isOver) return false
+    weightedDifference(order.parameters, local, { weight: progress.sums.targets, into: order.lease.values })
+    return true
+  }
+
   /** Undefined: it learned nothing yet, or not from the first blocks alone. */
-  #cut({ parameters, blocks }: RoundOrder, progress: RoundProgress): RoundResult | undefined {
+  async #cut(order: RoundOrder, progress: RoundProgress): Promise<RoundResult | undefined> {
+    const { parameters, blocks } = order
     const isFirst = progress.blocks.every((block, i) => block === blocks[i])
-    if (progress.steps === 0 || !isFirst || this.#parts.stream !== undefined) return undefined
+    if (progress.steps.length === 0 || !isFirst || this.#parts.stream !== undefined) return undefined
+    const local = await this.#copy?.read().catch(undefinedIfLost)
+    if (local === undefined || this.#progress !== progress) return undefined
     this.#part = new Float32Array(parameters.length)
-    weightedDifference(parameters, this.#inner.parameters, { weight: progress.sums.targets, into: this.#part })
+    weightedDifference(parameters, local, { weight: progress.sums.targets, into: this.#part })
     return resultOf(progress, allFinite(this.#part))
   }
 
@@ -160,14 +174,15 @@ export class LocalRounds implements InnerSteps {
 
   /** Undefined: there is nothing to learn from. */
   async #stream(
-    stream: FragmentStream,
+    host: HostCopy,
     { parameters: base, blocks, onFragment, signal }: RoundOrder,
     { made, left }: { readonly made: number; readonly left: number },
   ): Promise<FragmentStream | undefined> {
-    if (blocks.length === 0) return undefined
-    const weight = await this.#parts.targetsOf(blocks)
+    const { stream, targetsOf } = this.#parts
+    if (blocks.length === 0 || stream === undefined) return undefined
+    const weight = await targetsOf(blocks)
     const send = (fragment: number): void => void (signal.aborted || onFragment?.(fragment))
-    stream.begin({ base, inner: this.#inner.parameters, weight, steps: made + left, send })
+    stream.begin({ base, inner: host.parameters, weight, steps: made + left, send })
     return stream
   }
 
@@ -175,18 +190,22 @@ export class LocalRounds implements InnerSteps {
    * A7: inner progress outlives a new generation iff the base is the same version and the new assignment holds all that
    * was learned.
    */
-  #resume({ base, parameters, blocks, fromStep }: RoundOrder): RoundProgress {
+  async #resume(copy: PrivateCopy, { base, parameters, blocks, fromStep }: RoundOrder): Promise<RoundProgress> {
     const known = this.#progress
     if (known !== undefined && known.base.id === base.id && known.blocks.every((block) => blocks.includes(block)))
       return known
-    const stream = this.#parts.stream
-    if (stream?.whole === true && this.#takesOver?.id === base.id) stream.takeOver(parameters, this.#inner.parameters)
-    else this.#inner.parameters.set(parameters)
+    this.#progress = undefined
+    // the schedule of the learning rate counts steps of the run, of all members
+    const first = fromStep ?? base.v * this.#parts.innerSteps
+    const { stream } = this.#parts
+    if (this.#host && stream?.whole === true && this.#takesOver?.id === base.id) {
+      stream.takeOver(parameters, this.#host.parameters)
+      this.#host.goOn(first)
+    } else await copy.begin(parameters, first).catch(undefinedIfLost) // the first step finds it lost, too
     this.#takesOver = undefined
     stream?.reset()
-    // the schedule of the learning rate counts steps of the run, of all members
-    this.#inner.optimizerState.step = fromStep ?? base.v * this.#parts.innerSteps
-    this.#progress = { base, blocks: [], steps: 0, samples: 0, sums: { lossSum: 0, targets: 0, correct: 0 } }
+    const sums = { lossSum: 0, targets: 0, correct: 0 }
+    this.#progress = { base, fromStep: first, blocks: [], steps: [], samples: 0, sums }
     return this.#progress
   }
 
@@ -197,32 +216,75 @@ export class LocalRounds implements InnerSteps {
   async #innerStep(
     blocks: readonly BlockId[],
     progress: RoundProgress,
-    order: RoundOrder & { readonly lease: GradientLease },
+    order: LeasedOrder,
   ): Promise<boolean | undefined> {
-    const { compute, batches, rule, clipNorm } = this.#parts
-    const batch = await batches.of(blocks)
-    const computed = await compute.localGradient(order.lease, this.#inner.parameters, batch)
-    if (computed === undefined || order.signal.aborted || order.cut?.aborted === true) return undefined
-    const { sums, finite } = computed
-    if (!finite) return false
-    const mean = meanOfStep(rule, order.lease.values, { targets: sums.targets, clipNorm })
-    nextVersion(atRate(rule, order.rate), this.#inner, mean, this.#inner)
-    progress.blocks.push(...blocks)
-    progress.steps++
-    progress.samples += batch.samples
-    progress.sums = addSums(progress.sums, sums)
-    order.onLearned(progress)
+    const batch = await this.#parts.batches.of(blocks)
+    const accept = (sums: BatchSums): boolean => {
+      if (isOver(order)) return false
+      progress.blocks.push(...blocks)
+      progress.steps.push(blocks)
+      progress.samples += batch.samples
+      progress.sums = addSums(progress.sums, sums)
+      order.onLearned(progress)
+      return true
+    }
+    try {
+      const step = await this.#copy?.step(batch, { ...order, accept })
+      return step?.finite === false && isOver(order) ? undefined : step?.finite
+    } catch (error) {
+      undefinedIfLost(error)
+      if (!(await this.#redo(progress, order))) return undefined
+      return progress.steps.includes(blocks) ? true : this.#innerStep(blocks, progress, order)
+    }
+  }
+
+  /** Undefined: the generation ended, or the round was cut. */
+  async #read(progress: RoundProgress, order: LeasedOrder): Promise<Float32Array | undefined> {
+    try {
+      return await this.#copy?.read()
+    } catch (error) {
+      undefinedIfLost(error)
+      return (await this.#redo(progress, order)) ? this.#read(progress, order) : undefined
+    }
+  }
+
+  /**
+   * The device took the private copy along. The steps that count are made again from the base on another one, without
+   * the optimizer's vectors, as a newcomer makes them. False: the generation ended, or the round was cut, before; then
+   * nothing counts any more.
+   */
+  async #redo(progress: RoundProgress, order: LeasedOrder): Promise<boolean> {
+    this.#progress = undefined
+    try {
+      const copy = (this.#copy = await openPrivateCopy(this.#parts))
+      await copy.begin(order.parameters, progress.fromStep)
+      for (const blocks of progress.steps) {
+        const batch = await this.#parts.batches.of(blocks)
+        const step = await copy.step(batch, { ...order, accept: () => !isOver(order) })
+        if (step?.finite !== true) return false
+      }
+    } catch (error) {
+      undefinedIfLost(error)
+      return this.#redo(progress, order)
+    }
+    this.#progress = progress
     return true
   }
 }
 
-function resultOf({ blocks, samples, sums }: RoundProgress, finite: boolean): RoundResult {
-  return { learned: blocks.length, samples, sums, finite }
+type LeasedOrder = RoundOrder & { readonly lease: GradientLease }
+
+function isOver({ signal, cut }: RoundOrder): boolean {
+  return signal.aborted || cut?.aborted === true
 }
 
-function atRate(rule: LocalRoundParts['rule'], rate = 1): LocalRoundParts['rule'] {
-  const { optimizer } = rule
-  return rate === 1 ? rule : { ...rule, optimizer: { ...optimizer, lr: rate * optimizer.lr } }
+/** @throws what is no loss of the private copy */
+function undefinedIfLost(error: unknown): undefined {
+  if (!(error instanceof ResidentStateLost)) throw error
+}
+
+function resultOf({ blocks, samples, sums }: RoundProgress, finite: boolean): RoundResult {
+  return { learned: blocks.length, samples, sums, finite }
 }
 
 /** What the step comes to, or 'cut' as soon as that is asked for. */

@@ -1,0 +1,71 @@
+// Steps of an optimizer on a device that keeps parameters and state (optimizer.wgsl). No model calls these kernels, so
+// no table of a model lists them. Their reference is the exact update of `optimizer.ts`, which they equal up to
+// rounding. Scalars are made here, once a step, in double precision.
+
+import { type DeviceStep, type OptimizerSpec, slotNames } from '../optimizer.ts'
+import { array, STREAM_WORKGROUP, type Binding, type Pass } from '../recipe.ts'
+
+/** Quads of each flat vector that one invocation reads. */
+const QUADS = 16
+/** Elements of a chunk at most: one workgroup has it. */
+export const CHUNK_ELEMENTS = 4 * QUADS * STREAM_WORKGROUP
+/** Words of the table for each chunk: first quad, elements, what it is, share of a statistic as bits of an f32. */
+export const CHUNK_WORDS = 4
+export const CHUNK = { decayed: 0, undecayed: 1, statistic: 2 } as const
+/** f32 that a step's kernel reads */
+export const STEP_SCALARS = 12
+
+/** Of one segment of the flat vectors. */
+export interface SegmentDims {
+  readonly elements: number
+  readonly chunks: number
+}
+
+// gradient (elements,) → partials (chunks,): Σ squares; −1: not finite
+export function squaresPass({ elements, chunks }: SegmentDims): Pass {
+  return pass('squares', { elements, chunks }, [array('partials', 'write', chunks)])
+}
+
+// gradient, parameters, the optimizer's slots (elements,) → parameters, slots
+export function stepPass(optimizer: OptimizerSpec, dims: SegmentDims): Pass {
+  const slots = slotNames(optimizer)
+  const moving = slots.length > 0
+  const entryPoint = optimizer.type !== 'sgd' ? 'adam' : moving ? 'sgd_momentum' : 'sgd'
+  const vector = (name: string): Binding => array(name, 'update', dims.elements, 'vec4f')
+  return pass(entryPoint, dims, [
+    array('scalars', 'read', STEP_SCALARS),
+    vector('parameters'),
+    ...slots.map((name) => vector(name === 'momentum_buffer' ? 'velocity' : name)),
+  ])
+}
+
+function pass(entryPoint: string, { elements, chunks }: SegmentDims, bindings: readonly Binding[]): Pass {
+  return {
+    file: 'optimizer',
+    entryPoint,
+    constants: { QUADS },
+    bindings: [
+      array('chunks', 'read', CHUNK_WORDS * chunks, 'vec4u'),
+      array('gradient', 'read', elements, 'vec4f'),
+      ...bindings,
+    ],
+    workgroup: STREAM_WORKGROUP,
+    threads: (count) => count * STREAM_WORKGROUP,
+  }
+}
+
+/** What the kernel reads of a step: SCALAR_ in optimizer.wgsl. `mean`: factor of the sum; `share`: that of statistics. */
+export function stepScalars(
+  step: DeviceStep,
+  { mean, share }: { readonly mean: number; readonly share: number },
+): Float32Array<ArrayBuffer> {
+  const scalars = new Float32Array(STEP_SCALARS)
+  scalars.set([mean, share, ...rule(step)])
+  return scalars
+}
+
+function rule(step: DeviceStep): readonly number[] {
+  if (step.type === 'sgd') return [step.lr, step.weightDecay, step.momentum, Number(step.nesterov)]
+  const { beta1, rest1, beta2, rest2, eps, stepSize, rootCorrection, shrink, decay } = step
+  return [stepSize, decay, beta1, rest1, beta2, rest2, rootCorrection, eps, shrink]
+}
