@@ -30,6 +30,8 @@ const PRODUCT_REACH = 0.7
 const WARMING_MS = 1000
 /** Losses near 10.8 move by hundredths in the updates that are compared, and each is a sum of 50,257 exponentials. */
 const LARGE_TOLERANCE = 1e-2
+/** Starling, too: steps whose parameters stay on the device */
+const INNER = 'starling-inner-steps'
 /** kernels of a gradient that are told */
 const TOLD = 16
 
@@ -74,7 +76,11 @@ async function openPlace(gpu: OpenGpu): Promise<BenchPlace> {
   return {
     name: 'node',
     adapter: gpu.description.name,
-    libraries: [starlingOn(deviceOf(gpu)), ...(isMissing ? [] : [torch])],
+    libraries: [
+      starlingOn(deviceOf(gpu)),
+      starlingOn(deviceOf(gpu), INNER, { innerSteps: true }),
+      ...(isMissing ? [] : [torch]),
+    ],
     missing: isMissing ? [torch] : [],
     gpuCalls: async () => gpuCalls(),
     close: async () => (isMissing ? undefined : torch.close()),
@@ -97,6 +103,7 @@ function comparisons(options: SuiteOptions): BenchComparison[] {
       value: (ms) => flopsOf(task) / ms / 1e6,
       ...check,
       reach: { peer: 'pytorch', ratio: PRODUCT_REACH },
+      only: (library) => library.name !== INNER,
     }
   })
   const steps = (options.short ? SHORT_STEPS : STEPS).map(([model, samples, ratio]): BenchComparison => ({

@@ -65,7 +65,9 @@ function setUp(innerSteps: number, { fragments = 1, executor, optimizer = ADAMW 
     targetsOf: async (learned) => learned.length * SAMPLES,
     ...(fragments > 1 ? { stream: new FragmentStream(fragmentsOf(layout, fragments), layout.total) } : {}),
   })
-  const onAsked = (told: () => unknown): void => void (tell = told)
+  const onAsked = (told: () => unknown): void => {
+    tell = told
+  }
   return { held, compute, rounds, asked, onAsked }
 }
 

@@ -27,7 +27,10 @@ export function keptHere(spec: ModelSpec): KeptHere {
   }
   const resident = async (optimizer: OptimizerSpec): Promise<ResidentTraining> =>
     trainingOn(plain, spec, { optimizer, noted })
-  return { executor: { ...plain, resident }, calls, lose: () => void (isLost = true) }
+  const lose = (): void => {
+    isLost = true
+  }
+  return { executor: { ...plain, resident }, calls, lose }
 }
 
 interface TrainingOptions {

@@ -63,11 +63,8 @@ export const residentCases: readonly ExecutorCase[] = [
 ]
 
 function nameOf({ type, decay = 'all', ...spec }: OptimizerSpec): string {
-  return [
-    type,
-    ...('nesterov' in spec ? ['nesterov'] : 'momentum' in spec ? ['momentum'] : []),
-    `decay of ${decay}`,
-  ].join(' ')
+  const momentum = 'nesterov' in spec ? 'nesterov, ' : 'momentum, '
+  return `${type}, ${'momentum' in spec ? momentum : ''}decay of ${decay}`
 }
 
 interface Rule {

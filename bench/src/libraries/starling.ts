@@ -10,6 +10,7 @@ import {
 } from '@starling-grid/model'
 import type { AdapterDescription } from '@starling-grid/protocol'
 import { concatenated } from '@starling-grid/protocol/floats'
+import { createOptimizerState } from '@starling-grid/shaders'
 import { buildGraph, createGpuExecutor, createGpuRunner, tuneOn, type Executor } from '@starling-grid/volunteer'
 import type { Graph, GraphPart, GraphRunner, RunRequest, Tensor, Values } from '@starling-grid/volunteer/testing'
 import { createWasmExecutor, createWasmRunner, wasmAdapter, type WasmThreads } from '@starling-grid/volunteer/wasm'
@@ -34,6 +35,8 @@ export const TUNING = { budgetMs: 1500 } as const
 export interface StarlingBackend {
   readonly name: string
   readonly adapter: string
+  /** steps are inner steps of local rounds: parameters stay where gradients are computed */
+  readonly innerSteps?: boolean
   createRunner(graph: Graph, capacity: number): Promise<GraphRunner>
   createExecutor(spec: ModelSpec, capacity: number): Promise<Executor>
 }
@@ -51,7 +54,7 @@ export function starling(backend: StarlingBackend): Library {
         case 'conv2d-backward':
           return conv2d(task, backend)
         case 'step':
-          return trainingStep(task, backend)
+          return backend.innerSteps === true ? innerStep(task, backend) : trainingStep(task, backend)
         case 'chain':
           return chain(task, backend)
         default:
@@ -68,10 +71,15 @@ export interface OpenDevice {
 }
 
 /** On a device, with variants of kernels measured first, as volunteers do; what that costs is in the first run. */
-export function starlingOn({ device, adapter, readText }: OpenDevice, name = 'starling'): Library {
+export function starlingOn(
+  { device, adapter, readText }: OpenDevice,
+  name = 'starling',
+  { innerSteps = false } = {},
+): Library {
   return starling({
     name,
     adapter: adapter.name,
+    innerSteps,
     async createRunner(graph, capacity) {
       const options = { device, graph, readText, maxMicroBatch: capacity, software: adapter.software }
       return createGpuRunner({ ...options, choose: await tuneOn(TUNING, adapter, options) })
@@ -213,9 +221,39 @@ async function trainingStep(task: StepTask, backend: StarlingBackend): Promise<P
     version.parameters.set(parameters)
     executor.loadParameters(version.parameters)
   }
+  return preparedSteps({ begin, step, close: async () => executor.destroy() })
+}
+
+/** As a volunteer makes inner steps of a round: nothing but the loss and a norm comes back. */
+async function innerStep(task: StepTask, backend: StarlingBackend): Promise<PreparedTask> {
+  const { spec, parameters, x, y } = stepInputs(task)
+  const executor = await backend.createExecutor(spec, task.samples)
+  const optimizer = { type: 'sgd', lr: STEP_RATE } as const
+  const training = await executor.resident?.(optimizer)
+  if (training === undefined) throw new Error('the executor keeps no inner steps')
+  const order = { optimizer, state: createOptimizerState(optimizer, 0), clipNorm: undefined, wanted: () => true }
+  return preparedSteps({
+    begin: () => training.set(parameters),
+    async step() {
+      const { lossSum, targets } = await training.step({ samples: task.samples, x, y }, order)
+      return lossSum / targets
+    },
+    close: async () => executor.destroy(),
+  })
+}
+
+interface PreparedSteps {
+  /** from the parameters that every library begins with */
+  begin(): void | Promise<void>
+  /** Returns the loss. */
+  step(): Promise<number>
+  close(): Promise<void>
+}
+
+function preparedSteps({ begin, step, close }: PreparedSteps): PreparedTask {
   return {
     async result() {
-      begin()
+      await begin()
       const first = await step()
       const losses: number[] = []
       for (let i = 0; i < STEPS_COMPARED; i++) losses.push(await step())
@@ -226,6 +264,6 @@ async function trainingStep(task: StepTask, backend: StarlingBackend): Promise<P
       for (let i = 0; i < repeats; i++) await step()
       return performance.now() - start
     },
-    close: async () => executor.destroy(),
+    close,
   }
 }

@@ -29,8 +29,8 @@ export function squaresPass({ elements, chunks }: SegmentDims): Pass {
 // gradient, parameters, the optimizer's slots (elements,) → parameters, slots
 export function stepPass(optimizer: OptimizerSpec, dims: SegmentDims): Pass {
   const slots = slotNames(optimizer)
-  const moving = slots.length > 0
-  const entryPoint = optimizer.type !== 'sgd' ? 'adam' : moving ? 'sgd_momentum' : 'sgd'
+  const sgd = slots.length > 0 ? 'sgd_momentum' : 'sgd'
+  const entryPoint = optimizer.type === 'sgd' ? sgd : 'adam'
   const vector = (name: string): Binding => array(name, 'update', dims.elements, 'vec4f')
   return pass(entryPoint, dims, [
     array('scalars', 'read', STEP_SCALARS),

@@ -191,10 +191,7 @@ export class ResidentState implements ResidentVectors {
   }
 
   /** A copy of what `record` puts into a staging buffer of that size. */
-  async #brought(
-    bytes: number,
-    record: (encoder: GPUCommandEncoder, into: GPUBuffer) => void,
-  ): Promise<Float32Array> {
+  async #brought(bytes: number, record: (encoder: GPUCommandEncoder, into: GPUBuffer) => void): Promise<Float32Array> {
     const { watch, completion, readback, inTurn } = this.#parts
     const buffer = await inTurn(async () => {
       watch.check()

@@ -41,7 +41,9 @@ async function made(parts: ResidentTrainingParts, batch: Batch, step: ResidentSt
     const share = 1 / sums.targets
     const norm = (Math.sqrt(squares) / scale) * share
     const clip = step.clipNorm === undefined ? 1 : clipFactor(norm, step.clipNorm)
-    await parts.vectors.step(stepScalars(deviceStep(step.optimizer, step.state), { mean: (clip * share) / scale, share }))
+    await parts.vectors.step(
+      stepScalars(deviceStep(step.optimizer, step.state), { mean: (clip * share) / scale, share }),
+    )
   }
   return { ...sums, finite }
 }

@@ -114,28 +114,35 @@ export class LocalRounds implements InnerSteps {
     this.#lease = lease
     this.#releaseLease = onAbort(order.signal, () => this.#endLease())
     if (order.blocks.length === 0 && this.#host === undefined) return this.#nothing(order, lease)
-    const copy = (this.#copy ??= await openPrivateCopy(this.#parts))
-    const progress = await this.#resume(copy, order)
+    const progress = await this.#resume(order)
     if (order.signal.aborted) return undefined
     order.onLearned(progress)
+    const ended = await this.#learn(progress, { ...order, lease })
+    if (ended === 'cut') return this.#cut(order, progress)
+    if (ended === 'not finite') {
+      this.#progress = undefined
+      return resultOf(progress, false)
+    }
+    if (ended === 'over') return undefined
+    if (this.#host === undefined && !(await this.#difference(progress, { ...order, lease }))) return undefined
+    return resultOf(progress, allFinite(this.contribution))
+  }
+
+  /** The inner steps that are left. */
+  async #learn(progress: RoundProgress, order: LeasedOrder): Promise<RoundEnd> {
     const left = order.blocks.filter((block) => !progress.blocks.includes(block))
     const steps = innerBatches(left, order.innerSteps ?? this.#parts.innerSteps, order.blocks.length)
     const made = { made: progress.steps.length, left: steps.length }
     const stream = this.#host && (await this.#stream(this.#host, order, made))
     for (const blocks of steps) {
-      if (order.signal.aborted) return undefined
-      const finite = await unlessCut(order.cut, this.#innerStep(blocks, progress, { ...order, lease }))
-      if (finite === 'cut') return this.#cut(order, progress)
-      if (finite === undefined) return undefined
-      if (!finite) {
-        this.#progress = undefined
-        return resultOf(progress, finite)
-      }
+      if (order.signal.aborted) return 'over'
+      const finite = await unlessCut(order.cut, this.#innerStep(blocks, progress, order))
+      if (finite === 'cut') return finite
+      if (finite !== true) return finite === false ? 'not finite' : 'over'
       stream?.stepped(progress.steps.length)
     }
     stream?.end(progress.sums.targets)
-    if (this.#host === undefined && !(await this.#difference(progress, { ...order, lease }))) return undefined
-    return resultOf(progress, allFinite(this.contribution))
+    return 'learned'
   }
 
   /** It waits for no computation that is under way. */
@@ -190,7 +197,7 @@ export class LocalRounds implements InnerSteps {
    * A7: inner progress outlives a new generation iff the base is the same version and the new assignment holds all that
    * was learned.
    */
-  async #resume(copy: PrivateCopy, { base, parameters, blocks, fromStep }: RoundOrder): Promise<RoundProgress> {
+  async #resume({ base, parameters, blocks, fromStep }: RoundOrder): Promise<RoundProgress> {
     const known = this.#progress
     if (known !== undefined && known.base.id === base.id && known.blocks.every((block) => blocks.includes(block)))
       return known
@@ -201,7 +208,10 @@ export class LocalRounds implements InnerSteps {
     if (this.#host && stream?.whole === true && this.#takesOver?.id === base.id) {
       stream.takeOver(parameters, this.#host.parameters)
       this.#host.goOn(first)
-    } else await copy.begin(parameters, first).catch(undefinedIfLost) // the first step finds it lost, too
+    } else {
+      this.#copy ??= await openPrivateCopy(this.#parts)
+      await this.#copy.begin(parameters, first).catch(undefinedIfLost) // the first step finds it lost, too
+    }
     this.#takesOver = undefined
     stream?.reset()
     const sums = { lossSum: 0, targets: 0, correct: 0 }
@@ -256,7 +266,8 @@ export class LocalRounds implements InnerSteps {
   async #redo(progress: RoundProgress, order: LeasedOrder): Promise<boolean> {
     this.#progress = undefined
     try {
-      const copy = (this.#copy = await openPrivateCopy(this.#parts))
+      const copy = await openPrivateCopy(this.#parts)
+      this.#copy = copy
       await copy.begin(order.parameters, progress.fromStep)
       for (const blocks of progress.steps) {
         const batch = await this.#parts.batches.of(blocks)
@@ -272,6 +283,7 @@ export class LocalRounds implements InnerSteps {
   }
 }
 
+type RoundEnd = 'learned' | 'not finite' | 'cut' | 'over'
 type LeasedOrder = RoundOrder & { readonly lease: GradientLease }
 
 function isOver({ signal, cut }: RoundOrder): boolean {

@@ -117,7 +117,10 @@ class DeviceCopy implements PrivateCopy {
       optimizer: atRate(rule.optimizer, rate),
       state: this.#state,
       clipNorm,
-      wanted: (sums) => (accepted = accept(sums)),
+      wanted(sums) {
+        accepted = accept(sums)
+        return accepted
+      },
     })
     return computed.finite && !accepted ? undefined : computed
   }
