@@ -3,15 +3,31 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { after, test } from 'node:test'
-import { gpt, initialParameters, lenet5, parameterCount, parseModelSpec, type ModelSpec } from '@starling-grid/model'
+import {
+  gpt,
+  initialParameters,
+  lenet5,
+  mlp,
+  parameterCount,
+  parseModelSpec,
+  type ModelSpec,
+} from '@starling-grid/model'
 import { isGridError } from '@starling-grid/protocol'
-import { buildGraph, createGpuExecutor, createGpuRunner, createReferenceExecutor } from '@starling-grid/volunteer'
+import {
+  buildGraph,
+  createGpuExecutor,
+  createGpuRunner,
+  createReferenceExecutor,
+  type GpuExecutorOptions,
+  traitsOf,
+} from '@starling-grid/volunteer'
 import {
   AWKWARD_MODEL,
   awkwardBatch,
   type Batch,
   executorCases,
   expectClose,
+  forceVariant,
   noise,
   residentCases,
 } from '@starling-grid/volunteer/testing'
@@ -30,13 +46,40 @@ function theGpu() {
   return gpu
 }
 
-function openExecutor(spec: ModelSpec, options: { maxMicroBatch?: number } = {}) {
+function openExecutor(
+  spec: ModelSpec,
+  options: Partial<Pick<GpuExecutorOptions, 'maxMicroBatch' | 'asGpu' | 'say' | 'maxBytes' | 'choose'>> = {},
+) {
   const { device, description: adapter } = theGpu()
   return createGpuExecutor({ device, adapter, spec, readText, ...options })
 }
 
-for (const { name, run } of [...executorCases, ...residentCases])
+for (const { name, run } of executorCases)
   test(`on ${gpu?.description.name}: ${name}`, { skip }, () => run(openExecutor))
+
+for (const { name, run } of residentCases)
+  test(`on ${gpu?.description.name}, as a GPU: ${name}`, { skip }, () =>
+    run((spec, options) => openExecutor(spec, { ...options, asGpu: true })),
+  )
+
+test('a software adapter leaves the state of inner steps to the host', { skip }, async () => {
+  const executor = await openExecutor(AWKWARD_MODEL)
+  const { software } = theGpu().description
+  assert.equal((await executor.resident?.({ type: 'sgd', lr: 1 })) === undefined, software)
+  executor.destroy()
+})
+
+test('a device without memory for the state of inner steps says so, and leaves it to the host', { skip }, async () => {
+  const said: string[] = []
+  const options = { asGpu: true, say: (text: string) => void said.push(text), maxBytes: 2.4e6 }
+  const small = mlp({ input: [20], hidden: [300, 300], classes: 3 }) // twice 390 kB, and three times staging
+  // a software adapter compiles tiles of GPUs for seconds
+  const choose = forceVariant({ family: 'register' }, traitsOf(theGpu().device, true))
+  const executor = await openExecutor(small, { ...options, maxMicroBatch: 1, choose })
+  assert.equal(await executor.resident?.({ type: 'adamw', lr: 1 }), undefined)
+  assert.match(said.join(' '), /Inner steps go over the processor: The model needs 2 MiB of device memory/)
+  executor.destroy()
+})
 
 /** Layers at sizes that meet no tile, no group of four, and no other layer's size. */
 const MODELS: readonly (readonly [string, ModelSpec])[] = [

@@ -183,6 +183,7 @@ async function openRunner(options: GpuRunnerOptions, plan: Plan): Promise<GpuRun
     const runner = new GpuRunner({
       ...{ graph, plan, precision, program, watch, owner, readback, encoding, submits, upload },
       maxBytes: options.maxBytes ?? Number.POSITIVE_INFINITY,
+      software: options.software ?? false,
     })
     loadConstants(runner)
     return runner
@@ -305,6 +306,7 @@ interface GpuRunnerParts {
   readonly upload: ParameterUpload | undefined
   /** bytes of the device's memory that its owner allows */
   readonly maxBytes: number
+  readonly software: boolean
 }
 
 export class GpuRunner implements GraphRunner {
@@ -323,6 +325,7 @@ export class GpuRunner implements GraphRunner {
   readonly #upload: ParameterUpload | undefined
   readonly #parameterPieces: readonly ParameterPiece[]
   readonly #maxBytes: number
+  readonly #software: boolean
   #encoders: GradientEncoders | undefined
   #resident: ResidentState | undefined
   /** runs submit in the order in which they were asked for */
@@ -331,8 +334,9 @@ export class GpuRunner implements GraphRunner {
   #waiting = 0
 
   constructor(parts: GpuRunnerParts) {
-    const { graph, plan, precision, program, watch, owner, readback, encoding, submits, upload, maxBytes } = parts
-    this.#maxBytes = maxBytes
+    const { graph, plan, precision, program, watch, owner, readback, encoding, submits, upload } = parts
+    this.#maxBytes = parts.maxBytes
+    this.#software = parts.software
     this.graph = graph
     this.capacity = plan.capacity
     this.precision = precision
@@ -387,8 +391,12 @@ export class GpuRunner implements GraphRunner {
     return read.map((tensor) => (tensor.storage === output.storage ? logits : (values.shift() ?? new Float32Array())))
   }
 
-  /** The one before is given up. Few jobs have inner steps: pages load how when one does. */
+  /**
+   * The one before is given up. Few jobs have inner steps: pages load how when one does. Of a software adapter the
+   * parameters are in the host's memory anyway, and the host's update is faster than its kernels.
+   */
   async resident(optimizer: OptimizerSpec): Promise<ResidentVectors | undefined> {
+    if (this.#software) return undefined
     const { ResidentState, residentBytes } = await import('./resident-state.ts')
     this.#resident?.destroy()
     this.#resident = undefined
