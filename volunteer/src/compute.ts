@@ -76,14 +76,19 @@ export class Compute {
     return this.executor.resident?.(optimizer)
   }
 
-  /** An inner step whose state stays with the executor. */
-  residentStep(training: ResidentTraining, batch: Batch, step: ResidentStep): Promise<Computed> {
+  /** An inner step whose state stays with the executor, and how long it took. */
+  residentStep(
+    training: ResidentTraining,
+    batch: Batch,
+    step: ResidentStep,
+  ): Promise<Computed & { readonly ms: number }> {
     return this.#queue.run(async () => {
       this.#loaded = undefined
       const start = this.#clock.now()
       const { finite, ...sums } = await training.step(batch, step)
-      this.#measured(batch.samples, this.#clock.now() - start)
-      return { sums, finite }
+      const ms = this.#clock.now() - start
+      this.#measured(batch.samples, ms)
+      return { sums, finite, ms }
     })
   }
 

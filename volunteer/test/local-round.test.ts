@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { initialVersionState, meanOfStep, mlp, nextVersion, parameterLayout } from '@starling-grid/model'
 import {
   type BlockId,
+  type Clock,
   genesis,
   jobId,
   random32,
@@ -41,12 +42,14 @@ interface SetUp {
   readonly fragments?: number
   readonly executor?: Executor
   readonly optimizer?: OptimizerSpec
+  readonly clock?: Clock
 }
 
-function setUp(innerSteps: number, { fragments = 1, executor, optimizer = ADAMW }: SetUp = {}) {
+function setUp(innerSteps: number, options: SetUp = {}) {
+  const { fragments = 1, executor, optimizer = ADAMW, clock = systemClock } = options
   const held = new LocalVersion({ spec, optimizer, clipNorm: undefined })
   held.adoptInitial(base, 7)
-  const compute = new Compute(executor ?? createReferenceExecutor(spec), held, systemClock)
+  const compute = new Compute(executor ?? createReferenceExecutor(spec), held, clock)
   const asked: string[][] = []
   let tell = (): unknown => undefined
   const batches = {
@@ -413,4 +416,30 @@ test('a round that is cut while its copy is made anew has learned nothing', asyn
   const order = { base, parameters: held.parameters, blocks: blocks(0, 1, 2), signal, onLearned }
   assert.equal(await rounds.run({ ...order, cut: cutting.signal }), undefined)
   assert.equal((await rounds.run(order))?.samples, 12, 'the next one begins at its base')
+})
+
+test('a round of slow steps on a device is cut without waiting for the one under way', async () => {
+  const { executor } = keptHere(spec)
+  let steps = 0
+  const resident: Executor['resident'] = async (rule) => {
+    const training = await executor.resident?.(rule)
+    const never = new Promise<never>(() => undefined)
+    return training && { ...training, step: (batch, step) => (++steps === 3 ? never : training.step(batch, step)) }
+  }
+  const time = { now: 0 }
+  const now = (): number => {
+    time.now += 2000
+    return time.now
+  }
+  const { rounds, held, asked, onAsked } = setUp(3, {
+    executor: { ...executor, resident },
+    clock: { ...systemClock, now },
+  })
+  const cutting = new AbortController()
+  onAsked(() => asked.length === 3 && setImmediate(() => cutting.abort()))
+  const order = { base, parameters: held.parameters, blocks: blocks(0, 1, 2), signal, cut: cutting.signal, onLearned }
+  assert.deepEqual(await rounds.run(order).then((result) => [result?.learned, result?.finite]), [2, true])
+  const after = await innerSteps([blocks(0), blocks(1)])
+  const wanted = layoutVector((i) => Math.fround(8 * Math.fround((after[0]?.[i] ?? 0) - (after[2]?.[i] ?? 0))))
+  assert.deepEqual(rounds.contribution, wanted)
 })

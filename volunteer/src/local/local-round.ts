@@ -166,7 +166,7 @@ export class LocalRounds implements InnerSteps {
     const { parameters, blocks } = order
     const isFirst = progress.blocks.every((block, i) => block === blocks[i])
     if (progress.steps.length === 0 || !isFirst || this.#parts.stream !== undefined) return undefined
-    const local = await this.#copy?.read().catch(undefinedIfLost)
+    const local = await this.#copy?.latest().catch(undefinedIfLost)
     if (local === undefined || this.#progress !== progress) return undefined
     this.#part = new Float32Array(parameters.length)
     weightedDifference(parameters, local, { weight: progress.sums.targets, into: this.#part })

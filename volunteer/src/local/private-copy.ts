@@ -37,7 +37,15 @@ export interface PrivateCopy {
   step(batch: Batch, order: InnerStepOrder): Promise<Computed | undefined>
   /** The parameters, as they are until the next call. @throws ResidentStateLost */
   read(): Promise<Float32Array>
+  /** The same while a step may be under way, which is not waited for where that takes long. @throws ResidentStateLost */
+  latest(): Promise<Float32Array>
 }
+
+/**
+ * ms of a step on a device from which the parameters are brought after each: who leaves has four seconds to hand in
+ * what it has learned, and the device ends what it has begun first.
+ */
+const SLOW_STEP_MS = 1000
 
 /** Where the executor can keep it, else here. */
 export async function openPrivateCopy(parts: PrivateCopyParts): Promise<PrivateCopy> {
@@ -87,6 +95,10 @@ export class HostCopy implements PrivateCopy {
   async read(): Promise<Float32Array> {
     return this.parameters
   }
+
+  latest(): Promise<Float32Array> {
+    return this.read()
+  }
 }
 
 class DeviceCopy implements PrivateCopy {
@@ -94,6 +106,8 @@ class DeviceCopy implements PrivateCopy {
   readonly #training: ResidentTraining
   /** what was sent there or brought from there last */
   readonly #mirror: Float32Array
+  /** it holds all steps that count */
+  #isLatest = false
   readonly #state: OptimizerState
 
   constructor(parts: PrivateCopyParts, training: ResidentTraining) {
@@ -106,6 +120,7 @@ class DeviceCopy implements PrivateCopy {
 
   begin(parameters: Float32Array, step: number): Promise<void> {
     this.#mirror.set(parameters)
+    this.#isLatest = true
     this.#state.step = step
     return this.#training.set(this.#mirror)
   }
@@ -117,17 +132,25 @@ class DeviceCopy implements PrivateCopy {
       optimizer: atRate(rule.optimizer, rate),
       state: this.#state,
       clipNorm,
-      wanted(sums) {
+      wanted: (sums) => {
         accepted = accept(sums)
+        if (accepted) this.#isLatest = false
         return accepted
       },
     })
+    if (accepted && computed.ms > SLOW_STEP_MS) await this.read()
     return computed.finite && !accepted ? undefined : computed
   }
 
   async read(): Promise<Float32Array> {
+    this.#isLatest = false
     await this.#training.read(this.#mirror)
+    this.#isLatest = true
     return this.#mirror
+  }
+
+  async latest(): Promise<Float32Array> {
+    return this.#isLatest ? this.#mirror : this.read()
   }
 }
 
