@@ -105,7 +105,8 @@ fn sgd_momentum(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
     let v = momentum * velocity[at] + g;
     velocity[at] = v;
     let direction = select(v, g + momentum * v, scalars[SCALAR_NESTEROV] != 0.0);
-    set_parameters(chunk, quad, select(p - scalars[SCALAR_RATE] * direction, followed(chunk, at), chunk.z == STATISTIC));
+    let next = p - scalars[SCALAR_RATE] * direction;
+    set_parameters(chunk, quad, select(next, followed(chunk, at), chunk.z == STATISTIC));
   }
 }
 

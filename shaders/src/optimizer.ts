@@ -2,7 +2,7 @@
 // Exact f32 on the CPU (reference/sgd.ts, reference/adamw.ts): the same reduced gradient gives the same bytes
 // everywhere.
 
-import { adam, type AdamScalars, adamScalars, type AdamSettings } from './reference/adamw.ts'
+import { adam, type AdamSettings } from './reference/adamw.ts'
 import { sgd, type SgdSettings } from './reference/sgd.ts'
 import { asMean, type MeanGradient } from './reference/sum-of-squares.ts'
 
@@ -148,22 +148,7 @@ interface Version {
   readonly state: OptimizerState
 }
 
-/** What a step multiplies by, for an optimizer whose vectors are on a device. */
-export type DeviceStep = ({ readonly type: 'sgd' } & SgdSettings) | ({ readonly type: 'adam' } & AdamScalars)
-
-/** The step after `state`, which goes on to it; its slots are not looked at. */
-export function deviceStep(spec: OptimizerSpec, state: OptimizerState): DeviceStep {
-  const scalars = nextScalars(spec, state)
-  const step: DeviceStep =
-    spec.type === 'sgd'
-      ? { type: 'sgd', ...sgdSettings(spec, state.step) }
-      : { type: 'adam', ...adamScalars(adamSettings(spec, state.step, scalars)) }
-  state.scalars.set(scalars)
-  state.step++
-  return step
-}
-
-function sgdSettings(spec: SgdSpec, step: number): SgdSettings {
+export function sgdSettings(spec: SgdSpec, step: number): SgdSettings {
   const { momentum = 0, nesterov = false, weightDecay = 0 } = spec
   return { lr: learningRate(spec, step), momentum, nesterov, weightDecay }
 }
@@ -174,7 +159,7 @@ function applySgd(spec: SgdSpec, from: Version, gradient: MeanGradient, to: Vers
 }
 
 /** Adam's powers of β after this step, multiplied up because Math.pow differs between machines. */
-function nextScalars(
+export function nextScalars(
   spec: OptimizerSpec,
   { scalars: [beta1Power = 1, beta2Power = 1] }: OptimizerState,
 ): readonly number[] {
@@ -194,7 +179,7 @@ function applyAdam(spec: AdamSpec, { from, to, scalars }: AdamStep, gradient: Me
   adam(adamSettings(spec, from.state.step, scalars), adamVectors(from), gradient, adamVectors(to))
 }
 
-function adamSettings(spec: AdamSpec, step: number, scalars: readonly number[]): AdamSettings {
+export function adamSettings(spec: AdamSpec, step: number, scalars: readonly number[]): AdamSettings {
   const decoupled = spec.type === 'adamw'
   const { betas: [beta1, beta2] = ADAM_BETAS, eps = ADAM_EPS, weightDecay = decoupled ? ADAMW_WEIGHT_DECAY : 0 } = spec
   const [beta1Power = beta1, beta2Power = beta2] = scalars

@@ -33,7 +33,7 @@ import {
   type VersionRef,
   sha256Of,
 } from '@starling-grid/protocol'
-import { AsyncMode, type PulledBase, type PulledRound } from './async/async-mode.ts'
+import type { AsyncMode, AsyncParts, openAsyncMode, PulledBase, PulledRound } from './async/async-mode.ts'
 import { pullRows } from './async/pull-rows.ts'
 import { validateLeases } from './async/validation.ts'
 import { Compute, type NamedParameters } from './compute.ts'
@@ -44,7 +44,7 @@ import { allFinite } from './floats.ts'
 import { GenerationRunner, type GenerationRunnerParts } from './generation/generation-runner.ts'
 import type { Executor } from './graph/executor.ts'
 import type { VolunteerHost } from './host.ts'
-import { baseModels, localRounds } from './late-parts.ts'
+import { asyncModes, baseModels, localRounds } from './late-parts.ts'
 import type { PeerLink, PeerNetwork } from './link/peer-link.ts'
 import type { openLocalRounds } from './local/local-round.ts'
 import type { MemberCore, ControlMessage } from './member/member-state.ts'
@@ -171,6 +171,7 @@ interface PreparedJob {
   readonly base: TunedBase | undefined
   /** of jobs with local rounds */
   readonly openRounds: typeof openLocalRounds | undefined
+  readonly openAsync: typeof openAsyncMode
 }
 
 export class JobSession {
@@ -215,6 +216,7 @@ export class JobSession {
     requireBlockWork(spec, terms.blockSamples, limits)
     // pages load it when there is such a job
     const library = terms.local && (await loaded(localRounds()))
+    const { openAsyncMode } = await loaded(asyncModes())
     const { blockSamples, precision = 'f32' } = terms
     const base = spec.base === undefined ? undefined : await (await loaded(baseModels())).openTunedBase(spec, parts)
     let executor: Executor
@@ -229,7 +231,8 @@ export class JobSession {
     } finally {
       base?.close()
     }
-    const session = new JobSession({ terms, spec, parts, executor, base, openRounds: library?.openLocalRounds })
+    const opened = { openRounds: library?.openLocalRounds, openAsync: openAsyncMode }
+    const session = new JobSession({ terms, spec, parts, executor, base, ...opened })
     try {
       requireAdapter(requires, executor.adapter)
       await session.#warmUp(signal)
@@ -249,7 +252,7 @@ export class JobSession {
     requireWanted(signal)
   }
 
-  private constructor({ terms, spec, parts, executor, base, openRounds }: PreparedJob) {
+  private constructor({ terms, spec, parts, executor, base, openRounds, openAsync }: PreparedJob) {
     this.terms = terms
     this.#base = base
     this.spec = spec
@@ -282,7 +285,7 @@ export class JobSession {
         local.fragments,
       )
     this.runner = this.#openRunner({ first, layout, rounds })
-    this.#async = this.#openAsync(layout, rounds)
+    this.#async = openAsync(this.#asyncParts(layout, rounds))
   }
 
   #openRunner({
@@ -328,10 +331,10 @@ export class JobSession {
     })
   }
 
-  #openAsync(layout: ParameterLayout, rounds: GenerationRunnerParts['rounds']): AsyncMode {
+  #asyncParts(layout: ParameterLayout, rounds: GenerationRunnerParts['rounds']): AsyncParts {
     const { terms, spec } = this
     const { http, host, self, onPushed } = this.#parts
-    return new AsyncMode({
+    return {
       clock: host.clock,
       self,
       layout,
@@ -351,7 +354,7 @@ export class JobSession {
           : pullRows(version, rows, { layout, ask: (wanted) => http.rows(terms.id, version, wanted) }),
       push: (push, gradient) => http.push(terms.id, push, gradient),
       onActivity: (phase, detail) => this.#show({ phase, detail }),
-    })
+    }
   }
 
   /** What fails because this session ends, such as links and computations, is of no interest to the coordinator. */

@@ -12,6 +12,8 @@ function once<T>(fetchPart: () => Promise<T>): () => Promise<T> {
   }
 }
 
+/** of a run without a ring: most jobs begin without it */
+export const asyncModes = once(() => import('./async/async-mode.ts'))
 /** of jobs that train in local rounds */
 export const localRounds = once(() => import('./local/local-round.ts'))
 /** of jobs that tune an imported model */
@@ -21,5 +23,5 @@ export const relayLinks = once(() => import('./link/relay-link.ts'))
 
 /** For simulations: files that are read later would take real time, and events would come in another order. */
 export async function fetchLateParts(): Promise<void> {
-  await Promise.all([localRounds(), baseModels(), relayLinks()])
+  await Promise.all([asyncModes(), localRounds(), baseModels(), relayLinks()])
 }

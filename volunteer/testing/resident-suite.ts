@@ -51,7 +51,7 @@ const TOLERANCE = 2e-4
 export const residentCases: readonly ExecutorCase[] = [
   ...OPTIMIZERS.flatMap((optimizer) =>
     [undefined, 0.05].map((clipNorm) => ({
-      name: `inner steps that stay are those over the host: ${nameOf(optimizer)}${clipNorm === undefined ? '' : ', clipped'}`,
+      name: `inner steps that stay are those over the host: ${nameOf(optimizer, clipNorm)}`,
       run: (open: OpenSuiteExecutor) => stepsAsOverTheHost(open, { optimizer, clipNorm }),
     })),
   ),
@@ -62,19 +62,20 @@ export const residentCases: readonly ExecutorCase[] = [
   { name: 'parameters that are set anew meet the vectors of the steps before', run: keepsVectors },
 ]
 
-function nameOf({ type, decay = 'all', ...spec }: OptimizerSpec): string {
+function nameOf({ type, decay = 'all', ...spec }: OptimizerSpec, clipNorm: number | undefined): string {
   const momentum = 'nesterov' in spec ? 'nesterov, ' : 'momentum, '
-  return `${type}, ${'momentum' in spec ? momentum : ''}decay of ${decay}`
+  const clipped = clipNorm === undefined ? '' : ', clipped'
+  return `${type}, ${'momentum' in spec ? momentum : ''}decay of ${decay}${clipped}`
 }
 
-interface Rule {
+interface StepRule {
   readonly optimizer: OptimizerSpec
   readonly clipNorm?: number | undefined
 }
 
-const SGD: Rule = { optimizer: { type: 'sgd', lr: 0.1, momentum: 0.9 } }
+const SGD: StepRule = { optimizer: { type: 'sgd', lr: 0.1, momentum: 0.9 } }
 
-interface Opened {
+interface OpenedTraining {
   readonly executor: Executor
   readonly training: ResidentTraining
   step(batch: Batch, wanted?: () => boolean): ReturnType<ResidentTraining['step']>
@@ -84,8 +85,8 @@ interface Opened {
 /** Two micro-batches in each batch of seven. */
 async function withTraining(
   open: OpenSuiteExecutor,
-  { spec = AWKWARD_MODEL, ...rule }: Rule & { readonly spec?: ModelSpec },
-  task: (opened: Opened) => Promise<void>,
+  { spec = AWKWARD_MODEL, ...rule }: StepRule & { readonly spec?: ModelSpec },
+  task: (opened: OpenedTraining) => Promise<void>,
 ): Promise<void> {
   const executor = await open(spec, { maxMicroBatch: 4 })
   try {
@@ -111,7 +112,7 @@ async function withTraining(
 }
 
 /** Exact steps over the host, with gradients of the plain executor. */
-async function overTheHost(spec: ModelSpec, rule: Rule, batches: readonly Batch[]): Promise<Float32Array> {
+async function overTheHost(spec: ModelSpec, rule: StepRule, batches: readonly Batch[]): Promise<Float32Array> {
   const layout = parameterLayout(spec)
   const executor = createReferenceExecutor(spec)
   const { optimizer, clipNorm } = rule
@@ -140,7 +141,7 @@ function normedBatches(): Batch[] {
   }))
 }
 
-async function stepsAsOverTheHost(open: OpenSuiteExecutor, rule: Rule): Promise<void> {
+async function stepsAsOverTheHost(open: OpenSuiteExecutor, rule: StepRule): Promise<void> {
   await withTraining(open, rule, async ({ step, parameters }) => {
     for (const batch of batches()) expect((await step(batch)).finite, 'the gradient is finite')
     expectClose(await parameters(), await overTheHost(AWKWARD_MODEL, rule, batches()), TOLERANCE, 'parameters')

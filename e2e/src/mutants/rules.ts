@@ -440,8 +440,8 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     rule: 'G1',
     breaks: 'G1: a step that is under way when its round is cut is learned from',
     file: 'volunteer/src/local/local-round.ts',
-    from: ' || order.cut?.aborted === true) return undefined',
-    to: ') return undefined',
+    from: '  return signal.aborted || cut?.aborted === true',
+    to: '  return signal.aborted',
     tests: ['volunteer/test/local-round'],
   },
   {

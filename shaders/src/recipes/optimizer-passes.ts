@@ -2,8 +2,17 @@
 // no table of a model lists them. Their reference is the exact update of `optimizer.ts`, which they equal up to
 // rounding. Scalars are made here, once a step, in double precision.
 
-import { type DeviceStep, type OptimizerSpec, slotNames } from '../optimizer.ts'
+import {
+  adamSettings,
+  nextScalars,
+  type OptimizerSpec,
+  type OptimizerState,
+  sgdSettings,
+  slotNames,
+} from '../optimizer.ts'
 import { array, STREAM_WORKGROUP, type Binding, type Pass } from '../recipe.ts'
+import { type AdamScalars, adamScalars } from '../reference/adamw.ts'
+import type { SgdSettings } from '../reference/sgd.ts'
 
 /** Quads of each flat vector that one invocation reads. */
 const QUADS = 16
@@ -54,7 +63,24 @@ function pass(entryPoint: string, { elements, chunks }: SegmentDims, bindings: r
   }
 }
 
-/** What the kernel reads of a step: SCALAR_ in optimizer.wgsl. `mean`: factor of the sum; `share`: that of statistics. */
+/** What a step multiplies by, for an optimizer whose vectors are on a device. */
+export type DeviceStep = ({ readonly type: 'sgd' } & SgdSettings) | ({ readonly type: 'adam' } & AdamScalars)
+
+/** The step after `state`, which goes on to it; its slots are not looked at. */
+export function deviceStep(spec: OptimizerSpec, state: OptimizerState): DeviceStep {
+  const scalars = nextScalars(spec, state)
+  const step: DeviceStep =
+    spec.type === 'sgd'
+      ? { type: 'sgd', ...sgdSettings(spec, state.step) }
+      : { type: 'adam', ...adamScalars(adamSettings(spec, state.step, scalars)) }
+  state.scalars.set(scalars)
+  state.step++
+  return step
+}
+
+/**
+ * What the kernel reads of a step: SCALAR_ in optimizer.wgsl. `mean`: factor of the sum; `share`: that of statistics.
+ */
 export function stepScalars(
   step: DeviceStep,
   { mean, share }: { readonly mean: number; readonly share: number },

@@ -84,6 +84,10 @@ interface PushedWork {
 /** ms before work is asked for again after a pull or push failed */
 const RETRY = { firstMs: 1000, mostMs: 15_000 }
 
+export function openAsyncMode(parts: AsyncParts): AsyncMode {
+  return new AsyncMode(parts)
+}
+
 export class AsyncMode {
   readonly #parts: AsyncParts
   /** raised by every grant and every end of async mode: older work stops at its next step */

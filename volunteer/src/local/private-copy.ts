@@ -37,7 +37,9 @@ export interface PrivateCopy {
   step(batch: Batch, order: InnerStepOrder): Promise<Computed | undefined>
   /** The parameters, as they are until the next call. @throws ResidentStateLost */
   read(): Promise<Float32Array>
-  /** The same while a step may be under way, which is not waited for where that takes long. @throws ResidentStateLost */
+  /**
+   * The same while a step may be under way, which is not waited for where that takes long. @throws ResidentStateLost
+   */
   latest(): Promise<Float32Array>
 }
 
