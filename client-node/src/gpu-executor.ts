@@ -1,6 +1,7 @@
 // The executor on an adapter of this machine: opened, and opened again when its device is lost. In the volunteer's own
 // thread, or in one for each of several GPUs.
 import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import {
   createGpuExecutor,
   type Executor,
@@ -31,7 +32,8 @@ export function placeOn(wanted: string | undefined, say: GpuPlace['say']): GpuPl
 }
 
 export function openGpuExecutor({ bounds, ...size }: WantedExecutor, place: GpuPlace): Promise<Executor> {
-  const given = bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32', frozen: bounds.frozen } : {}
+  const { maxBytes, precision = 'f32', frozen, variants } = bounds ?? {}
+  const given = maxBytes === undefined ? {} : { maxBytes, precision, frozen, variants }
   const options = { ...size, ...given }
   return renewedExecutor((trouble) => openOnDevice({ ...options, trouble }, place), {
     say: place.say,
@@ -39,11 +41,22 @@ export function openGpuExecutor({ bounds, ...size }: WantedExecutor, place: GpuP
   })
 }
 
+/** Dawn's, which compiles kernels for the driver. */
+const { version } = createRequire(import.meta.url)('webgpu/package.json') as { readonly version: string }
+
+function tuningHere(
+  shared: ExecutorBounds['variants'],
+  say: GpuPlace['say'],
+): NonNullable<GpuExecutorOptions['tuning']> {
+  return { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), shared, platform: `webgpu ${version}`, say }
+}
+
 export async function openOnDevice(
-  options: Pick<
-    GpuExecutorOptions,
-    'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu' | 'frozen'
-  >,
+  {
+    variants,
+    ...options
+  }: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu' | 'frozen'> &
+    Pick<ExecutorBounds, 'variants'>,
   { open, say }: GpuPlace,
 ): Promise<Executor> {
   const gpu = await open()
@@ -56,7 +69,7 @@ export async function openOnDevice(
       readText: (url) => readFile(url, 'utf8'),
       say,
       // Software adapters compile slowly, and their first guess was measured.
-      ...(gpu.description.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), say } }),
+      ...(gpu.description.software && options.asGpu !== true ? {} : { tuning: tuningHere(variants, say) }),
     })
     const destroy = executor.destroy.bind(executor)
     // The device belongs to this executor alone: it ends with it, and lets the process exit.

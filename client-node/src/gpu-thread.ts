@@ -1,7 +1,7 @@
 // The executor on one GPU of several, in a thread of its own with a Dawn of its own: a computation on one does not wait
 // for what another one has the volunteer's thread do.
 import { Worker } from 'node:worker_threads'
-import { GridError } from '@starling-grid/protocol'
+import { describeError, GridError, type Sha256 } from '@starling-grid/protocol'
 import type { AdapterDescription, Batch, Executor } from '@starling-grid/volunteer'
 import type { BatchSums, EarlyRanges } from '@starling-grid/volunteer/mirrored'
 import type { WantedExecutor } from './gpu-executor.ts'
@@ -55,7 +55,8 @@ class GpuThread implements Executor {
     const { bounds, ...size } = wanted
     const limits = bounds && { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32' }
     const hasFrozen = bounds?.frozen !== undefined
-    this.#post({ type: 'open', ...size, adapter: parts.seat.adapter, bounds: limits, hasFrozen })
+    const sharesVariants = bounds?.variants !== undefined
+    this.#post({ type: 'open', ...size, adapter: parts.seat.adapter, bounds: limits, hasFrozen, sharesVariants })
   }
 
   get adapter(): AdapterDescription {
@@ -115,6 +116,10 @@ class GpuThread implements Executor {
         return this.#endTurn()
       case 'wants-frozen':
         return void this.#giveFrozen(message.name)
+      case 'wants-votes':
+        return void this.#giveVotes(message.adapterClass)
+      case 'report':
+        return void this.#report(message.adapterClass, message.report)
       case 'opened':
         this.#adapter = { ...message.adapter, name: this.#adapter.name }
         return this.#opening.opened()
@@ -147,6 +152,18 @@ class GpuThread implements Executor {
     const read = this.#wanted.bounds?.frozen?.read(name) ?? Promise.reject(new Error(`internal: no ${name} to give`))
     const values = await read.catch(threadErrorOf)
     if (this.#end === undefined) this.#post({ type: 'frozen', name, values })
+  }
+
+  async #giveVotes(adapterClass: Sha256): Promise<void> {
+    const asked = this.#wanted.bounds?.variants?.votes(adapterClass) ?? Promise.reject(new Error('internal: no votes'))
+    const votes = await asked.catch(threadErrorOf)
+    if (this.#end === undefined) this.#post({ type: 'votes', votes })
+  }
+
+  async #report(adapterClass: Sha256, report: Uint8Array): Promise<void> {
+    await this.#wanted.bounds?.variants
+      ?.report(adapterClass, report)
+      .catch((error: unknown) => this.#parts.say(`Kernels could not be told to others: ${describeError(error)}`))
   }
 
   #taken(call: number): ThreadCall | undefined {

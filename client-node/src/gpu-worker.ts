@@ -1,6 +1,6 @@
 // A thread of a volunteer that computes on one GPU of several. Started by gpu-bootstrap.mjs.
 import { parentPort } from 'node:worker_threads'
-import type { Executor } from '@starling-grid/volunteer'
+import type { Executor, ExecutorBounds } from '@starling-grid/volunteer'
 import { openGpuExecutor } from './gpu-executor.ts'
 import {
   errorFrom,
@@ -36,7 +36,20 @@ async function frozenParameter(name: string): Promise<Float32Array> {
   throw errorFrom(values)
 }
 
-function open({ adapter, bounds, hasFrozen, type: _type, ...wanted }: OpenOrder): Promise<Executor> {
+/** Of the volunteer that started this thread, which alone speaks to the coordinator. */
+const sharedVariants: NonNullable<ExecutorBounds['variants']> = {
+  async votes(adapterClass) {
+    const answer = next('votes')
+    say({ type: 'wants-votes', adapterClass })
+    const { votes } = await answer
+    if (votes instanceof Uint8Array) return votes
+    throw errorFrom(votes)
+  },
+  // What fails there is said there.
+  report: async (adapterClass, report) => say({ type: 'report', adapterClass, report }),
+}
+
+function open({ adapter, bounds, hasFrozen, sharesVariants, type: _type, ...wanted }: OpenOrder): Promise<Executor> {
   const place = {
     say: (text: string) => say({ type: 'say', text }),
     async open() {
@@ -51,7 +64,8 @@ function open({ adapter, bounds, hasFrozen, type: _type, ...wanted }: OpenOrder)
     },
   }
   const frozen = hasFrozen ? { frozen: { read: frozenParameter } } : {}
-  const given = bounds && { ...bounds, ...frozen, onDeviceLost: () => say({ type: 'lost' }) }
+  const variants = sharesVariants ? sharedVariants : undefined
+  const given = bounds && { ...bounds, ...frozen, variants, onDeviceLost: () => say({ type: 'lost' }) }
   return openGpuExecutor({ ...wanted, bounds: given }, place)
 }
 
@@ -74,6 +88,7 @@ function serve(executor: Executor, message: ToGpuThread): void {
     case 'open':
     case 'turn':
     case 'frozen':
+    case 'votes':
       return // those that wait for it get it
     default:
       return message satisfies never

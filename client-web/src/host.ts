@@ -99,7 +99,10 @@ function keptNotes(name: string, keptMs: number): KeptNotes {
 }
 
 /** What the executor of a device is told. */
-function inBounds(bounds: ExecutorBounds | undefined): Pick<GpuExecutorOptions, 'maxBytes' | 'precision' | 'frozen'> {
+function inBounds(
+  bounds: ExecutorBounds | undefined,
+): Pick<GpuExecutorOptions, 'maxBytes' | 'precision' | 'frozen'> & Pick<ExecutorBounds, 'variants'> {
   if (bounds === undefined) return {}
-  return { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32', frozen: bounds.frozen }
+  const { maxBytes, precision = 'f32', frozen, variants } = bounds
+  return { maxBytes, precision, frozen, variants }
 }

@@ -10,6 +10,7 @@ import {
   isErrorCode,
   type JobId,
   MAX_SHARD_BYTES,
+  MAX_VARIANT_BYTES,
   pathTo,
   type PushHeader,
   PUSH_HEADER,
@@ -199,6 +200,18 @@ export class CoordinatorHttp {
   /** Σ gradients that this member was given to contribute (A1). */
   givenSum(job: JobId, id: number, bytes: number): Promise<Uint8Array> {
     return this.#get(pathTo(ROUTES.givenSum, { id: job, sum: id }), { maxBytes: bytes })
+  }
+
+  /** Which kernel variants others found fastest. One try: nothing waits for it. */
+  async variantVotes(adapterClass: Sha256): Promise<Uint8Array> {
+    const path = pathTo(ROUTES.variants, { adapterClass })
+    return this.#bytesOf(await this.#ask(path, {}), path, MAX_VARIANT_BYTES)
+  }
+
+  /** Which of them this volunteer found fastest. One try: it reports again with its next job. */
+  async reportVariants(adapterClass: Sha256, report: Uint8Array): Promise<void> {
+    const headers = { 'content-type': 'application/json' }
+    await this.#ask(pathTo(ROUTES.variants, { adapterClass }), { method: 'PUT', headers, body: report })
   }
 
   #get(

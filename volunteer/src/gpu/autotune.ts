@@ -1,11 +1,20 @@
-// Which variants are fastest on this adapter, measured once when a plan is made and kept in the host's cache.
+// Which variants are fastest on this adapter, measured once when a plan is made and kept in the host's cache. What
+// others with such an adapter named is measured first, and taken over when it passes a check.
 // A plan's choices never change while it lives, so the order of its additions does not depend on timing.
 
-import { digest, systemClock, type AdapterDescription } from '@starling-grid/protocol'
+import {
+  type AdapterDescription,
+  describeError,
+  digest,
+  type Precision,
+  type Sha256,
+  systemClock,
+} from '@starling-grid/protocol'
 import {
   candidatesFor,
   filesOf,
   KERNEL_URLS,
+  variantName,
   type AdapterTraits,
   type Candidate,
   type KernelCall,
@@ -14,15 +23,24 @@ import type { Graph } from '../graph/build.ts'
 import { defaultVariant, shapeKey, type VariantSelector } from '../graph/choice.ts'
 import { flopsOf } from '../graph/flops.ts'
 import { fuseGraph } from '../graph/fuse.ts'
+import type { SharedVariants } from '../graph/shared-variants.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import type { ShardCache } from '../host.ts'
+import { CHECKED, measuringOrder, passesCheck, type Timing, type VariantVote } from './measuring-order.ts'
 import type { ReadText } from './pipelines.ts'
+import type { AdapterFacts } from './runner.ts'
+import { askForVotes, NO_VOTES, reportOf, type SharedVotes } from './shared-votes.ts'
 import { parseTable, type MeasuredVariant, type TuningTable } from './tuning-table.ts'
+import { tuningText, type TuningTally } from './tuning-text.ts'
 
 export interface TuningOptions {
   /** milliseconds that measuring may take in all, compilation included; a compilation under way is waited for */
   readonly budgetMs: number
   readonly cache?: ShardCache
+  /** what others with this class of adapter measured; absent: this volunteer measures for itself alone */
+  readonly shared?: SharedVariants | undefined
+  /** what runs shaders on the adapter, with its version: `Chrome 142, Linux` */
+  readonly platform?: string
   /** gets a line for people, such as a cache entry that cannot be used */
   readonly say?: (text: string) => void
 }
@@ -41,6 +59,9 @@ export interface TuneRequest {
   readonly capacity: number
   readonly traits: AdapterTraits
   readonly adapter: AdapterDescription
+  /** what the adapter said of itself; absent: its description is all that is known */
+  readonly facts?: AdapterFacts | undefined
+  readonly precision?: Precision
   readonly readText: ReadText
   readonly prepare: PrepareTrial
 }
@@ -56,27 +77,64 @@ const WARMING_MS = 100
 const ROUNDS = 3
 const HOPELESS = 1.5
 
-export async function tune(
-  { budgetMs, cache, say = () => undefined }: TuningOptions,
-  request: TuneRequest,
-): Promise<VariantSelector> {
-  const { traits, capacity } = request
+export async function tune(options: TuningOptions, request: TuneRequest): Promise<VariantSelector> {
+  const { budgetMs, cache, shared, say = () => undefined } = options
   const calls = tunableCalls(request)
-  const name = await cacheName(calls, request)
+  const name = await cacheName(calls, options, request)
+  const adapterClass = classOf(name, calls)
   const table = cache ? await cached(cache, name, say) : new Map<string, MeasuredVariant>()
-  const deadline = systemClock.now() + budgetMs
-  const before = table.size
-  for (const [key, call] of calls) {
-    if (systemClock.now() >= deadline) break
-    if (table.has(key)) continue
-    const isFirst = table.size === before
-    table.set(key, await fastest(call, request, { deadline, warmingMs: isFirst ? WARMING_MS : 0 }))
-  }
-  if (cache && table.size > before)
+  const missing = [...calls].filter(([shape]) => !table.has(shape))
+  const votes = shared && missing.length > 0 ? await askForVotes(shared, adapterClass, say) : NO_VOTES
+  const tally = await measureAll(missing, { table, votes, budgetMs, request })
+  const text = tuningText(tally)
+  if (text !== undefined) say(text)
+  if (cache && tally.shapes > 0)
     await cache
       .put(name, new TextEncoder().encode(JSON.stringify(Object.fromEntries(table))))
       .catch((cause: unknown) => say(`Measured kernels could not be kept: ${String(cause)}.`))
-  return chooseFrom(table, traits, capacity)
+  const report = shared && reportOf(table, calls.keys())
+  // Nothing waits for it.
+  if (report)
+    void shared
+      .report(adapterClass, report)
+      .catch((error: unknown) => say(`Measured kernels could not be told to others: ${describeError(error)}`))
+  return chooseFrom(table, request.traits, request.capacity)
+}
+
+interface Measuring {
+  readonly table: Map<string, MeasuredVariant>
+  readonly votes: SharedVotes
+  readonly budgetMs: number
+  readonly request: TuneRequest
+}
+
+/** Adds to the table what there is time for. */
+async function measureAll(
+  missing: readonly (readonly [shape: string, call: KernelCall<Tensor>])[],
+  { table, votes, budgetMs, request }: Measuring,
+): Promise<TuningTally> {
+  const start = systemClock.now()
+  const deadline = start + budgetMs
+  const outcomes: MeasuringOutcome[] = []
+  for (const [shape, call] of missing) {
+    if (systemClock.now() >= deadline) break
+    const warmingMs = outcomes.length === 0 ? WARMING_MS : 0
+    const outcome = await fastest(call, request, { deadline, warmingMs, vote: votes.ofShape.get(shape) })
+    table.set(shape, outcome.measured)
+    outcomes.push(outcome)
+  }
+  const count = (wanted: MeasuringOutcome['others']): number =>
+    outcomes.filter(({ others }) => others === wanted).length
+  return {
+    shapes: outcomes.length,
+    variants: outcomes.reduce((sum, { variants }) => sum + variants, 0),
+    ms: systemClock.now() - start,
+    volunteers: votes.volunteers,
+    takenOver: count('taken over'),
+    dropped: count('dropped'),
+    unconfirmed: count('unconfirmed'),
+    left: missing.length - outcomes.length,
+  }
 }
 
 /** Distinct calls with more than one variant worth a try, those first that take longest. */
@@ -90,35 +148,94 @@ function worthTrying(call: KernelCall<Tensor>, capacity: number, traits: Adapter
   return candidatesFor(call, capacity, traits).filter(({ suits }) => suits)
 }
 
+interface MeasuringOutcome {
+  readonly measured: MeasuredVariant
+  /** that ran */
+  readonly variants: number
+  /** what became of the variant that others named */
+  readonly others: 'none' | 'unconfirmed' | 'taken over' | 'dropped'
+}
+
+interface MeasuringBounds {
+  readonly deadline: number
+  readonly warmingMs: number
+  readonly vote: VariantVote | undefined
+}
+
 async function fastest(
   call: KernelCall<Tensor>,
-  { capacity, traits, prepare }: TuneRequest,
-  { deadline, warmingMs }: { readonly deadline: number; readonly warmingMs: number },
-): Promise<MeasuredVariant> {
-  const candidates = worthTrying(call, capacity, traits)
-  const trialOf = (candidate: Candidate, repeats: number): Promise<Trial> =>
-    prepare(
-      Array.from({ length: repeats }, () => call),
-      () => ({ candidate, why: 'being measured' }),
-    )
-  const perMs = traits.software ? FLOPS_PER_MS.software : FLOPS_PER_MS.gpu
-  const guess = Math.min(MOST_REPEATS, Math.ceil((SHORTEST_TIMING_MS * perMs) / flopsOf(call, capacity)))
-  const times: { variant: string; ms: number }[] = []
-  let repeats = guess
-  for (const [index, candidate] of candidates.entries()) {
-    if (index > 0 && systemClock.now() >= deadline) break
-    const best = Math.min(...times.map(({ ms }) => ms))
-    let trial = await trialOf(candidate, repeats)
-    if (index === 0 && !traits.software) repeats = await enoughRepeats(trial, guess, warmingMs)
-    if (index === 0 && repeats > guess) {
-      trial.destroy()
-      trial = await trialOf(candidate, repeats)
-    }
-    times.push({ variant: variantOf(candidate), ms: (await bestOf(trial, best * repeats)) / repeats })
-    trial.destroy()
+  request: TuneRequest,
+  { deadline, warmingMs, vote }: MeasuringBounds,
+): Promise<MeasuringOutcome> {
+  const candidates = worthTrying(call, request.capacity, request.traits)
+  const { order, least, isConfirmed } = measuringOrder(candidates, variantName, vote)
+  const stopwatch = new Stopwatch(call, request, warmingMs)
+  const timings: Timing[] = []
+  for (const [index, candidate] of order.entries()) {
+    if (index >= least && systemClock.now() >= deadline) break
+    if (index === CHECKED && isConfirmed && passesCheck(timings)) break
+    timings.push(await stopwatch.time(candidate))
   }
-  const [first = { variant: '', ms: 0 }, second] = times.sort((a, b) => a.ms - b.ms)
-  return { variant: first.variant, ms: first.ms, ...(second ? { nextMs: second.ms } : {}) }
+  const isTaken = isConfirmed && passesCheck(timings)
+  const [first = { variant: '', ms: 0 }, second] = timings.toSorted((a, b) => a.ms - b.ms)
+  const measured = {
+    ...first,
+    ...(second ? { nextMs: second.ms } : {}),
+    ...(timings.length === candidates.length && !isTaken ? { isWhole: true as const } : {}),
+    ...(isTaken && vote && first.variant === vote.variant ? { takenFrom: vote.votes } : {}),
+  }
+  return { measured, variants: timings.length, others: fateOf({ isNamed: least === CHECKED, isConfirmed, isTaken }) }
+}
+
+function fateOf(vote: {
+  readonly isNamed: boolean
+  readonly isConfirmed: boolean
+  readonly isTaken: boolean
+}): MeasuringOutcome['others'] {
+  if (vote.isTaken) return 'taken over'
+  if (vote.isConfirmed) return 'dropped'
+  return vote.isNamed ? 'unconfirmed' : 'none'
+}
+
+/** Times variants of one call, all with as many repeats as the first of them showed to be enough. */
+class Stopwatch {
+  readonly #call: KernelCall<Tensor>
+  readonly #request: TuneRequest
+  readonly #warmingMs: number
+  #repeats: number
+  /** ms of one call */
+  #best = Number.POSITIVE_INFINITY
+
+  constructor(call: KernelCall<Tensor>, request: TuneRequest, warmingMs: number) {
+    const { traits, capacity } = request
+    const perMs = traits.software ? FLOPS_PER_MS.software : FLOPS_PER_MS.gpu
+    this.#call = call
+    this.#request = request
+    this.#warmingMs = warmingMs
+    this.#repeats = Math.min(MOST_REPEATS, Math.ceil((SHORTEST_TIMING_MS * perMs) / flopsOf(call, capacity)))
+  }
+
+  async time(candidate: Candidate): Promise<Timing> {
+    let trial = await this.#prepare(candidate)
+    const isFirst = this.#best === Number.POSITIVE_INFINITY
+    if (isFirst && !this.#request.traits.software) {
+      const repeats = await enoughRepeats(trial, this.#repeats, this.#warmingMs)
+      if (repeats > this.#repeats) {
+        this.#repeats = repeats
+        trial.destroy()
+        trial = await this.#prepare(candidate)
+      }
+    }
+    const ms = (await bestOf(trial, this.#best * this.#repeats)) / this.#repeats
+    trial.destroy()
+    this.#best = Math.min(this.#best, ms)
+    return { variant: variantName(candidate), ms }
+  }
+
+  #prepare(candidate: Candidate): Promise<Trial> {
+    const calls = Array.from({ length: this.#repeats }, () => this.#call)
+    return this.#request.prepare(calls, () => ({ candidate, why: 'being measured' }))
+  }
 }
 
 /** So many that a timing says something about the kernel: a GPU does up to 40 times as much as the guess. */
@@ -142,36 +259,46 @@ function chooseFrom(table: TuningTable, traits: AdapterTraits, capacity: number)
   return (call, samples) => {
     const measured = samples === capacity ? table.get(shapeKey(call, samples)) : undefined
     const candidate =
-      measured && candidatesFor(call, samples, traits).find((other) => variantOf(other) === measured.variant)
+      measured && candidatesFor(call, samples, traits).find((other) => variantName(other) === measured.variant)
     if (!measured || !candidate) return otherwise(call, samples)
-    const next = measured.nextMs === undefined ? 'nothing else was tried' : `the next ${measured.nextMs.toFixed(3)} ms`
-    return { candidate, why: `measured ${measured.ms.toFixed(3)} ms, ${next}` }
+    return { candidate, why: whyOf(measured) }
   }
 }
 
-function variantOf({ family, name }: Candidate): string {
-  return `${family} ${name}`
+function whyOf({ ms, nextMs, takenFrom }: MeasuredVariant): string {
+  const next = nextMs === undefined ? 'nothing else was tried' : `the next ${nextMs.toFixed(3)} ms`
+  const from = takenFrom === undefined ? '' : `taken over from ${takenFrom} volunteers with this class of adapter, `
+  return `${from}measured ${ms.toFixed(3)} ms, ${next}`
 }
 
-/** Adapter and kernel texts: other drivers and other kernels are measured anew. */
+/** Adapter, what runs shaders on it, precision, and kernel texts: with others of them all is measured anew. */
 async function cacheName(
   calls: ReadonlyMap<string, KernelCall<Tensor>>,
-  { capacity, traits, adapter, readText }: TuneRequest,
-) {
+  { platform = '' }: TuningOptions,
+  { capacity, traits, adapter, facts = {}, precision = 'f32', readText }: TuneRequest,
+): Promise<Sha256> {
   const passes = [...calls.values()].flatMap((call) =>
     worthTrying(call, capacity, traits).flatMap(({ recipe }) => recipe(capacity).passes),
   )
   const files = [...new Set(passes.flatMap(filesOf))].sort()
   const texts = await Promise.all(files.map((file) => readText(KERNEL_URLS[file])))
-  const bytes = new TextEncoder().encode(
-    JSON.stringify(['tuning', adapter.name, adapter.vendor, [...traits.features].sort(), texts]),
-  )
-  return digest(bytes)
+  const { architecture = '', device = '', description = '' } = facts
+  const what = [adapter.name, adapter.vendor, architecture, device, description, platform, precision]
+  const kind = [traits.software, [...traits.features].sort()]
+  return digest(new TextEncoder().encode(JSON.stringify(['variants', ...what, ...kind, texts])))
+}
+
+/**
+ * What volunteers with such an adapter and such a plan have in common. Only this hash leaves the machine. With the
+ * shapes in it, what is reported of a class is what its volunteers ask for.
+ */
+function classOf(name: Sha256, calls: ReadonlyMap<string, unknown>): Sha256 {
+  return digest(new TextEncoder().encode(JSON.stringify([name, [...calls.keys()].sort()])))
 }
 
 async function cached(
   cache: ShardCache,
-  name: Parameters<ShardCache['get']>[0],
+  name: Sha256,
   say: (text: string) => void,
 ): Promise<Map<string, MeasuredVariant>> {
   const bytes = await cache.get(name)

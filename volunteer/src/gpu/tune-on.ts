@@ -28,6 +28,8 @@ export function tuneOn(
     capacity,
     traits,
     adapter,
+    facts,
+    precision,
     readText,
     prepare: trialsOf({ ...options, graph: cut, maxMicroBatch: capacity }),
   })
