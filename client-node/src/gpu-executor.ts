@@ -32,10 +32,7 @@ export function placeOn(wanted: string | undefined, say: GpuPlace['say']): GpuPl
 }
 
 export function openGpuExecutor({ bounds, ...size }: WantedExecutor, place: GpuPlace): Promise<Executor> {
-  const { maxBytes, precision = 'f32', frozen, variants } = bounds ?? {}
-  const given = maxBytes === undefined ? {} : { maxBytes, precision, frozen, variants }
-  const options = { ...size, ...given }
-  return renewedExecutor((trouble) => openOnDevice({ ...options, trouble }, place), {
+  return renewedExecutor((trouble) => openOnDevice({ ...size, ...bounds, trouble }, place), {
     say: place.say,
     onLost: () => bounds?.onDeviceLost(),
   })
@@ -44,19 +41,11 @@ export function openGpuExecutor({ bounds, ...size }: WantedExecutor, place: GpuP
 /** Dawn's, which compiles kernels for the driver. */
 const { version } = createRequire(import.meta.url)('webgpu/package.json') as { readonly version: string }
 
-function tuningHere(
-  shared: ExecutorBounds['variants'],
-  say: GpuPlace['say'],
-): NonNullable<GpuExecutorOptions['tuning']> {
-  return { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), shared, platform: `webgpu ${version}`, say }
-}
-
 export async function openOnDevice(
-  {
-    variants,
-    ...options
-  }: Pick<GpuExecutorOptions, 'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu' | 'frozen'> &
-    Pick<ExecutorBounds, 'variants'>,
+  options: Pick<
+    GpuExecutorOptions,
+    'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu' | 'frozen' | 'variants'
+  >,
   { open, say }: GpuPlace,
 ): Promise<Executor> {
   const gpu = await open()
@@ -69,7 +58,9 @@ export async function openOnDevice(
       readText: (url) => readFile(url, 'utf8'),
       say,
       // Software adapters compile slowly, and their first guess was measured.
-      ...(gpu.description.software && options.asGpu !== true ? {} : { tuning: tuningHere(variants, say) }),
+      ...(gpu.description.software && options.asGpu !== true
+        ? {}
+        : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), userAgent: `webgpu/${version}`, say } }),
     })
     const destroy = executor.destroy.bind(executor)
     // The device belongs to this executor alone: it ends with it, and lets the process exit.

@@ -23,7 +23,7 @@ export type ToGpuThread =
   /** the adapter may be opened now */
   | { readonly type: 'turn' }
   | { readonly type: 'frozen'; readonly name: string; readonly values: Float32Array | ThreadError }
-  | { readonly type: 'votes'; readonly votes: Uint8Array | ThreadError }
+  | { readonly type: 'variants'; readonly call: number; readonly answer: Uint8Array | ThreadError }
   | { readonly type: 'load'; readonly parameters: Float32Array }
   | {
       readonly type: 'gradient'
@@ -41,8 +41,12 @@ export type FromGpuThread =
   | { readonly type: 'wants-turn' }
   | { readonly type: 'turn-over' }
   | { readonly type: 'wants-frozen'; readonly name: string }
-  | { readonly type: 'wants-votes'; readonly adapterClass: Sha256 }
-  | { readonly type: 'report'; readonly adapterClass: Sha256; readonly report: Uint8Array }
+  | {
+      readonly type: 'shares-variants'
+      readonly call: number
+      readonly adapterClass: Sha256
+      readonly report: Uint8Array | undefined
+    }
   | { readonly type: 'opened'; readonly adapter: AdapterDescription }
   | { readonly type: 'refused'; readonly error: ThreadError }
   | { readonly type: 'lost' }

@@ -1,7 +1,7 @@
 // The executor on one GPU of several, in a thread of its own with a Dawn of its own: a computation on one does not wait
 // for what another one has the volunteer's thread do.
 import { Worker } from 'node:worker_threads'
-import { describeError, GridError, type Sha256 } from '@starling-grid/protocol'
+import { GridError } from '@starling-grid/protocol'
 import type { AdapterDescription, Batch, Executor } from '@starling-grid/volunteer'
 import type { BatchSums, EarlyRanges } from '@starling-grid/volunteer/mirrored'
 import type { WantedExecutor } from './gpu-executor.ts'
@@ -116,10 +116,8 @@ class GpuThread implements Executor {
         return this.#endTurn()
       case 'wants-frozen':
         return void this.#giveFrozen(message.name)
-      case 'wants-votes':
-        return void this.#giveVotes(message.adapterClass)
-      case 'report':
-        return void this.#report(message.adapterClass, message.report)
+      case 'shares-variants':
+        return void this.#shareVariants(message)
       case 'opened':
         this.#adapter = { ...message.adapter, name: this.#adapter.name }
         return this.#opening.opened()
@@ -154,16 +152,14 @@ class GpuThread implements Executor {
     if (this.#end === undefined) this.#post({ type: 'frozen', name, values })
   }
 
-  async #giveVotes(adapterClass: Sha256): Promise<void> {
-    const asked = this.#wanted.bounds?.variants?.votes(adapterClass) ?? Promise.reject(new Error('internal: no votes'))
-    const votes = await asked.catch(threadErrorOf)
-    if (this.#end === undefined) this.#post({ type: 'votes', votes })
-  }
-
-  async #report(adapterClass: Sha256, report: Uint8Array): Promise<void> {
-    await this.#wanted.bounds?.variants
-      ?.report(adapterClass, report)
-      .catch((error: unknown) => this.#parts.say(`Kernels could not be told to others: ${describeError(error)}`))
+  async #shareVariants({
+    call,
+    adapterClass,
+    report,
+  }: Extract<FromGpuThread, { type: 'shares-variants' }>): Promise<void> {
+    const asked = this.#wanted.bounds?.variants?.(adapterClass, report) ?? Promise.reject(new Error('internal: alone'))
+    const answer = await asked.catch(threadErrorOf)
+    if (this.#end === undefined) this.#post({ type: 'variants', call, answer })
   }
 
   #taken(call: number): ThreadCall | undefined {

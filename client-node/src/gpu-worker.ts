@@ -36,18 +36,21 @@ async function frozenParameter(name: string): Promise<Float32Array> {
   throw errorFrom(values)
 }
 
-/** Of the volunteer that started this thread, which alone speaks to the coordinator. */
-const sharedVariants: NonNullable<ExecutorBounds['variants']> = {
-  async votes(adapterClass) {
-    const answer = next('votes')
-    say({ type: 'wants-votes', adapterClass })
-    const { votes } = await answer
-    if (votes instanceof Uint8Array) return votes
-    throw errorFrom(votes)
-  },
-  // What fails there is said there.
-  report: async (adapterClass, report) => say({ type: 'report', adapterClass, report }),
-}
+let calls = 0
+
+/** Asked of the volunteer that started this thread, which alone speaks to the coordinator. */
+const sharedVariants: NonNullable<ExecutorBounds['variants']> = (adapterClass, report) =>
+  new Promise((resolve, reject) => {
+    const call = ++calls
+    const onMessage = (message: ToGpuThread): void => {
+      if (message.type !== 'variants' || message.call !== call) return
+      port.off('message', onMessage)
+      if (message.answer instanceof Uint8Array) resolve(message.answer)
+      else reject(errorFrom(message.answer))
+    }
+    port.on('message', onMessage)
+    say({ type: 'shares-variants', call, adapterClass, report })
+  })
 
 function open({ adapter, bounds, hasFrozen, sharesVariants, type: _type, ...wanted }: OpenOrder): Promise<Executor> {
   const place = {
@@ -88,7 +91,7 @@ function serve(executor: Executor, message: ToGpuThread): void {
     case 'open':
     case 'turn':
     case 'frozen':
-    case 'votes':
+    case 'variants':
       return // those that wait for it get it
     default:
       return message satisfies never

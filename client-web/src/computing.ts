@@ -1,15 +1,8 @@
 // What computes in this tab, and how it is opened: for those who lend it, and for those who try a model on it.
 import { GridError, isGridError } from '@starling-grid/protocol'
-import {
-  createGpuExecutor,
-  type Executor,
-  type ExecutorBounds,
-  type GpuExecutorOptions,
-  type ShardCache,
-} from '@starling-grid/volunteer'
+import { createGpuExecutor, type Executor, type GpuExecutorOptions, type ShardCache } from '@starling-grid/volunteer'
 import type { SoftwareOptions } from './executor-choice.ts'
 import { describeAdapter, openDevice, requestAdapter } from './gpu.ts'
-import { platformOf } from './platform.ts'
 import type { TabExecutor } from './worker-messages.ts'
 
 /** What a tab's start may take longer for faster kernels; later starts find them in the cache. */
@@ -32,20 +25,13 @@ export async function chooseExecutor(shards: ShardCache): Promise<TabExecutor> {
 
 export async function openOnGpu(
   shards: ShardCache,
-  {
-    variants,
-    ...wanted
-  }: Omit<GpuExecutorOptions, 'device' | 'adapter' | 'facts' | 'readText' | 'say' | 'tuning'> &
-    Pick<ExecutorBounds, 'variants'>,
+  wanted: Omit<GpuExecutorOptions, 'device' | 'adapter' | 'facts' | 'readText' | 'say' | 'tuning'>,
 ): Promise<Executor> {
   const { device, adapter, facts } = await openDevice()
+  const { userAgent } = navigator
   // Software adapters compile slowly, and their first guess was measured.
-  const tuning = adapter.software ? {} : { tuning: tuningHere(shards, variants) }
+  const tuning = adapter.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: shards, userAgent, say } }
   return createGpuExecutor({ device, adapter, facts, readText, say, ...tuning, ...wanted })
-}
-
-function tuningHere(cache: ShardCache, shared: ExecutorBounds['variants']): NonNullable<GpuExecutorOptions['tuning']> {
-  return { budgetMs: TUNING_BUDGET_MS, cache, shared, platform: platformOf(navigator.userAgent), say }
 }
 
 export function say(text: string): void {

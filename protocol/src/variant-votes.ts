@@ -5,11 +5,11 @@ import * as Type from 'typebox'
 import { Count, strict, type ReadonlyOf } from './schema.ts'
 
 /** Shapes of one model that have several variants: 13 to 36 of our examples. */
-export const MOST_VOTED_SHAPES = 120
+export const MOST_VOTED_SHAPES = 80
 /** Characters of a shape; those of our kernels have 60 to 230. */
 export const MOST_SHAPE_TEXT = 320
 /** Bytes of a report and of an answer: more than so many shapes take, were each character a quotation mark. */
-export const MAX_VARIANT_BYTES = 96 * 1024
+export const MAX_VARIANT_BYTES = 64 * 1024
 /** Reporters that must name a variant before a newcomer believes it without a measurement of all. */
 export const VOTES_TO_CONFIRM = 2
 /** ms for one call: no kernel of a bounded work takes longer */

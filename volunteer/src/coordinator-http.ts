@@ -10,7 +10,6 @@ import {
   isErrorCode,
   type JobId,
   MAX_SHARD_BYTES,
-  MAX_VARIANT_BYTES,
   pathTo,
   type PushHeader,
   PUSH_HEADER,
@@ -33,7 +32,7 @@ const PARTIAL_CONTENT = 206
 const TRANSIENT: ReadonlySet<number> = new Set([401, 408, 425, 429])
 const SERVER_ERRORS = 500
 const TOO_MANY = 429
-/** of a refusal, or of what became of a push */
+/** of a refusal, of what became of a push, or of votes on kernel variants */
 const MAX_ANSWER_BYTES = 64 * 1024
 
 export interface RowsWanted {
@@ -202,16 +201,11 @@ export class CoordinatorHttp {
     return this.#get(pathTo(ROUTES.givenSum, { id: job, sum: id }), { maxBytes: bytes })
   }
 
-  /** Which kernel variants others found fastest. One try: nothing waits for it. */
-  async variantVotes(adapterClass: Sha256): Promise<Uint8Array> {
+  /** Kernel variants that others found fastest; `report`: those that this volunteer did. One try: nothing waits. */
+  async variants(adapterClass: Sha256, report?: Uint8Array): Promise<Uint8Array> {
     const path = pathTo(ROUTES.variants, { adapterClass })
-    return this.#bytesOf(await this.#ask(path, {}), path, MAX_VARIANT_BYTES)
-  }
-
-  /** Which of them this volunteer found fastest. One try: it reports again with its next job. */
-  async reportVariants(adapterClass: Sha256, report: Uint8Array): Promise<void> {
-    const headers = { 'content-type': 'application/json' }
-    await this.#ask(pathTo(ROUTES.variants, { adapterClass }), { method: 'PUT', headers, body: report })
+    const asked = report === undefined ? {} : { method: 'PUT', ...binary(report) }
+    return this.#bytesOf(await this.#ask(path, asked), path, MAX_ANSWER_BYTES)
   }
 
   #get(

@@ -42,8 +42,7 @@ import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
 import { GenerationRunner, type GenerationRunnerParts } from './generation/generation-runner.ts'
-import type { Executor } from './graph/executor.ts'
-import type { SharedVariants } from './graph/shared-variants.ts'
+import type { Executor, ExecutorBounds } from './graph/executor.ts'
 import type { VolunteerHost } from './host.ts'
 import { baseModels, localRounds } from './late-parts.ts'
 import type { PeerLink, PeerNetwork } from './link/peer-link.ts'
@@ -163,15 +162,6 @@ function reportUnreadable(blocks: readonly BlockId[], error: unknown, send: (mes
 const MOST_REPORTED = 256
 const MOST_TEXT = 300
 
-/** One that hides its address does not show the class of its adapter either. */
-function variantsBy({ host, http }: JobSessionParts): SharedVariants | undefined {
-  if (host.relaysOnly === true) return undefined
-  return {
-    votes: (adapterClass) => http.variantVotes(adapterClass),
-    report: (adapterClass, report) => http.reportVariants(adapterClass, report),
-  }
-}
-
 interface PreparedJob {
   readonly terms: JobTerms
   readonly spec: ModelSpec
@@ -232,8 +222,16 @@ export class JobSession {
       requireWanted(signal)
       const maxBytes = executorBytes(spec, limits, base?.frozen?.packed?.storage)
       const needsF16 = requires.f16 === true
-      const onDeviceLost = (): void => parts.onDeviceLost()
-      const bounds = { precision, needsF16, maxBytes, frozen: base?.frozen, variants: variantsBy(parts), onDeviceLost }
+      const { host, http } = parts
+      const bounds: ExecutorBounds = {
+        precision,
+        needsF16,
+        maxBytes,
+        frozen: base?.frozen,
+        // One that hides its address does not show the class of its adapter either.
+        variants: host.relaysOnly === true ? undefined : (...asked) => http.variants(...asked),
+        onDeviceLost: () => parts.onDeviceLost(),
+      }
       executor = await parts.host.createExecutor(spec, blockSamples, bounds).catch((error: unknown) => {
         throw unmetWithoutAdapter(requires, error)
       })

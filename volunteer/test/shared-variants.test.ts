@@ -16,6 +16,7 @@ import {
 import { candidatesFor, PLAIN_TRAITS, variantName } from '@starling-grid/shaders'
 import { tune, type PrepareTrial, type TuneRequest } from '../src/gpu/autotune.ts'
 import { measuringOrder, passesCheck } from '../src/gpu/measuring-order.ts'
+import { platformOf } from '../src/gpu/platform.ts'
 import { readVotes, reportOf } from '../src/gpu/shared-votes.ts'
 import type { MeasuredVariant } from '../src/gpu/tuning-table.ts'
 import { buildGraph } from '../src/graph/build.ts'
@@ -72,14 +73,13 @@ function adapterWith(msOf: (variant: string) => number) {
 function coordinator(votes: VariantVotes | (() => Promise<Uint8Array>)) {
   const told: VariantReport[] = []
   const asked: Sha256[] = []
-  const shared: SharedVariants = {
-    async votes(adapterClass) {
+  const shared: SharedVariants = async (adapterClass, report) => {
+    if (report === undefined) {
       asked.push(adapterClass)
       return typeof votes === 'function' ? votes() : new TextEncoder().encode(JSON.stringify(votes))
-    },
-    async report(_, bytes) {
-      told.push(parse(VariantReportSchema, JSON.parse(new TextDecoder().decode(bytes)), 'the report'))
-    },
+    }
+    told.push(parse(VariantReportSchema, JSON.parse(new TextDecoder().decode(report)), 'the report'))
+    return new Uint8Array()
   }
   return { asked, told, shared }
 }
@@ -213,21 +213,38 @@ test('a variant that this volunteer does not know is no vote', async () => {
 
 test('another platform, precision or model is another class; the same one is the same', async () => {
   const { request } = adapterWith(() => 1)
-  const classOf = async (change: Partial<TuneRequest>, platform?: string) => {
+  const classOf = async (change: Partial<TuneRequest>, userAgent?: string) => {
     const { asked, shared } = coordinator(NONE)
-    await tune({ budgetMs: 0, shared, ...(platform === undefined ? {} : { platform }) }, { ...request, ...change })
+    await tune({ budgetMs: 0, shared, ...(userAgent === undefined ? {} : { userAgent }) }, { ...request, ...change })
     return asked[0]
   }
   const plain = await classOf({})
   assert.equal(await classOf({}), plain)
   const others = [
-    await classOf({}, 'Chrome 142, Linux'),
+    await classOf({}, 'Mozilla/5.0 (X11; Linux x86_64) Chrome/142.0.0.0 Safari/537.36'),
     await classOf({ precision: 'f16' }),
     await classOf({ capacity: 32 }),
     await classOf({ facts: { architecture: 'ampere' } }),
     await classOf({ readText: async () => 'another kernel text' }),
   ]
   assert.equal(new Set([plain, ...others]).size, 1 + others.length)
+})
+
+test('of what a browser says of itself, engine, major version and system are of the class', () => {
+  const mac = 'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko)'
+  const cases = [
+    ['Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/142.0.7444.59 Safari/537.36', 'Chrome/142, Linux'],
+    [
+      'Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/142.0.0.0 Safari/537.36 Edg/142.0',
+      'Chrome/142, Windows',
+    ],
+    ['Mozilla/5.0 (Linux; Android 16; Pixel 9) Chrome/141.0.0.0 Mobile Safari/537.36', 'Chrome/141, Android'],
+    ['Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0', 'Firefox/145, Linux'],
+    [`${mac} Version/26.1 Safari/605.1.15`, 'Version/26, Mac OS'],
+    ['webgpu/0.6.2', 'webgpu/0.6.2, another system'],
+    ['', 'another engine, another system'],
+  ] as const
+  for (const [userAgent, platform] of cases) assert.equal(platformOf(userAgent), platform)
 })
 
 test('the order: the variant that was named, then the first guess; two votes confirm it, one does not', () => {

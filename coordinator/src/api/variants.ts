@@ -4,6 +4,7 @@ import {
   GridError,
   MAX_VARIANT_BYTES,
   parse,
+  parseJson,
   ROUTES,
   type Sha256,
   Sha256Schema,
@@ -13,6 +14,7 @@ import { variantNames } from '@starling-grid/shaders'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { VariantReports } from '../variant-reports.ts'
 import type { Access } from './access.ts'
+import { bytesOf, requireLength } from './bodies.ts'
 
 /** Of one address: some rooms of volunteers that begin a job in the same minute. */
 const REQUESTS_PER_MINUTE = 600
@@ -44,10 +46,12 @@ export function registerVariants(app: FastifyInstance, { access, voiceOf }: Vari
       onRequest: async (request) => {
         access.requireSession(request)
         classIn(request)
+        requireLength(request, MAX_VARIANT_BYTES)
       },
     },
     async (request, reply) => {
-      const report = parse(VariantReportSchema, request.body, 'the report')
+      const text = new TextDecoder().decode(bytesOf(request))
+      const report = parse(VariantReportSchema, parseJson(text, MAX_VARIANT_BYTES, 'the report'), 'the report')
       const unknown = report.shapes.find(({ variant }) => !known.has(variant))
       if (unknown !== undefined)
         throw new GridError(

@@ -28,6 +28,7 @@ import type { Tensor } from '../graph/tensor.ts'
 import type { ShardCache } from '../host.ts'
 import { CHECKED, measuringOrder, passesCheck, type Timing, type VariantVote } from './measuring-order.ts'
 import type { ReadText } from './pipelines.ts'
+import { platformOf } from './platform.ts'
 import type { AdapterFacts } from './runner.ts'
 import { askForVotes, NO_VOTES, reportOf, type SharedVotes } from './shared-votes.ts'
 import { parseTable, type MeasuredVariant, type TuningTable } from './tuning-table.ts'
@@ -37,12 +38,14 @@ export interface TuningOptions {
   /** milliseconds that measuring may take in all, compilation included; a compilation under way is waited for */
   readonly budgetMs: number
   readonly cache?: ShardCache
-  /** what others with this class of adapter measured; absent: this volunteer measures for itself alone */
-  readonly shared?: SharedVariants | undefined
-  /** what runs shaders on the adapter, with its version: `Chrome 142, Linux` */
-  readonly platform?: string
+  /** what runs shaders on the adapter, as platform.ts reads it */
+  readonly userAgent?: string
   /** gets a line for people, such as a cache entry that cannot be used */
   readonly say?: (text: string) => void
+}
+
+interface SharedTuning {
+  readonly shared?: SharedVariants | undefined
 }
 
 /** Calls made ready to run on the device. */
@@ -77,7 +80,8 @@ const WARMING_MS = 100
 const ROUNDS = 3
 const HOPELESS = 1.5
 
-export async function tune(options: TuningOptions, request: TuneRequest): Promise<VariantSelector> {
+/** `shared`: what others with this class of adapter measured; absent: this volunteer measures for itself alone. */
+export async function tune(options: TuningOptions & SharedTuning, request: TuneRequest): Promise<VariantSelector> {
   const { budgetMs, cache, shared, say = () => undefined } = options
   const calls = tunableCalls(request)
   const name = await cacheName(calls, options, request)
@@ -95,9 +99,9 @@ export async function tune(options: TuningOptions, request: TuneRequest): Promis
   const report = shared && reportOf(table, calls.keys())
   // Nothing waits for it.
   if (report)
-    void shared
-      .report(adapterClass, report)
-      .catch((error: unknown) => say(`Measured kernels could not be told to others: ${describeError(error)}`))
+    void shared(adapterClass, report).catch((error: unknown) =>
+      say(`Measured kernels could not be told to others: ${describeError(error)}`),
+    )
   return chooseFrom(table, request.traits, request.capacity)
 }
 
@@ -274,7 +278,7 @@ function whyOf({ ms, nextMs, takenFrom }: MeasuredVariant): string {
 /** Adapter, what runs shaders on it, precision, and kernel texts: with others of them all is measured anew. */
 async function cacheName(
   calls: ReadonlyMap<string, KernelCall<Tensor>>,
-  { platform = '' }: TuningOptions,
+  { userAgent = '' }: TuningOptions,
   { capacity, traits, adapter, facts = {}, precision = 'f32', readText }: TuneRequest,
 ): Promise<Sha256> {
   const passes = [...calls.values()].flatMap((call) =>
@@ -283,7 +287,7 @@ async function cacheName(
   const files = [...new Set(passes.flatMap(filesOf))].sort()
   const texts = await Promise.all(files.map((file) => readText(KERNEL_URLS[file])))
   const { architecture = '', device = '', description = '' } = facts
-  const what = [adapter.name, adapter.vendor, architecture, device, description, platform, precision]
+  const what = [adapter.name, adapter.vendor, architecture, device, description, platformOf(userAgent), precision]
   const kind = [traits.software, [...traits.features].sort()]
   return digest(new TextEncoder().encode(JSON.stringify(['variants', ...what, ...kind, texts])))
 }

@@ -35,7 +35,7 @@ export async function askForVotes(
   say: (text: string) => void,
 ): Promise<SharedVotes> {
   try {
-    return readVotes(await within(shared.votes(adapterClass), ANSWER_MS))
+    return readVotes(await within(shared(adapterClass), ANSWER_MS))
   } catch (error) {
     say(`Kernels that others measured on such an adapter did not come, all are measured here: ${describeError(error)}`)
     return NO_VOTES
