@@ -11,7 +11,7 @@ import {
   parameterCount,
   parseModelSpec,
 } from '@starling-grid/model'
-import { type Clock, systemClock } from '@starling-grid/protocol'
+import { type Clock, GridError, systemClock } from '@starling-grid/protocol'
 import { createReferenceExecutor, type Executor, type ExecutorBounds } from '@starling-grid/volunteer'
 import { openReferenceExecutor } from '@starling-grid/volunteer/language'
 import { executorCases, expectClose, noise } from '@starling-grid/volunteer/testing'
@@ -38,7 +38,7 @@ async function twoThreads() {
   const gpus = new MirroredGpus([seat, seat], { say: (text) => void said.push(text), spawn, clock: still })
   const open = (
     spec: ModelSpec,
-    options: { maxMicroBatch?: number; bounds?: ExecutorBounds } = {},
+    options: { maxMicroBatch?: number; bounds?: ExecutorBounds; asGpu?: boolean } = {},
   ): Promise<Executor> => gpus.open({ spec, bounds: undefined, ...options })
   return { open, said, workers }
 }
@@ -82,6 +82,31 @@ test('a thread that dies in the midst of a step leaves its samples to the other'
   assert.match(said.join('\n'), /is left out from now on: The thread of .* is gone/)
   await workers[0]?.terminate()
   await assert.rejects(executor.gradient(batch, again), { code: 'device-lost' })
+})
+
+test('threads ask what others measured on such an adapter, and say when no answer comes', { skip }, async () => {
+  // A shape that no cache has: what is known is not asked for.
+  const out = 4 * (1 + (process.pid % 512))
+  const spec = parseModelSpec({ input: [8], layers: [{ type: 'linear', name: 'fc', out }] })
+  const asked: string[] = []
+  const variants: ExecutorBounds['variants'] = async (adapterClass, report) => {
+    if (report !== undefined) return new Uint8Array()
+    asked.push(adapterClass)
+    if (asked.length > 1) throw new GridError('rate-exceeded', 'ask again later')
+    return new TextEncoder().encode('{"volunteers":0,"shapes":[]}')
+  }
+  const { open, said } = await twoThreads()
+  const bounds = { maxBytes: 1e9, variants, onDeviceLost: () => undefined }
+  const executor = await open(spec, { bounds, asGpu: true })
+  executor.destroy()
+  assert.equal(asked.length, 2)
+  assert.match(asked[0] ?? '', /^[0-9a-f]{64}$/)
+  assert.equal(asked[1], asked[0], 'equal adapters are one class')
+  assert.equal(said.filter((text) => /: kernels: \d+ variants? of \d+ shapes? measured/.test(text)).length, 2)
+  const failed = said.filter((text) =>
+    /did not come, all are measured here: ask again later \(rate-exceeded\)/.test(text),
+  )
+  assert.equal(failed.length, 1)
 })
 
 test('threads ask for the frozen parameters of a model, and tune what one device tunes', { skip }, async () => {

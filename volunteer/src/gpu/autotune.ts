@@ -135,6 +135,7 @@ async function measureAll(
     ms: systemClock.now() - start,
     volunteers: votes.volunteers,
     takenOver: count('taken over'),
+    fewestVotes: Math.min(...outcomes.flatMap(({ others, votes }) => (others === 'taken over' ? [votes] : []))),
     dropped: count('dropped'),
     unconfirmed: count('unconfirmed'),
     left: missing.length - outcomes.length,
@@ -156,6 +157,8 @@ interface MeasuringOutcome {
   readonly measured: MeasuredVariant
   /** that ran */
   readonly variants: number
+  /** that named what was measured first */
+  readonly votes: number
   /** what became of the variant that others named */
   readonly others: 'none' | 'unconfirmed' | 'taken over' | 'dropped'
 }
@@ -180,22 +183,39 @@ async function fastest(
     if (index === CHECKED && isConfirmed && passesCheck(timings)) break
     timings.push(await stopwatch.time(candidate))
   }
-  const isTaken = isConfirmed && passesCheck(timings)
+  const isWhole = timings.length === candidates.length
+  return outcomeOf(timings, { isNamed: least === CHECKED, isConfirmed, isWhole, vote })
+}
+
+function outcomeOf(
+  timings: readonly Timing[],
+  {
+    vote,
+    isWhole,
+    ...named
+  }: Pick<VoteFacts, 'isNamed' | 'isConfirmed'> &
+    Pick<MeasuringBounds, 'vote'> & {
+      readonly isWhole: boolean
+    },
+): MeasuringOutcome {
+  const isTaken = named.isConfirmed && passesCheck(timings)
   const [first = { variant: '', ms: 0 }, second] = timings.toSorted((a, b) => a.ms - b.ms)
   const measured = {
     ...first,
     ...(second ? { nextMs: second.ms } : {}),
-    ...(timings.length === candidates.length && !isTaken ? { isWhole: true as const } : {}),
-    ...(isTaken && vote && first.variant === vote.variant ? { takenFrom: vote.votes } : {}),
+    ...(isWhole && !isTaken ? { isWhole: true as const } : {}),
+    ...(isTaken && first.variant === vote?.variant ? { takenFrom: vote.votes } : {}),
   }
-  return { measured, variants: timings.length, others: fateOf({ isNamed: least === CHECKED, isConfirmed, isTaken }) }
+  return { measured, variants: timings.length, votes: vote?.votes ?? 0, others: fateOf({ ...named, isTaken }) }
 }
 
-function fateOf(vote: {
+interface VoteFacts {
   readonly isNamed: boolean
   readonly isConfirmed: boolean
   readonly isTaken: boolean
-}): MeasuringOutcome['others'] {
+}
+
+function fateOf(vote: VoteFacts): MeasuringOutcome['others'] {
   if (vote.isTaken) return 'taken over'
   if (vote.isConfirmed) return 'dropped'
   return vote.isNamed ? 'unconfirmed' : 'none'
@@ -211,8 +231,9 @@ class Stopwatch {
   #best = Number.POSITIVE_INFINITY
 
   constructor(call: KernelCall<Tensor>, request: TuneRequest, warmingMs: number) {
-    const { traits, capacity } = request
-    const perMs = traits.software ? FLOPS_PER_MS.software : FLOPS_PER_MS.gpu
+    const { adapter, capacity } = request
+    // Planned for as a GPU or not: what computes is what it is.
+    const perMs = adapter.software ? FLOPS_PER_MS.software : FLOPS_PER_MS.gpu
     this.#call = call
     this.#request = request
     this.#warmingMs = warmingMs
@@ -222,7 +243,7 @@ class Stopwatch {
   async time(candidate: Candidate): Promise<Timing> {
     let trial = await this.#prepare(candidate)
     const isFirst = this.#best === Number.POSITIVE_INFINITY
-    if (isFirst && !this.#request.traits.software) {
+    if (isFirst && !this.#request.adapter.software) {
       const repeats = await enoughRepeats(trial, this.#repeats, this.#warmingMs)
       if (repeats > this.#repeats) {
         this.#repeats = repeats

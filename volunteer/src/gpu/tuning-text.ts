@@ -9,6 +9,8 @@ export interface TuningTally {
   readonly volunteers: number
   /** shapes whose variant several others named, and that passed the check */
   readonly takenOver: number
+  /** how many named the one of these that fewest named */
+  readonly fewestVotes: number
   /** shapes whose variant several others named, and that was slower here */
   readonly dropped: number
   /** shapes whose variant one other named: measured like any other */
@@ -19,13 +21,14 @@ export interface TuningTally {
 
 /** Undefined: nothing was to be measured. */
 export function tuningText(tally: TuningTally): string | undefined {
-  const { shapes, variants, ms, volunteers, takenOver, dropped, unconfirmed, left } = tally
+  const { shapes, variants, ms, volunteers, takenOver, fewestVotes, dropped, unconfirmed, left } = tally
   if (shapes === 0 && left === 0) return undefined
-  const from = `${counted(volunteers, 'volunteer')} with this class of adapter`
+  const least = fewestVotes < volunteers ? `at least ${fewestVotes} of ` : ''
+  const from = `${least}${volunteers} volunteers with this class of adapter`
   const parts = [
     `kernels: ${counted(variants, 'variant')} of ${counted(shapes, 'shape')} measured in ${(ms / 1000).toFixed(2)} s`,
     ...(takenOver > 0 ? [`${takenOver} taken over from ${from}, checked`] : []),
-    ...(dropped > 0 ? [`${dropped} of ${from} dropped, because they are slower here`] : []),
+    ...(dropped > 0 ? [`${dropped} that others named dropped, because they are slower here`] : []),
     ...(unconfirmed > 0 ? [`${unconfirmed} named by one volunteer alone, and not taken over`] : []),
     ...(left > 0 ? [`${left} left with the first guess, because the time was over`] : []),
   ]
