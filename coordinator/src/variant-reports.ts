@@ -58,7 +58,10 @@ export class VariantReports {
   take(adapterClass: Sha256, { member, voice }: Reporter, { shapes }: VariantReport): void {
     for (const [other, kept] of this.#classes.get(adapterClass) ?? [])
       if (other === voice || kept.member === member) this.#remove(adapterClass, other)
-    const bytes = shapes.reduce((sum, { shape, variant }) => sum + shape.length + variant.length + ENTRY_BYTES, 0)
+    const bytes = shapes.reduce(
+      (sum, { shape, variants }) => sum + shape.length + variants.join().length + ENTRY_BYTES,
+      0,
+    )
     const reports = this.#used(adapterClass) ?? new Map<string, KeptReport>()
     this.#classes.set(adapterClass, reports)
     reports.set(voice, { member, voice, shapes, bytes })
@@ -115,9 +118,10 @@ function oldestBeyond<K>(most: number, kept: ReadonlyMap<K, unknown> | ReadonlyS
 export function votesOf(reports: readonly Pick<KeptReport, 'shapes'>[]): VariantVotes {
   const counts = new Map<string, Map<string, number>>()
   for (const { shapes } of reports)
-    for (const [shape, variant] of new Map(shapes.map((one) => [one.shape, one.variant]))) {
+    for (const [shape, variants] of new Map(shapes.map((one) => [one.shape, new Set(one.variants)]))) {
       const named = counts.get(shape) ?? new Map<string, number>()
-      counts.set(shape, named.set(variant, (named.get(variant) ?? 0) + 1))
+      for (const variant of variants) named.set(variant, (named.get(variant) ?? 0) + 1)
+      counts.set(shape, named)
     }
   const winners = [...counts].flatMap(([shape, named]) => {
     const [winner] = [...named].sort(([, a], [, b]) => b - a)

@@ -22,7 +22,7 @@ import { OWNER, startCoordinator, volunteer } from './fixture.ts'
 const [FIRST = '', SECOND = '', THIRD = ''] = variantNames()
 const ADAPTER = digest(new TextEncoder().encode('an adapter'))
 const classNamed = (i: number) => digest(new TextEncoder().encode(`adapter ${i}`))
-const shapes = (variant: string, shape = 'a shape') => [{ shape, variant, ms: 1 }]
+const shapes = (variant: string, shape = 'a shape') => [{ shape, variants: [variant], ms: 1 }]
 const reporter = (i: number, voice = `voice ${i}`) => ({ member: memberId(i.toString(16).padStart(32, '0')), voice })
 
 test('the variant that most reports name is handed out, with how many name it', () => {
@@ -36,6 +36,14 @@ test('the variant that most reports name is handed out, with how many name it', 
 test('of as many votes the variant that was named first stays', () => {
   const [winner] = votesOf([FIRST, SECOND].map((variant) => ({ shapes: shapes(variant) }))).shapes
   assert.equal(winner?.variant, FIRST)
+})
+
+test('reports that name several variants agree on the one that both name', () => {
+  const both = [
+    { shapes: [{ shape: 'a shape', variants: [FIRST, SECOND], ms: 1 }] },
+    { shapes: [{ shape: 'a shape', variants: [THIRD, SECOND, SECOND], ms: 1 }] },
+  ]
+  assert.deepEqual(votesOf(both).shapes, [{ shape: 'a shape', variant: SECOND, votes: 2 }])
 })
 
 test('a report that names a shape twice has one vote, and shapes with most votes come first in a full answer', () => {
@@ -145,11 +153,13 @@ const HOSTILE: readonly (readonly [what: string, body: unknown, status: number])
   ['too many shapes', { shapes: many }, 400],
   ['an unknown variant', { shapes: shapes('shared 1024×1024') }, 400],
   ['a variant named like a property', { shapes: shapes('constructor') }, 400],
-  ['a variant that is no text', { shapes: [{ shape: 'a shape', variant: 7, ms: 1 }] }, 400],
-  ['NaN', `{"shapes":[{"shape":"a shape","variant":${JSON.stringify(FIRST)},"ms":NaN}]}`, 400],
-  ['an infinite time', `{"shapes":[{"shape":"a shape","variant":${JSON.stringify(FIRST)},"ms":1e999}]}`, 400],
-  ['no time at all', { shapes: [{ shape: 'a shape', variant: FIRST, ms: 0 }] }, 400],
-  ['a negative time', { shapes: [{ shape: 'a shape', variant: FIRST, ms: -1 }] }, 400],
+  ['a variant that is no text', { shapes: [{ shape: 'a shape', variants: [7], ms: 1 }] }, 400],
+  ['no variants', { shapes: [{ shape: 'a shape', variants: [], ms: 1 }] }, 400],
+  ['too many variants', { shapes: [{ shape: 'a shape', variants: [FIRST, FIRST, FIRST, FIRST], ms: 1 }] }, 400],
+  ['NaN', `{"shapes":[{"shape":"a shape","variants":[${JSON.stringify(FIRST)}],"ms":NaN}]}`, 400],
+  ['an infinite time', `{"shapes":[{"shape":"a shape","variants":[${JSON.stringify(FIRST)}],"ms":1e999}]}`, 400],
+  ['no time at all', { shapes: [{ shape: 'a shape', variants: [FIRST], ms: 0 }] }, 400],
+  ['a negative time', { shapes: [{ shape: 'a shape', variants: [FIRST], ms: -1 }] }, 400],
   ['a shape with a control character', { shapes: shapes(FIRST, 'a\nshape') }, 400],
   ['a shape without an end', { shapes: shapes(FIRST, 'x'.repeat(10_000)) }, 400],
   ['more than is asked for', { shapes: shapes(FIRST), code: 'fn main() {}' }, 400],

@@ -311,6 +311,7 @@ export { SerialQueue } from './serial-queue.ts'
 export { SESSION_PROTOCOL, sessionProtocols, tokenIn, withoutToken } from './session-socket.ts'
 export {
   MAX_VARIANT_BYTES,
+  MOST_NAMED,
   MOST_SHAPE_TEXT,
   MOST_VOTED_SHAPES,
   type VariantReport,

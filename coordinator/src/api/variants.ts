@@ -52,11 +52,11 @@ export function registerVariants(app: FastifyInstance, { access, voiceOf }: Vari
     async (request, reply) => {
       const text = new TextDecoder().decode(bytesOf(request))
       const report = parse(VariantReportSchema, parseJson(text, MAX_VARIANT_BYTES, 'the report'), 'the report')
-      const unknown = report.shapes.find(({ variant }) => !known.has(variant))
+      const unknown = report.shapes.flatMap(({ variants }) => variants).find((variant) => !known.has(variant))
       if (unknown !== undefined)
         throw new GridError(
           'message-malformed',
-          `expected variants of this coordinator's kernels, got ${JSON.stringify(unknown.variant)}; ` +
+          `expected variants of this coordinator's kernels, got ${JSON.stringify(unknown)}; ` +
             'update volunteer or coordinator, the older one',
         )
       const reporter = { member: access.requireSession(request), voice: voiceOf(request.ip) }

@@ -26,7 +26,16 @@ import { fuseGraph } from '../graph/fuse.ts'
 import type { SharedVariants } from '../graph/shared-variants.ts'
 import type { Tensor } from '../graph/tensor.ts'
 import type { ShardCache } from '../host.ts'
-import { CHECKED, measuringOrder, passesCheck, type Timing, type VariantVote } from './measuring-order.ts'
+import {
+  CHECKED,
+  leastOf,
+  measuringOrder,
+  type MeasuringOutcome,
+  outcomeOf,
+  passesCheck,
+  type Timing,
+  type VariantVote,
+} from './measuring-order.ts'
 import type { ReadText } from './pipelines.ts'
 import { platformOf } from './platform.ts'
 import type { AdapterFacts } from './runner.ts'
@@ -153,16 +162,6 @@ function worthTrying(call: KernelCall<Tensor>, capacity: number, traits: Adapter
   return candidatesFor(call, capacity, traits).filter(({ suits }) => suits)
 }
 
-interface MeasuringOutcome {
-  readonly measured: MeasuredVariant
-  /** that ran */
-  readonly variants: number
-  /** that named what was measured first */
-  readonly votes: number
-  /** what became of the variant that others named */
-  readonly others: 'none' | 'unconfirmed' | 'taken over' | 'dropped'
-}
-
 interface MeasuringBounds {
   readonly deadline: number
   readonly warmingMs: number
@@ -175,50 +174,15 @@ async function fastest(
   { deadline, warmingMs, vote }: MeasuringBounds,
 ): Promise<MeasuringOutcome> {
   const candidates = worthTrying(call, request.capacity, request.traits)
-  const { order, least, isConfirmed } = measuringOrder(candidates, variantName, vote)
+  const plan = measuringOrder(candidates, variantName, vote)
   const stopwatch = new Stopwatch(call, request, warmingMs)
   const timings: Timing[] = []
-  for (const [index, candidate] of order.entries()) {
-    if (index >= least && systemClock.now() >= deadline) break
-    if (index === CHECKED && isConfirmed && passesCheck(timings)) break
+  for (const [index, candidate] of plan.order.entries()) {
+    if (index >= leastOf(plan) && systemClock.now() >= deadline) break
+    if (index === CHECKED && plan.isConfirmed && passesCheck(timings)) break
     timings.push(await stopwatch.time(candidate))
   }
-  const isWhole = timings.length === candidates.length
-  return outcomeOf(timings, { isNamed: least === CHECKED, isConfirmed, isWhole, vote })
-}
-
-function outcomeOf(
-  timings: readonly Timing[],
-  {
-    vote,
-    isWhole,
-    ...named
-  }: Pick<VoteFacts, 'isNamed' | 'isConfirmed'> &
-    Pick<MeasuringBounds, 'vote'> & {
-      readonly isWhole: boolean
-    },
-): MeasuringOutcome {
-  const isTaken = named.isConfirmed && passesCheck(timings)
-  const [first = { variant: '', ms: 0 }, second] = timings.toSorted((a, b) => a.ms - b.ms)
-  const measured = {
-    ...first,
-    ...(second ? { nextMs: second.ms } : {}),
-    ...(isWhole && !isTaken ? { isWhole: true as const } : {}),
-    ...(isTaken && first.variant === vote?.variant ? { takenFrom: vote.votes } : {}),
-  }
-  return { measured, variants: timings.length, votes: vote?.votes ?? 0, others: fateOf({ ...named, isTaken }) }
-}
-
-interface VoteFacts {
-  readonly isNamed: boolean
-  readonly isConfirmed: boolean
-  readonly isTaken: boolean
-}
-
-function fateOf(vote: VoteFacts): MeasuringOutcome['others'] {
-  if (vote.isTaken) return 'taken over'
-  if (vote.isConfirmed) return 'dropped'
-  return vote.isNamed ? 'unconfirmed' : 'none'
+  return outcomeOf(plan, vote, timings)
 }
 
 /** Times variants of one call, all with as many repeats as the first of them showed to be enough. */

@@ -3,6 +3,7 @@
 import {
   describeError,
   MAX_VARIANT_BYTES,
+  MOST_NAMED,
   MOST_SHAPE_TEXT,
   MOST_VOTED_SHAPES,
   parse,
@@ -61,8 +62,9 @@ export function reportOf(table: TuningTable, shapes: Iterable<string>): Uint8Arr
   const measured: VariantReport['shapes'][number][] = []
   for (const shape of shapes) {
     const entry = table.get(shape)
-    if (entry?.isWhole !== true || shape.length > MOST_SHAPE_TEXT) continue
-    if (measured.length < MOST_VOTED_SHAPES) measured.push({ shape, variant: entry.variant, ms: entry.ms })
+    if (entry?.asGood === undefined || shape.length > MOST_SHAPE_TEXT) continue
+    if (measured.length < MOST_VOTED_SHAPES)
+      measured.push({ shape, variants: [entry.variant, ...entry.asGood].slice(0, MOST_NAMED), ms: entry.ms })
   }
   return measured.length === 0 ? undefined : new TextEncoder().encode(JSON.stringify({ shapes: measured }))
 }
