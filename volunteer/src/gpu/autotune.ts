@@ -30,10 +30,11 @@ import {
   CHECKED,
   leastOf,
   measuringOrder,
+  type MeasuringOrder,
   type MeasuringOutcome,
   outcomeOf,
   passesCheck,
-  type Timing,
+  type VariantTiming,
   type VariantVote,
 } from './measuring-order.ts'
 import type { ReadText } from './pipelines.ts'
@@ -176,13 +177,26 @@ async function fastest(
   const candidates = worthTrying(call, request.capacity, request.traits)
   const plan = measuringOrder(candidates, variantName, vote)
   const stopwatch = new Stopwatch(call, request, warmingMs)
-  const timings: Timing[] = []
+  const timings: VariantTiming[] = []
   for (const [index, candidate] of plan.order.entries()) {
     if (index >= leastOf(plan) && systemClock.now() >= deadline) break
-    if (index === CHECKED && plan.isConfirmed && passesCheck(timings)) break
+    if (index === CHECKED && plan.isConfirmed && (await withstands(plan, timings, stopwatch))) break
     timings.push(await stopwatch.time(candidate))
   }
   return outcomeOf(plan, vote, timings)
+}
+
+/** One bad moment of a busy machine is no lie: what fails the check is timed once more, which counts if it is better. */
+async function withstands(
+  { order: [named] }: MeasuringOrder<Candidate>,
+  timings: VariantTiming[],
+  stopwatch: Stopwatch,
+): Promise<boolean> {
+  const [before] = timings
+  if (passesCheck(timings) || named === undefined || before === undefined) return passesCheck(timings)
+  const again = await stopwatch.time(named)
+  if (again.ms < before.ms) timings[0] = again
+  return passesCheck(timings)
 }
 
 /** Times variants of one call, all with as many repeats as the first of them showed to be enough. */
@@ -204,7 +218,7 @@ class Stopwatch {
     this.#repeats = Math.min(MOST_REPEATS, Math.ceil((SHORTEST_TIMING_MS * perMs) / flopsOf(call, capacity)))
   }
 
-  async time(candidate: Candidate): Promise<Timing> {
+  async time(candidate: Candidate): Promise<VariantTiming> {
     let trial = await this.#prepare(candidate)
     const isFirst = this.#best === Number.POSITIVE_INFINITY
     if (isFirst && !this.#request.adapter.software) {

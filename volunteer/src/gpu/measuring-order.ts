@@ -6,7 +6,7 @@ import type { MeasuredVariant } from './tuning-table.ts'
 /** What others say of one shape. */
 export type VariantVote = Pick<VariantVotes['shapes'][number], 'variant' | 'votes'>
 
-export interface Timing {
+export interface VariantTiming {
   readonly variant: string
   readonly ms: number
 }
@@ -53,7 +53,7 @@ export function leastOf({ isNamed }: Pick<MeasuringOrder<unknown>, 'isNamed'>): 
 }
 
 /** Whether what others named is as good here as they say; `timings`: of it, then of the first guess. */
-export function passesCheck([named, guess]: readonly Timing[]): boolean {
+export function passesCheck([named, guess]: readonly VariantTiming[]): boolean {
   return named !== undefined && guess !== undefined && named.ms <= CHECK_MARGIN * guess.ms
 }
 
@@ -61,7 +61,7 @@ export function passesCheck([named, guess]: readonly Timing[]): boolean {
 export function outcomeOf(
   plan: MeasuringOrder<unknown>,
   vote: VariantVote | undefined,
-  timings: readonly Timing[],
+  timings: readonly VariantTiming[],
 ): MeasuringOutcome {
   const others = fateOf(plan, timings)
   const isTaken = others === 'taken over'
@@ -77,7 +77,7 @@ export function outcomeOf(
   return { measured, variants: timings.length, votes: vote?.votes ?? 0, others }
 }
 
-function fateOf({ isNamed, isConfirmed }: MeasuringOrder<unknown>, timings: readonly Timing[]) {
+function fateOf({ isNamed, isConfirmed }: MeasuringOrder<unknown>, timings: readonly VariantTiming[]) {
   if (isConfirmed) return passesCheck(timings) ? 'taken over' : 'dropped'
   return isNamed ? 'unconfirmed' : 'none'
 }

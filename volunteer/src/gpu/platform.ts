@@ -6,7 +6,10 @@ const ENGINE = /webgpu\/[\d.]{1,20}|(?:Firefox|Chrome|Version)\/\d{1,6}/
 /** Those first whose names others mention, too. */
 const SYSTEMS = ['Android', 'iPhone', 'iPad', 'Windows', 'CrOS', 'Mac OS', 'Linux']
 
-/** `userAgent`: as browsers say it, or `webgpu/0.6.2`. @example platformOf(navigator.userAgent) // 'Chrome/142, Linux' */
+/**
+ * `userAgent`: as browsers say it, or `webgpu/0.6.2`.
+ * @example platformOf(navigator.userAgent) // 'Chrome/142, Linux'
+ */
 export function platformOf(userAgent: string): string {
   const [engine = 'another engine'] = ENGINE.exec(userAgent) ?? []
   const system = SYSTEMS.find((name) => userAgent.includes(name)) ?? 'another system'
