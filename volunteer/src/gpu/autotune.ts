@@ -186,7 +186,7 @@ async function fastest(
   return outcomeOf(plan, vote, timings)
 }
 
-/** One bad moment of a busy machine is no lie: what fails the check is timed once more, which counts if it is better. */
+/** A busy machine has bad moments: what fails the check is timed once more, which counts if it is better. */
 async function withstands(
   { order: [named] }: MeasuringOrder<Candidate>,
   timings: VariantTiming[],
