@@ -14,10 +14,11 @@ import {
   type VariantVotes,
 } from '@starling-grid/protocol'
 import { candidatesFor, PLAIN_TRAITS, variantName } from '@starling-grid/shaders'
-import { tune, type PrepareTrial, type TuneRequest } from '../src/gpu/autotune.ts'
+import { tune, type TuneRequest } from '../src/gpu/autotune.ts'
 import { CHECKED, measuringOrder, passesCheck } from '../src/gpu/measuring-order.ts'
 import { platformOf } from '../src/gpu/platform.ts'
 import { readVotes, reportOf } from '../src/gpu/shared-votes.ts'
+import type { PrepareTrial } from '../src/gpu/stopwatch.ts'
 import type { MeasuredVariant } from '../src/gpu/tuning-table.ts'
 import { buildGraph } from '../src/graph/build.ts'
 import { shapeKey } from '../src/graph/choice.ts'

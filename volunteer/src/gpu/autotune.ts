@@ -41,6 +41,7 @@ import type { ReadText } from './pipelines.ts'
 import { platformOf } from './platform.ts'
 import type { AdapterFacts } from './runner.ts'
 import { askForVotes, NO_VOTES, reportOf, type SharedVotes } from './shared-votes.ts'
+import { type PrepareTrial, Stopwatch } from './stopwatch.ts'
 import { parseTable, type MeasuredVariant, type TuningTable } from './tuning-table.ts'
 import { tuningText, type TuningTally } from './tuning-text.ts'
 
@@ -58,15 +59,6 @@ interface SharedTuning {
   readonly shared?: SharedVariants | undefined
 }
 
-/** Calls made ready to run on the device. */
-export interface Trial {
-  /** runs them once; milliseconds */
-  run(): Promise<number>
-  destroy(): void
-}
-
-export type PrepareTrial = (calls: readonly KernelCall<Tensor>[], choose: VariantSelector) => Promise<Trial>
-
 export interface TuneRequest {
   readonly graph: Graph
   readonly capacity: number
@@ -79,16 +71,8 @@ export interface TuneRequest {
   readonly prepare: PrepareTrial
 }
 
-/** A timing shorter than this says more about the queue than about the kernel. */
-const SHORTEST_TIMING_MS = 4
-/** Rough: what the first repeats are chosen by. */
-const FLOPS_PER_MS = { software: 4e6, gpu: 1e9 }
-const MOST_REPEATS = 64
 /** ms: a GPU that was idle runs at a fifth of its clock, and the first variants would look slow */
 const WARMING_MS = 100
-/** Best of so many; a variant that is this much slower than the best in the first is dropped. */
-const ROUNDS = 3
-const HOPELESS = 1.5
 
 /** `shared`: what others with this class of adapter measured; absent: this volunteer measures for itself alone. */
 export async function tune(options: TuningOptions & SharedTuning, request: TuneRequest): Promise<VariantSelector> {
@@ -197,64 +181,6 @@ async function withstands(
   const again = await stopwatch.time(named)
   if (again.ms < before.ms) timings[0] = again
   return passesCheck(timings)
-}
-
-/** Times variants of one call, all with as many repeats as the first of them showed to be enough. */
-class Stopwatch {
-  readonly #call: KernelCall<Tensor>
-  readonly #request: TuneRequest
-  readonly #warmingMs: number
-  #repeats: number
-  /** ms of one call */
-  #best = Number.POSITIVE_INFINITY
-
-  constructor(call: KernelCall<Tensor>, request: TuneRequest, warmingMs: number) {
-    const { adapter, capacity } = request
-    // Planned for as a GPU or not: what computes is what it is.
-    const perMs = adapter.software ? FLOPS_PER_MS.software : FLOPS_PER_MS.gpu
-    this.#call = call
-    this.#request = request
-    this.#warmingMs = warmingMs
-    this.#repeats = Math.min(MOST_REPEATS, Math.ceil((SHORTEST_TIMING_MS * perMs) / flopsOf(call, capacity)))
-  }
-
-  async time(candidate: Candidate): Promise<VariantTiming> {
-    let trial = await this.#prepare(candidate)
-    const isFirst = this.#best === Number.POSITIVE_INFINITY
-    if (isFirst && !this.#request.adapter.software) {
-      const repeats = await enoughRepeats(trial, this.#repeats, this.#warmingMs)
-      if (repeats > this.#repeats) {
-        this.#repeats = repeats
-        trial.destroy()
-        trial = await this.#prepare(candidate)
-      }
-    }
-    const ms = (await bestOf(trial, this.#best * this.#repeats)) / this.#repeats
-    trial.destroy()
-    this.#best = Math.min(this.#best, ms)
-    return { variant: variantName(candidate), ms }
-  }
-
-  #prepare(candidate: Candidate): Promise<Trial> {
-    const calls = Array.from({ length: this.#repeats }, () => this.#call)
-    return this.#request.prepare(calls, () => ({ candidate, why: 'being measured' }))
-  }
-}
-
-/** So many that a timing says something about the kernel: a GPU does up to 40 times as much as the guess. */
-async function enoughRepeats(trial: Trial, guess: number, warmingMs: number): Promise<number> {
-  const until = systemClock.now() + warmingMs
-  await trial.run()
-  let ms = await trial.run()
-  while (systemClock.now() < until) ms = await trial.run()
-  return Math.min(MOST_REPEATS, guess * Math.max(1, Math.ceil(SHORTEST_TIMING_MS / ms)))
-}
-
-async function bestOf(trial: Trial, best: number): Promise<number> {
-  await trial.run() // software adapters compile at the first use
-  let ms = await trial.run()
-  for (let round = 1; round < ROUNDS && ms < HOPELESS * best; round++) ms = Math.min(ms, await trial.run())
-  return ms
 }
 
 function chooseFrom(table: TuningTable, traits: AdapterTraits, capacity: number): VariantSelector {

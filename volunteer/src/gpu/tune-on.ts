@@ -6,8 +6,9 @@ import type { VariantSelector } from '../graph/choice.ts'
 import { traitsIn } from '../graph/half.ts'
 import { defaultMicroBatch, planGraph } from '../graph/plan.ts'
 import type { SharedVariants } from '../graph/shared-variants.ts'
-import { tune, type PrepareTrial, type TuningOptions } from './autotune.ts'
+import { tune, type TuningOptions } from './autotune.ts'
 import { createGpuRunner, traitsOf, type GpuRunnerOptions } from './runner.ts'
+import type { PrepareTrial } from './stopwatch.ts'
 
 /** `options`: those of the runner that will use the choice. */
 export function tuneOn(
