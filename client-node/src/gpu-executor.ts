@@ -58,7 +58,7 @@ export async function openOnDevice(
       readText: (url) => readFile(url, 'utf8'),
       say,
       // Software adapters compile slowly, and their first guess was measured.
-      ...(gpu.description.software && options.asGpu !== true
+      ...(gpu.description.software
         ? {}
         : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), userAgent: `webgpu/${version}`, say } }),
     })

@@ -15,7 +15,8 @@ import { type Clock, GridError, systemClock } from '@starling-grid/protocol'
 import { createReferenceExecutor, type Executor, type ExecutorBounds } from '@starling-grid/volunteer'
 import { openReferenceExecutor } from '@starling-grid/volunteer/language'
 import { executorCases, expectClose, noise } from '@starling-grid/volunteer/testing'
-import { findSeats } from '../src/gpu-seats.ts'
+import { findSeats, OpeningTurns } from '../src/gpu-seats.ts'
+import { openGpuThread } from '../src/gpu-thread.ts'
 import { gpuWishIn } from '../src/gpu-wish.ts'
 import { MirroredGpus } from '../src/mirrored-gpus.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
@@ -38,7 +39,7 @@ async function twoThreads() {
   const gpus = new MirroredGpus([seat, seat], { say: (text) => void said.push(text), spawn, clock: still })
   const open = (
     spec: ModelSpec,
-    options: { maxMicroBatch?: number; bounds?: ExecutorBounds; asGpu?: boolean } = {},
+    options: { maxMicroBatch?: number; bounds?: ExecutorBounds } = {},
   ): Promise<Executor> => gpus.open({ spec, bounds: undefined, ...options })
   return { open, said, workers }
 }
@@ -84,29 +85,37 @@ test('a thread that dies in the midst of a step leaves its samples to the other'
   await assert.rejects(executor.gradient(batch, again), { code: 'device-lost' })
 })
 
-test('threads ask what others measured on such an adapter, and say when no answer comes', { skip }, async () => {
-  // A shape that no cache has: what is known is not asked for.
-  const out = 4 * (1 + (process.pid % 512))
-  const spec = parseModelSpec({ input: [8], layers: [{ type: 'linear', name: 'fc', out }] })
-  const asked: string[] = []
-  const variants: ExecutorBounds['variants'] = async (adapterClass, report) => {
-    if (report !== undefined) return new Uint8Array()
-    asked.push(adapterClass)
-    if (asked.length > 1) throw new GridError('rate-exceeded', 'ask again later')
-    return new TextEncoder().encode('{"volunteers":0,"shapes":[]}')
+/** A thread that asks what others measured, and says what came; what it asks for when it tunes, which takes a GPU. */
+const ASKING = `
+  const { parentPort } = require('node:worker_threads')
+  parentPort.on('message', ({ type, sharesVariants, answer }) => {
+    const adapterClass = '${'a'.repeat(64)}'
+    if (type === 'open' && sharesVariants) parentPort.postMessage({ type: 'shares-variants', call: 1, adapterClass })
+    if (type !== 'variants') return
+    parentPort.postMessage({ type: 'say', text: answer.code ?? new TextDecoder().decode(answer) })
+    parentPort.postMessage({ type: 'refused', error: { message: 'enough', code: 'no-adapter' } })
+  })
+`
+
+test('a thread gets what others measured on such an adapter, or why it cannot have it', async () => {
+  const adapter = { name: 'a GPU', device: '', driver: '', vendor: 'tests', software: false, backend: 'vulkan' }
+  const spec = parseModelSpec({ input: [8], layers: [{ type: 'linear', name: 'fc', out: 4 }] })
+  const answers: NonNullable<ExecutorBounds['variants']>[] = [
+    async (adapterClass) => new TextEncoder().encode(adapterClass),
+    async () => Promise.reject(new GridError('rate-exceeded', 'ask again later')),
+  ]
+  for (const [i, variants] of answers.entries()) {
+    const said: string[] = []
+    const parts = {
+      seat: { adapter },
+      turns: new OpeningTurns(),
+      say: (text: string) => void said.push(text),
+      spawn: () => new Worker(ASKING, { eval: true }),
+    }
+    const bounds = { maxBytes: 1e9, variants, onDeviceLost: () => undefined }
+    await assert.rejects(openGpuThread({ spec, bounds }, parts), /enough/)
+    assert.deepEqual(said, [`a GPU: ${i === 0 ? 'a'.repeat(64) : 'rate-exceeded'}`])
   }
-  const { open, said } = await twoThreads()
-  const bounds = { maxBytes: 1e9, variants, onDeviceLost: () => undefined }
-  const executor = await open(spec, { bounds, asGpu: true })
-  executor.destroy()
-  assert.equal(asked.length, 2)
-  assert.match(asked[0] ?? '', /^[0-9a-f]{64}$/)
-  assert.equal(asked[1], asked[0], 'equal adapters are one class')
-  assert.equal(said.filter((text) => /: kernels: \d+ variants? of \d+ shapes? measured/.test(text)).length, 2)
-  const failed = said.filter((text) =>
-    /did not come, all are measured here: ask again later \(rate-exceeded\)/.test(text),
-  )
-  assert.equal(failed.length, 1)
 })
 
 test('threads ask for the frozen parameters of a model, and tune what one device tunes', { skip }, async () => {
