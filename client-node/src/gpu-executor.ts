@@ -1,6 +1,7 @@
 // The executor on an adapter of this machine: opened, and opened again when its device is lost. In the volunteer's own
 // thread, or in one for each of several GPUs.
 import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import {
   createGpuExecutor,
   type Executor,
@@ -31,18 +32,19 @@ export function placeOn(wanted: string | undefined, say: GpuPlace['say']): GpuPl
 }
 
 export function openGpuExecutor({ bounds, ...size }: WantedExecutor, place: GpuPlace): Promise<Executor> {
-  const given = bounds ? { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32', frozen: bounds.frozen } : {}
-  const options = { ...size, ...given }
-  return renewedExecutor((trouble) => openOnDevice({ ...options, trouble }, place), {
+  return renewedExecutor((trouble) => openOnDevice({ ...size, ...bounds, trouble }, place), {
     say: place.say,
     onLost: () => bounds?.onDeviceLost(),
   })
 }
 
+/** Dawn's, which compiles kernels for the driver. */
+const { version } = createRequire(import.meta.url)('webgpu/package.json') as { readonly version: string }
+
 export async function openOnDevice(
   options: Pick<
     GpuExecutorOptions,
-    'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu' | 'frozen'
+    'spec' | 'maxMicroBatch' | 'maxBytes' | 'precision' | 'trouble' | 'asGpu' | 'frozen' | 'variants'
   >,
   { open, say }: GpuPlace,
 ): Promise<Executor> {
@@ -56,7 +58,9 @@ export async function openOnDevice(
       readText: (url) => readFile(url, 'utf8'),
       say,
       // Software adapters compile slowly, and their first guess was measured.
-      ...(gpu.description.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), say } }),
+      ...(gpu.description.software
+        ? {}
+        : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: openShardCache(), userAgent: `webgpu/${version}`, say } }),
     })
     const destroy = executor.destroy.bind(executor)
     // The device belongs to this executor alone: it ends with it, and lets the process exit.

@@ -1,6 +1,6 @@
 // What a volunteer and the thread of one of its GPUs say to each other. Parameters and gradients are memory that both
 // have; everything else is copied.
-import { type ErrorCode, GridError, isGridError } from '@starling-grid/protocol'
+import { type ErrorCode, GridError, isGridError, type Sha256 } from '@starling-grid/protocol'
 import type { AdapterDescription, Batch, ExecutorBounds } from '@starling-grid/volunteer'
 import type { EarlyRanges } from '@starling-grid/volunteer/mirrored'
 import type { WantedExecutor } from './gpu-executor.ts'
@@ -13,6 +13,8 @@ export interface OpenOrder extends Omit<WantedExecutor, 'bounds'> {
   readonly bounds: Pick<ExecutorBounds, 'maxBytes' | 'precision'> | undefined
   /** it asks for the frozen parameters one at a time */
   readonly hasFrozen: boolean
+  /** it asks what others measured, and tells what it measured */
+  readonly sharesVariants: boolean
 }
 
 /** volunteer → thread */
@@ -21,6 +23,7 @@ export type ToGpuThread =
   /** the adapter may be opened now */
   | { readonly type: 'turn' }
   | { readonly type: 'frozen'; readonly name: string; readonly values: Float32Array | ThreadError }
+  | { readonly type: 'variants'; readonly call: number; readonly answer: Uint8Array | ThreadError }
   | { readonly type: 'load'; readonly parameters: Float32Array }
   | {
       readonly type: 'gradient'
@@ -38,6 +41,12 @@ export type FromGpuThread =
   | { readonly type: 'wants-turn' }
   | { readonly type: 'turn-over' }
   | { readonly type: 'wants-frozen'; readonly name: string }
+  | {
+      readonly type: 'shares-variants'
+      readonly call: number
+      readonly adapterClass: Sha256
+      readonly report: Uint8Array | undefined
+    }
   | { readonly type: 'opened'; readonly adapter: AdapterDescription }
   | { readonly type: 'refused'; readonly error: ThreadError }
   | { readonly type: 'lost' }

@@ -55,7 +55,8 @@ class GpuThread implements Executor {
     const { bounds, ...size } = wanted
     const limits = bounds && { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32' }
     const hasFrozen = bounds?.frozen !== undefined
-    this.#post({ type: 'open', ...size, adapter: parts.seat.adapter, bounds: limits, hasFrozen })
+    const sharesVariants = bounds?.variants !== undefined
+    this.#post({ type: 'open', ...size, adapter: parts.seat.adapter, bounds: limits, hasFrozen, sharesVariants })
   }
 
   get adapter(): AdapterDescription {
@@ -115,6 +116,8 @@ class GpuThread implements Executor {
         return this.#endTurn()
       case 'wants-frozen':
         return void this.#giveFrozen(message.name)
+      case 'shares-variants':
+        return void this.#shareVariants(message)
       case 'opened':
         this.#adapter = { ...message.adapter, name: this.#adapter.name }
         return this.#opening.opened()
@@ -147,6 +150,16 @@ class GpuThread implements Executor {
     const read = this.#wanted.bounds?.frozen?.read(name) ?? Promise.reject(new Error(`internal: no ${name} to give`))
     const values = await read.catch(threadErrorOf)
     if (this.#end === undefined) this.#post({ type: 'frozen', name, values })
+  }
+
+  async #shareVariants({
+    call,
+    adapterClass,
+    report,
+  }: Extract<FromGpuThread, { type: 'shares-variants' }>): Promise<void> {
+    const asked = this.#wanted.bounds?.variants?.(adapterClass, report) ?? Promise.reject(new Error('internal: alone'))
+    const answer = await asked.catch(threadErrorOf)
+    if (this.#end === undefined) this.#post({ type: 'variants', call, answer })
   }
 
   #taken(call: number): ThreadCall | undefined {

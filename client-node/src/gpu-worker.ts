@@ -1,6 +1,6 @@
 // A thread of a volunteer that computes on one GPU of several. Started by gpu-bootstrap.mjs.
 import { parentPort } from 'node:worker_threads'
-import type { Executor } from '@starling-grid/volunteer'
+import type { Executor, ExecutorBounds } from '@starling-grid/volunteer'
 import { openGpuExecutor } from './gpu-executor.ts'
 import {
   errorFrom,
@@ -36,7 +36,23 @@ async function frozenParameter(name: string): Promise<Float32Array> {
   throw errorFrom(values)
 }
 
-function open({ adapter, bounds, hasFrozen, type: _type, ...wanted }: OpenOrder): Promise<Executor> {
+let calls = 0
+
+/** Asked of the volunteer that started this thread, which alone speaks to the coordinator. */
+const sharedVariants: NonNullable<ExecutorBounds['variants']> = (adapterClass, report) =>
+  new Promise((resolve, reject) => {
+    const call = ++calls
+    const onMessage = (message: ToGpuThread): void => {
+      if (message.type !== 'variants' || message.call !== call) return
+      port.off('message', onMessage)
+      if (message.answer instanceof Uint8Array) resolve(message.answer)
+      else reject(errorFrom(message.answer))
+    }
+    port.on('message', onMessage)
+    say({ type: 'shares-variants', call, adapterClass, report })
+  })
+
+function open({ adapter, bounds, hasFrozen, sharesVariants, type: _type, ...wanted }: OpenOrder): Promise<Executor> {
   const place = {
     say: (text: string) => say({ type: 'say', text }),
     async open() {
@@ -51,7 +67,8 @@ function open({ adapter, bounds, hasFrozen, type: _type, ...wanted }: OpenOrder)
     },
   }
   const frozen = hasFrozen ? { frozen: { read: frozenParameter } } : {}
-  const given = bounds && { ...bounds, ...frozen, onDeviceLost: () => say({ type: 'lost' }) }
+  const variants = sharesVariants ? sharedVariants : undefined
+  const given = bounds && { ...bounds, ...frozen, variants, onDeviceLost: () => say({ type: 'lost' }) }
   return openGpuExecutor({ ...wanted, bounds: given }, place)
 }
 
@@ -74,6 +91,7 @@ function serve(executor: Executor, message: ToGpuThread): void {
     case 'open':
     case 'turn':
     case 'frozen':
+    case 'variants':
       return // those that wait for it get it
     default:
       return message satisfies never

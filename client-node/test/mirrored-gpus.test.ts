@@ -11,11 +11,12 @@ import {
   parameterCount,
   parseModelSpec,
 } from '@starling-grid/model'
-import { type Clock, systemClock } from '@starling-grid/protocol'
+import { type Clock, GridError, systemClock } from '@starling-grid/protocol'
 import { createReferenceExecutor, type Executor, type ExecutorBounds } from '@starling-grid/volunteer'
 import { openReferenceExecutor } from '@starling-grid/volunteer/language'
 import { executorCases, expectClose, noise } from '@starling-grid/volunteer/testing'
-import { findSeats } from '../src/gpu-seats.ts'
+import { findSeats, OpeningTurns } from '../src/gpu-seats.ts'
+import { openGpuThread } from '../src/gpu-thread.ts'
 import { gpuWishIn } from '../src/gpu-wish.ts'
 import { MirroredGpus } from '../src/mirrored-gpus.ts'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
@@ -82,6 +83,39 @@ test('a thread that dies in the midst of a step leaves its samples to the other'
   assert.match(said.join('\n'), /is left out from now on: The thread of .* is gone/)
   await workers[0]?.terminate()
   await assert.rejects(executor.gradient(batch, again), { code: 'device-lost' })
+})
+
+/** A thread that asks what others measured, and says what came; what it asks for when it tunes, which takes a GPU. */
+const ASKING = `
+  const { parentPort } = require('node:worker_threads')
+  parentPort.on('message', ({ type, sharesVariants, answer }) => {
+    const adapterClass = '${'a'.repeat(64)}'
+    if (type === 'open' && sharesVariants) parentPort.postMessage({ type: 'shares-variants', call: 1, adapterClass })
+    if (type !== 'variants') return
+    parentPort.postMessage({ type: 'say', text: answer.code ?? new TextDecoder().decode(answer) })
+    parentPort.postMessage({ type: 'refused', error: { message: 'enough', code: 'no-adapter' } })
+  })
+`
+
+test('a thread gets what others measured on such an adapter, or why it cannot have it', async () => {
+  const adapter = { name: 'a GPU', device: '', driver: '', vendor: 'tests', software: false, backend: 'vulkan' }
+  const spec = parseModelSpec({ input: [8], layers: [{ type: 'linear', name: 'fc', out: 4 }] })
+  const answers: NonNullable<ExecutorBounds['variants']>[] = [
+    async (adapterClass) => new TextEncoder().encode(adapterClass),
+    async () => Promise.reject(new GridError('rate-exceeded', 'ask again later')),
+  ]
+  for (const [i, variants] of answers.entries()) {
+    const said: string[] = []
+    const parts = {
+      seat: { adapter },
+      turns: new OpeningTurns(),
+      say: (text: string) => void said.push(text),
+      spawn: () => new Worker(ASKING, { eval: true }),
+    }
+    const bounds = { maxBytes: 1e9, variants, onDeviceLost: () => undefined }
+    await assert.rejects(openGpuThread({ spec, bounds }, parts), /enough/)
+    assert.deepEqual(said, [`a GPU: ${i === 0 ? 'a'.repeat(64) : 'rate-exceeded'}`])
+  }
 })
 
 test('threads ask for the frozen parameters of a model, and tune what one device tunes', { skip }, async () => {

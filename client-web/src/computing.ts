@@ -28,8 +28,9 @@ export async function openOnGpu(
   wanted: Omit<GpuExecutorOptions, 'device' | 'adapter' | 'facts' | 'readText' | 'say' | 'tuning'>,
 ): Promise<Executor> {
   const { device, adapter, facts } = await openDevice()
+  const { userAgent } = navigator
   // Software adapters compile slowly, and their first guess was measured.
-  const tuning = adapter.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: shards, say } }
+  const tuning = adapter.software ? {} : { tuning: { budgetMs: TUNING_BUDGET_MS, cache: shards, userAgent, say } }
   return createGpuExecutor({ device, adapter, facts, readText, say, ...tuning, ...wanted })
 }
 

@@ -2,8 +2,6 @@
 import { type JobId, systemClock } from '@starling-grid/protocol'
 import {
   type DeviceTrouble,
-  type ExecutorBounds,
-  type GpuExecutorOptions,
   type KeptNotes,
   LOSSES_KEPT_MS,
   microBatchFor,
@@ -64,14 +62,11 @@ export async function createWebHost(options: WebHostOptions): Promise<VolunteerH
       const executor = bounds?.needsF16 === true ? 'webgpu' : await choice
       const size = microBatchFor(spec, blockSamples)
       if (executor === 'wasm') {
-        const { maxBytes } = bounds ?? {}
         const { openOnProcessor } = await import('./executor-choice.ts')
-        const bound = maxBytes === undefined ? {} : { maxBytes }
-        return openOnProcessor(spec, { ...size, ...bound, frozen: bounds?.frozen, say })
+        return openOnProcessor(spec, { ...size, ...bounds, say })
       }
       const submitMs = () => (isHidden() ? SUBMIT_MS : SEEN_SUBMIT_MS)
-      const open = (trouble: DeviceTrouble) =>
-        openOnGpu(shards, { spec, trouble, submitMs, ...size, ...inBounds(bounds) })
+      const open = (trouble: DeviceTrouble) => openOnGpu(shards, { spec, trouble, submitMs, ...size, ...bounds })
       return renewedExecutor(open, { say, onLost: () => bounds?.onDeviceLost() })
     },
   }
@@ -96,10 +91,4 @@ function keptNotes(name: string, keptMs: number): KeptNotes {
     write: (text) =>
       keepChanged<Map<string, TabNote>>(name, (notes) => new Map([...recent(notes), [own, { text, at: Date.now() }]])),
   }
-}
-
-/** What the executor of a device is told. */
-function inBounds(bounds: ExecutorBounds | undefined): Pick<GpuExecutorOptions, 'maxBytes' | 'precision' | 'frozen'> {
-  if (bounds === undefined) return {}
-  return { maxBytes: bounds.maxBytes, precision: bounds.precision ?? 'f32', frozen: bounds.frozen }
 }

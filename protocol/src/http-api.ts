@@ -459,6 +459,18 @@ export const WIRE_ROUTES: readonly WireRoute[] = [
   },
   {
     method: 'GET',
+    path: ROUTES.variants,
+    caller: 'session',
+    about: 'which kernel variants volunteers with an adapter of this class found fastest',
+  },
+  {
+    method: 'PUT',
+    path: ROUTES.variants,
+    caller: 'session',
+    about: 'which of them this volunteer found fastest, instead of what it said before',
+  },
+  {
+    method: 'GET',
     path: ROUTES.metrics,
     caller: 'scraper',
     about: "figures of the coordinator and its open jobs, in Prometheus' text format (OPERATIONS.md)",

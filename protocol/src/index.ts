@@ -309,5 +309,16 @@ export {
 } from './schema.ts'
 export { SerialQueue } from './serial-queue.ts'
 export { SESSION_PROTOCOL, sessionProtocols, tokenIn, withoutToken } from './session-socket.ts'
+export {
+  MAX_VARIANT_BYTES,
+  MOST_NAMED,
+  MOST_SHAPE_TEXT,
+  MOST_VOTED_SHAPES,
+  type VariantReport,
+  VariantReportSchema,
+  type VariantVotes,
+  VariantVotesSchema,
+  VOTES_TO_CONFIRM,
+} from './variant-votes.ts'
 export { type WatchMessage, WatchTokenSchema } from './watch.ts'
 export { trainingWindows, validationWindows, windowPlaces } from './windows.ts'

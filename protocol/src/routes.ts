@@ -42,6 +42,7 @@ export const ROUTES = {
   groupRanks: '/api/v1/groups/:id/ranks',
   // members'
   leave: '/api/session/leave',
+  variants: '/api/variants/:adapterClass',
   shard: '/api/shards/:sha256',
   version: '/api/jobs/:id/versions/:versionId',
   upload: '/api/jobs/:id/versions/:v/:versionId',

@@ -1,6 +1,6 @@
 // Public face of the shaders package.
 export { PIECE_STATE } from './kernels.ts'
-export { type Candidate, candidatesFor } from './kernel-specs.ts'
+export { type Candidate, candidatesFor, variantName, variantNames } from './kernel-specs.ts'
 export { KERNEL_URLS, type KernelFile } from './kernel-urls.ts'
 export type {
   Activation,

@@ -248,7 +248,9 @@ export function candidatesFor(
     ? ['subgroup', 'register', 'shared']
     : ['matrix', 'shared', 'register']
   const candidates = families
-    .flatMap((family) => variantsOf(family, call).filter(({ fits }) => fits === undefined || fits(traits, call.dims)))
+    .flatMap((family) =>
+      variantsOf(family, call.kernel).filter(({ fits }) => fits === undefined || fits(traits, call.dims)),
+    )
     .map(({ family, name, recipe, suits, cost, useful }) => ({
       family,
       name,
@@ -282,7 +284,19 @@ interface AnyVariant {
   useful?(dims: unknown, capacity: number): number
 }
 
-function variantsOf(family: KernelFamily, { kernel }: KernelCall<unknown>): readonly AnyVariant[] {
+/** What sets a variant apart in tables and reports: `register 8×8`. */
+export function variantName({ family, name }: Pick<Candidate, 'family' | 'name'>): string {
+  return `${family} ${name}`
+}
+
+/** The names of all variants of all kernels on adapters. */
+export function variantNames(): ReadonlySet<string> {
+  const kernels = Object.keys(KERNEL_SPECS.register) as KernelName[]
+  const families = Object.keys(KERNEL_SPECS) as KernelFamily[]
+  return new Set(families.flatMap((family) => kernels.flatMap((kernel) => variantsOf(family, kernel).map(variantName))))
+}
+
+function variantsOf(family: KernelFamily, kernel: KernelName): readonly AnyVariant[] {
   const entry = KERNEL_SPECS[family][kernel] as AnyVariant['recipe'] | readonly AnyVariant[] | undefined
   if (typeof entry === 'function') return [{ family, name: ONLY, recipe: entry }]
   return entry ?? []

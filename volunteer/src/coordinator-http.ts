@@ -32,7 +32,7 @@ const PARTIAL_CONTENT = 206
 const TRANSIENT: ReadonlySet<number> = new Set([401, 408, 425, 429])
 const SERVER_ERRORS = 500
 const TOO_MANY = 429
-/** of a refusal, or of what became of a push */
+/** of a refusal, of what became of a push, or of votes on kernel variants */
 const MAX_ANSWER_BYTES = 64 * 1024
 
 export interface RowsWanted {
@@ -199,6 +199,13 @@ export class CoordinatorHttp {
   /** Σ gradients that this member was given to contribute (A1). */
   givenSum(job: JobId, id: number, bytes: number): Promise<Uint8Array> {
     return this.#get(pathTo(ROUTES.givenSum, { id: job, sum: id }), { maxBytes: bytes })
+  }
+
+  /** Kernel variants that others found fastest; `report`: those that this volunteer did. One try: nothing waits. */
+  async variants(adapterClass: Sha256, report?: Uint8Array): Promise<Uint8Array> {
+    const path = pathTo(ROUTES.variants, { adapterClass })
+    const asked = report === undefined ? {} : { method: 'PUT', ...binary(report) }
+    return this.#bytesOf(await this.#ask(path, asked), path, MAX_ANSWER_BYTES)
   }
 
   #get(

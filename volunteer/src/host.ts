@@ -61,7 +61,10 @@ export interface OwnersTerms {
   readonly allowedIce?: readonly string[]
   /** what its owner allows; absent: DEFAULT_LIMITS */
   readonly limits?: OwnLimits
-  /** addresses are shown to no other volunteer: every link goes through the coordinator */
+  /**
+   * addresses are shown to no other volunteer: every link goes through the coordinator; and kernel variants are neither
+   * reported nor asked for
+   */
   readonly relaysOnly?: boolean
   /** jobs that are declined; absent: forgotten at the end */
   readonly declined?: KeptNotes

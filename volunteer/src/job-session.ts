@@ -42,7 +42,7 @@ import { Batches } from './data/batch.ts'
 import { Shards } from './data/shards.ts'
 import { allFinite } from './floats.ts'
 import { GenerationRunner, type GenerationRunnerParts } from './generation/generation-runner.ts'
-import type { Executor } from './graph/executor.ts'
+import type { Executor, ExecutorBounds } from './graph/executor.ts'
 import type { VolunteerHost } from './host.ts'
 import { asyncModes, baseModels, localRounds } from './late-parts.ts'
 import type { PeerLink, PeerNetwork } from './link/peer-link.ts'
@@ -224,7 +224,16 @@ export class JobSession {
       requireWanted(signal)
       const maxBytes = executorBytes(spec, limits, base?.frozen?.packed?.storage)
       const needsF16 = requires.f16 === true
-      const bounds = { precision, needsF16, maxBytes, frozen: base?.frozen, onDeviceLost: () => parts.onDeviceLost() }
+      const { host, http } = parts
+      const bounds: ExecutorBounds = {
+        precision,
+        needsF16,
+        maxBytes,
+        frozen: base?.frozen,
+        // One that hides its address does not show the class of its adapter either.
+        variants: host.relaysOnly === true ? undefined : (...asked) => http.variants(...asked),
+        onDeviceLost: () => parts.onDeviceLost(),
+      }
       executor = await parts.host.createExecutor(spec, blockSamples, bounds).catch((error: unknown) => {
         throw unmetWithoutAdapter(requires, error)
       })

@@ -170,3 +170,16 @@ for (const [name, request] of Object.entries(REQUESTS)) {
     assert.ok(asked() > 10)
   })
 }
+
+test('kernel variants are asked for and reported once, whatever comes: nothing waits for them', async (t) => {
+  const adapterClass = digest(BYTES)
+  for (const [fault, answer] of Object.entries(PASSING)) {
+    const { http, asked } = await served(t, [answer, answer, good], { silenceMs: SILENCE_MS })
+    await assert.rejects(http.variants(adapterClass), (error) => error instanceof GridError && !isFatal(error), fault)
+    assert.equal(asked(), 1, fault)
+    await assert.rejects(http.variants(adapterClass, BYTES), GridError, fault)
+    assert.equal(asked(), 2, fault)
+  }
+  const { http } = await served(t, [(_, response) => void response.writeHead(200).end(new Uint8Array(1 << 17))])
+  await assert.rejects(http.variants(adapterClass), { code: 'message-too-large' })
+})

@@ -103,7 +103,8 @@ export function volunteerCommand(): Command {
     .addOption(sizeOption('--max-disk <size>', 'bytes of data that are kept for later', DEFAULT_DISK_BYTES))
     .option(
       '--relays-only',
-      'show the address of this machine to no other volunteer: all links go through the coordinator',
+      'show the address of this machine to no other volunteer, and share no kernel measurements: all links go ' +
+        'through the coordinator',
     )
     .option('--no-tcp', 'neither take nor dial links over TCP; WebRTC instead')
     .addOption(new Option('--listen <address[:port[-port]]>', LISTEN_TEXT).argParser(listenPlaceIn))

@@ -28,7 +28,10 @@ export function LimitsForm({ limits, onChange }: LimitsFormProps) {
           checked={limits.relaysOnly}
           onChange={(event) => set({ relaysOnly: event.currentTarget.checked })}
         />
-        <span>Hide my network address from other volunteers: all links go through the coordinator, slower</span>
+        <span>
+          Hide my network address from other volunteers, and the kind of my graphics processor: all links go through the
+          coordinator, slower
+        </span>
       </label>
     </details>
   )

@@ -66,6 +66,10 @@ function Promises() {
           Other volunteers in the ring see your network address, as in a video call, unless you hide it under Limits.
         </li>
         <li>
+          The coordinator is told which computing methods are fast on your kind of graphics processor, so that others
+          with the same kind start sooner; not while your address is hidden.
+        </li>
+        <li>
           Close the tab or press Stop whenever you like: counted samples stay counted, and other volunteers compute the
           rest.
         </li>

@@ -24,6 +24,14 @@ export function isLocal(address: string): boolean {
   return !isIPv6(plain) || isLocalV6(groupsOf(plain))
 }
 
+/**
+ * Which voice an address is, where several are to agree: a public network belongs to one line or customer; in a local
+ * one each machine counts, and all volunteers of one machine are one.
+ */
+export function voiceOf(address: string): string {
+  return isLocal(address) ? withoutMapping(address) : networkOf(address)
+}
+
 export function isLoopback(address: string): boolean {
   const plain = withoutMapping(address)
   return plain === '::1' || plain.startsWith('127.')

@@ -62,7 +62,7 @@ import { DEFAULT_TIMING } from '../run/timing.ts'
 import { openStorage, type StoragePlaces } from '../storage.ts'
 import { registerGroups } from './groups.ts'
 import { type IceOptions, requireIceOptions } from './ice-servers.ts'
-import { isLoopback, shareNetwork } from './network.ts'
+import { isLoopback, shareNetwork, voiceOf } from './network.ts'
 import { relayQuota } from './relay-quota.ts'
 import { type Relay, registerRelay } from './relay.ts'
 import { Sessions } from './sessions.ts'
@@ -536,7 +536,7 @@ class CoordinatorLife implements Coordinator {
       coordinators: (isTrusted) => shared.openJobs(isTrusted),
     })
     registerJobs(app, { clock: this.#clock, runs, access, whereIs, others: () => shared.others })
-    registerMemberRoutes(app, { access, blobs })
+    registerMemberRoutes(app, { access, blobs, voiceOf })
     registerGroups(app, {
       clock: this.#clock,
       ice: this.#options.ice ?? NO_ICE,

@@ -8,6 +8,7 @@ import type { AdapterDescription, Executor } from '../graph/executor.ts'
 import { loadFrozen, packingOf } from '../graph/fixed.ts'
 import type { FrozenSource } from '../graph/frozen-source.ts'
 import { graphExecutor } from '../graph/graph-executor.ts'
+import type { SharedVariants } from '../graph/shared-variants.ts'
 import { PROMPT_TOKENS, TokenDecoder } from '../graph/token-decoder.ts'
 import type { TuningOptions } from './autotune.ts'
 import { createGpuRunner, type GpuRunnerOptions } from './runner.ts'
@@ -24,6 +25,8 @@ export interface GpuExecutorOptions extends Omit<GpuRunnerOptions, 'graph' | 'so
   readonly asGpu?: boolean | undefined
   /** measure variants first, unless `choose` says which to use */
   readonly tuning?: TuningOptions
+  /** of `tuning`: what others with this class of adapter measured; absent: all is measured here */
+  readonly variants?: SharedVariants | undefined
 }
 
 /** Software adapters are not measured: pages load how when there is a GPU. */

@@ -42,7 +42,9 @@ import type { ParameterUpload } from './upload.ts'
  * What an adapter said of itself when it was asked for. Hosts bring it, because some Safari 26 have no
  * `GPUDevice.adapterInfo`.
  */
-export interface AdapterFacts extends Partial<Pick<GPUAdapterInfo, 'vendor' | 'subgroupMinSize' | 'subgroupMaxSize'>> {
+export interface AdapterFacts extends Partial<
+  Pick<GPUAdapterInfo, 'vendor' | 'architecture' | 'device' | 'description' | 'subgroupMinSize' | 'subgroupMaxSize'>
+> {
   /** what its matrix units multiply (matrix-units.ts); not in WebGPU's types */
   readonly subgroupMatrixConfigs?: unknown
 }

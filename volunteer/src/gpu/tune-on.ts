@@ -5,14 +5,16 @@ import type { Graph } from '../graph/build.ts'
 import type { VariantSelector } from '../graph/choice.ts'
 import { traitsIn } from '../graph/half.ts'
 import { defaultMicroBatch, planGraph } from '../graph/plan.ts'
-import { tune, type PrepareTrial, type TuningOptions } from './autotune.ts'
+import type { SharedVariants } from '../graph/shared-variants.ts'
+import { tune, type TuningOptions } from './autotune.ts'
 import { createGpuRunner, traitsOf, type GpuRunnerOptions } from './runner.ts'
+import type { PrepareTrial } from './stopwatch.ts'
 
 /** `options`: those of the runner that will use the choice. */
 export function tuneOn(
   tuning: TuningOptions,
   adapter: AdapterDescription,
-  options: GpuRunnerOptions,
+  { variants, ...options }: GpuRunnerOptions & { readonly variants?: SharedVariants | undefined },
 ): Promise<VariantSelector> {
   const { device, graph, readText, maxBytes, facts, packing, software = false, precision = 'f32' } = options
   const { maxMicroBatch = defaultMicroBatch(software) } = options
@@ -23,14 +25,19 @@ export function tuneOn(
   const { capacity } = plan
   // What is measured is what will run: of a large vocabulary, its pieces.
   const cut = plan.graph.logits === undefined && plan.graph.chunks === undefined ? graph : plan.graph
-  return tune(tuning, {
-    graph: cut,
-    capacity,
-    traits,
-    adapter,
-    readText,
-    prepare: trialsOf({ ...options, graph: cut, maxMicroBatch: capacity }),
-  })
+  return tune(
+    { ...tuning, shared: variants },
+    {
+      graph: cut,
+      capacity,
+      traits,
+      adapter,
+      facts,
+      precision,
+      readText,
+      prepare: trialsOf({ ...options, graph: cut, maxMicroBatch: capacity }),
+    },
+  )
 }
 
 function trialsOf(options: GpuRunnerOptions): PrepareTrial {

@@ -7,6 +7,10 @@ export interface MeasuredVariant {
   readonly ms: number
   /** of the second-best; absent when nothing else was tried */
   readonly nextMs?: number
+  /** others that were as good, when all were measured here; absent: the time was over before, or it was taken over */
+  readonly asGood?: readonly string[]
+  /** so many volunteers with this class of adapter named it, and it passed the check here */
+  readonly takenFrom?: number
 }
 
 export type TuningTable = ReadonlyMap<string, MeasuredVariant>
@@ -32,10 +36,12 @@ export function parseTable(bytes: Uint8Array): Map<string, MeasuredVariant> | un
 
 function isMeasured(value: unknown): value is MeasuredVariant {
   if (typeof value !== 'object' || value === null || !('variant' in value) || !('ms' in value)) return false
-  const next: unknown = 'nextMs' in value ? value.nextMs : undefined
+  const { nextMs, takenFrom, asGood = [] }: Partial<Record<keyof MeasuredVariant, unknown>> = value
   return (
     typeof value.variant === 'string' &&
     typeof value.ms === 'number' &&
-    (next === undefined || typeof next === 'number')
+    [nextMs, takenFrom].every((number) => number === undefined || typeof number === 'number') &&
+    Array.isArray(asGood) &&
+    asGood.every((name) => typeof name === 'string')
   )
 }

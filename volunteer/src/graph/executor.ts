@@ -4,6 +4,7 @@ import type { AdapterDescription, Precision, Tally } from '@starling-grid/protoc
 import type { OptimizerSpec, OptimizerState } from '@starling-grid/shaders'
 import type { FloatRange } from '../floats.ts'
 import type { FrozenSource } from './frozen-source.ts'
+import type { SharedVariants } from './shared-variants.ts'
 
 export type { AdapterDescription }
 
@@ -80,6 +81,8 @@ export interface ExecutorBounds {
   readonly needsF16?: boolean
   /** of models with frozen parameters: where these come from */
   readonly frozen?: FrozenSource | undefined
+  /** what volunteers with the same class of adapter measured; absent: this one measures for itself alone */
+  readonly variants?: SharedVariants | undefined
   /** of the device's memory, or of this process where no device computes */
   readonly maxBytes: number
   /** the device was lost, and is opened again */
