@@ -23,6 +23,7 @@ import type { PushNorms } from '../parameter-server/norm-clip.ts'
 import type { SourceLink } from './links/source-links.ts'
 import type { ExchangeChoice } from './policy/exchange-choice.ts'
 import type { GenerationHealth } from './policy/generation-health.ts'
+import type { LeaseTable } from './queue/lease-table.ts'
 import type { Checkpoint, Derived, JournalEntry, Recording, SumStep } from './recorded.ts'
 
 export type { Checkpoint, Derived, JournalEntry, RunConfig, SumStep, ValidationResult } from './recorded.ts'
@@ -221,7 +222,15 @@ export interface Slices {}
 type Shown = { readonly [K in keyof Slices]: DeepReadonly<Slices[K]> }
 
 /** As others see it. */
-export type DeepReadonly<T> = T extends string | number | boolean | bigint | symbol | null | undefined
+export type DeepReadonly<T> = T extends
+  | ((...args: never[]) => unknown)
+  | string
+  | number
+  | boolean
+  | bigint
+  | symbol
+  | null
+  | undefined
   ? T
   : T extends ReadonlyMap<infer K, infer V>
     ? ReadonlyMap<K, DeepReadonly<V>>
@@ -240,7 +249,7 @@ export interface RunState extends Recording, Shown {
   phase: RunPhase
   phaseReason: string
   readonly members: Map<MemberId, Member>
-  readonly leases: Map<BlockId, Lease>
+  readonly leases: LeaseTable
   /** async mode: members whose last lease came back as a push */
   readonly workers: Set<MemberId>
   readonly health: GenerationHealth

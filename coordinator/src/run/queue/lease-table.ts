@@ -5,6 +5,96 @@ import type { Transition } from '../transition.ts'
 
 type Leases = Map<BlockId, Lease>
 
+/** Changes that are remembered at most: beyond them a look at everything costs as little. */
+const MOST_REMEMBERED = 65_536
+
+interface LeasesOfGrant {
+  readonly lease: Lease
+  /** of it that are leased still */
+  blocks: number
+}
+
+/**
+ * The leases of training. A crowd holds hundreds of thousands, and pushes hundreds of times in a second. So the grants
+ * that they belong to are counted as leases come and go, and what came and went is remembered for those that would
+ * otherwise look at all of them.
+ */
+export class LeaseTable extends Map<BlockId, Lease> {
+  /** by their numbers, the oldest first */
+  readonly #grants = new Map<number, LeasesOfGrant>()
+  /** undefined: not remembered */
+  #holders: Set<MemberId> | undefined
+  #freed: BlockId[] | undefined;
+
+  /** One lease of each grant that is not over, the oldest first. */
+  *grants(): Generator<Lease> {
+    for (const { lease: one } of this.#grants.values()) yield one
+  }
+
+  get grantCount(): number {
+    return this.#grants.size
+  }
+
+  /** Members that hold leases. */
+  holders(): Set<MemberId> {
+    const holders = new Set<MemberId>()
+    for (const { holder } of this.grants()) holders.add(holder)
+    return holders
+  }
+
+  /** Whose leases came or went since this was asked last; undefined: they are not remembered. */
+  takeChangedHolders(): ReadonlySet<MemberId> | undefined {
+    const holders = this.#holders
+    this.#holders = new Set()
+    return holders
+  }
+
+  /** Blocks whose leases ended since this was asked last; undefined: they are not remembered. */
+  takeFreed(): readonly BlockId[] | undefined {
+    const freed = this.#freed
+    this.#freed = []
+    return freed
+  }
+
+  override set(block: BlockId, leased: Lease): this {
+    const before = this.get(block)
+    if (before !== undefined) this.#ended(block, before)
+    const grant = this.#grants.get(leased.leaseEpoch)
+    if (grant === undefined) this.#grants.set(leased.leaseEpoch, { lease: leased, blocks: 1 })
+    else grant.blocks++
+    this.#changed(leased.holder)
+    return super.set(block, leased)
+  }
+
+  override delete(block: BlockId): boolean {
+    const leased = this.get(block)
+    if (leased !== undefined) this.#ended(block, leased)
+    return super.delete(block)
+  }
+
+  override clear(): void {
+    this.#grants.clear()
+    this.#holders = undefined
+    this.#freed = undefined
+    super.clear()
+  }
+
+  #ended(block: BlockId, { leaseEpoch, holder }: Lease): void {
+    const grant = this.#grants.get(leaseEpoch)
+    if (grant !== undefined && --grant.blocks === 0) this.#grants.delete(leaseEpoch)
+    this.#changed(holder)
+    if (this.#freed === undefined) return
+    if (this.#freed.length < MOST_REMEMBERED) this.#freed.push(block)
+    else this.#freed = undefined
+  }
+
+  #changed(holder: MemberId): void {
+    if (this.#holders === undefined) return
+    this.#holders.add(holder)
+    if (this.#holders.size > MOST_REMEMBERED) this.#holders = undefined
+  }
+}
+
 /**
  * Numbers of leases that one journal row reserves: a member that asks for work again and again writes next to nothing.
  */
@@ -30,8 +120,8 @@ export function lease(
   const leaseEpoch = ++state.leaseEpoch
   if (leaseEpoch > state.leasesReserved) transition.journal({ type: 'lease', reserved: leaseEpoch + LEASES_RESERVED })
   const deadline = now + ms
-  for (const block of blocks)
-    leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
+  const leased: Lease = { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline }
+  for (const block of blocks) leases.set(block, leased)
   const member = state.members.get(holder)
   if (member !== undefined && leases === state.leases) member.granted = { leaseEpoch, blocks }
   return blocks.map((block) => ({ block, leaseEpoch }))
