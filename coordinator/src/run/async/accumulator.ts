@@ -185,7 +185,7 @@ function drop(state: RunState): void {
   state.leases.clear()
 }
 
-function nothingFree(state: RunState): boolean {
+export function nothingFree(state: RunState): boolean {
   return freeBlocks(state, 1).length === 0
 }
 

@@ -33,7 +33,15 @@ import { onMemberLost } from '../ring/membership.ts'
 import { type Lease, type Member, own, type RunInput, type RunState } from '../state.ts'
 import { CROWD, CROWD_WORDS_MS } from '../timing.ts'
 import type { Aspect, Transition } from '../transition.ts'
-import { addToSum, blocksPerLease, freeBlocks, mayRunAhead, pushesPerVersion, takesOtherwise } from './accumulator.ts'
+import {
+  addToSum,
+  blocksPerLease,
+  freeBlocks,
+  mayRunAhead,
+  nothingFree,
+  pushesPerVersion,
+  takesOtherwise,
+} from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
 import { contributed, crowdView } from './crowd.ts'
 import { weighed, WITNESSES } from './push-norms.ts'
@@ -138,8 +146,15 @@ function grantTraining(transition: Transition): string | undefined {
   const { state } = transition
   if (state.phase.type !== 'async') return undefined
   if (trainingIsOver(state)) return state.phaseReason
-  if (!grantTo(transition, hungry(transition))) return 'parameter server: members wait for the slowest'
+  if (!grantAll(transition)) return 'parameter server: members wait for the slowest'
   return workNow(transition)
+}
+
+/** At the end of an epoch all of a crowd wait, and nothing is free: then none of them is looked at. */
+function grantAll(transition: Transition): boolean {
+  const { state } = transition
+  if (mayRunAhead(state, stalenessBound(state)) && nothingFree(state)) return true
+  return grantTo(transition, hungry(transition))
 }
 
 /** False: one of these has to wait, so that no member gets too far behind. */
@@ -156,6 +171,7 @@ function grantTo(transition: Transition, members: readonly Member[]): boolean {
     const blocks = nextLease(transition, member.id, { free, max: wanted[i] ?? 1 })
     if (blocks.length === 0) continue
     member.awaitingLease = false
+    own(state, 'asked').delete(member.id)
     grant(transition, member, { blocks, rate })
   }
   return true
