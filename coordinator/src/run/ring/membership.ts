@@ -13,10 +13,12 @@ import { countedSpeeds } from './speed-trust.ts'
 
 declare module '../state.ts' {
   interface Slices {
-    /** samples per second that all members say: at each grant of a crowd its median and its sum are asked for */
-    speeds: Ascending
+    speeds: SaidSpeeds
   }
 }
+
+/** Samples per second that all members say: at each grant of a crowd their median and their sum are asked for. */
+export type SaidSpeeds = Ascending
 
 export const membership = {
   initial: () => ({ speeds: new Ascending() }),
