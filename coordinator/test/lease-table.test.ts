@@ -31,6 +31,10 @@ test('grants and holders are those of the leases, whatever comes and goes, the o
     assert.equal(table.grantCount, epochs.length)
     assert.deepEqual(table.holders(), new Set([...table.values()].map(({ holder }) => holder)))
   }
+  for (const now of [1500, 1001, 2999, 3500, 1500]) {
+    const overdue = [...table].filter(([, { deadline }]) => deadline < now)
+    assert.deepEqual(table.overdue(now), overdue)
+  }
   table.clear()
   assert.deepEqual([table.size, table.grantCount, table.holders().size], [0, 0, 0])
 })

@@ -103,6 +103,7 @@ function assertCounted(state: RunState, most: number): void {
   assert.equal(expected(state), awaitedOf(state))
   const fresh = open.pushes.filter(({ base }) => base.v === chain.head.v).map(({ incarnation }) => incarnation)
   assert.deepEqual(new Set(open.fresh), new Set(fresh))
+  assert.equal(state.asked.size, [...members.values()].filter(({ awaitingLease }) => awaitingLease).length)
   const usual = open.pushes.map(({ incarnation }) => members.get(incarnation)?.pushMs ?? 0).sort((a, b) => a - b)
   assert.deepEqual([open.usualMs.size, open.usualMs.upperMedian()], [usual.length, usual[usual.length >> 1]])
   const all = [...members.values()].map(({ samplesPerSecond }) => samplesPerSecond).sort((a, b) => a - b)

@@ -25,12 +25,12 @@ import {
 import { measureExchange, roundsInWords } from '../groups/round-length.ts'
 import { giveSources, noteUnserved } from '../groups/version-sources.ts'
 import { encodingNow } from '../policy/encoding-now.ts'
-import { lease, leaseMs, type LeaseTable, releaseAll, takeBack } from '../queue/lease-table.ts'
+import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } from '../queue/quarantine.ts'
 import { currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
 import { worked } from '../ring/inert.ts'
 import { onMemberLost } from '../ring/membership.ts'
-import { type Lease, type Member, own, type RunInput, type RunState } from '../state.ts'
+import { type Member, own, type RunInput, type RunState } from '../state.ts'
 import { CROWD, CROWD_WORDS_MS } from '../timing.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import {
@@ -475,18 +475,9 @@ function failedAll(transition: Transition, member: MemberId, leases: readonly Le
 }
 
 export function expireLeases(transition: Transition): void {
-  const { leases: all } = transition.state
-  if (!isAnyOverdue(all, transition.now)) return
-  const overdue: (readonly [BlockId, Lease])[] = []
-  for (const leased of all) if (leased[1].deadline < transition.now) overdue.push(leased)
+  const overdue = transition.state.leases.overdue(transition.now)
   for (const id of new Set(overdue.map(([, { holder }]) => holder))) gaveUp(transition.state, id)
   for (const [block, { holder }] of overdue) expire(transition, block, holder)
-}
-
-/** All of a grant have one deadline. */
-function isAnyOverdue(all: LeaseTable, now: number): boolean {
-  for (const { deadline } of all.grants()) if (deadline < now) return true
-  return false
 }
 
 function expire(transition: Transition, block: BlockId, member: MemberId): void {
@@ -524,4 +515,10 @@ function countRefused(transition: Transition, id: MemberId): void {
     `${member.name} gets no work for ${(member.noWorkUntil - now) / 1000} s: ` +
       `${member.refusedPushes} of its pushes in a row were refused`,
   )
+}
+
+/** A mode epoch ended: members without work ask again. */
+export function forgetAsked(state: RunState): void {
+  for (const member of state.members.values()) member.awaitingLease = false
+  own(state, 'asked').clear()
 }

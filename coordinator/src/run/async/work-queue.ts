@@ -9,6 +9,15 @@ export class WorkQueue {
   #parkedFor: object | undefined
   #count = 0
 
+  get size(): number {
+    return this.#ready.size + this.#parked.size
+  }
+
+  clear(): void {
+    this.#ready.clear()
+    this.#parked.clear()
+  }
+
   /** Who is here already keeps the place. */
   add(id: MemberId): void {
     if (!this.#ready.has(id) && !this.#parked.has(id)) this.#ready.set(id, this.#count++)

@@ -5,7 +5,7 @@ import type { MemberId } from '@starling-grid/protocol'
 import { speedsOf } from '../ring/membership.ts'
 import { batchOfMembers } from '../ring/weak-scaling.ts'
 import { own, type RunState } from '../state.ts'
-import { CROWD, CROWD_WORDS_MS } from '../timing.ts'
+import { CROWD } from '../timing.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { exchangeOf } from './exchange-now.ts'
 
@@ -17,6 +17,9 @@ export interface StepForecast {
   /** null: nothing was measured that says what the exchange takes; it is left out */
   readonly exchangeMs: number | null
 }
+
+/** ms: for people, all of a crowd are looked at so rarely. */
+const RENEWED_MS = 5000
 
 declare module '../state.ts' {
   interface Slices {
@@ -47,7 +50,7 @@ function foreseeWaiting(transition: Transition): void {
   const { state, now } = transition
   if (state.phase.type === 'ring') return
   const slice = own(state, 'forecast')
-  slice.isDue = state.members.size >= CROWD && now - slice.at < CROWD_WORDS_MS
+  slice.isDue = state.members.size >= CROWD && now - slice.at < RENEWED_MS
   if (!slice.isDue) foresee(transition, [...state.members.keys()])
 }
 

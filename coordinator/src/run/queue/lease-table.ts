@@ -24,15 +24,17 @@ export class LeaseTable extends Map<BlockId, Lease> {
   readonly #grants = new Map<number, LeasesOfGrant>()
   /** undefined: not remembered */
   #holders: Set<MemberId> | undefined
-  #freed: BlockId[] | undefined;
+  #freed: BlockId[] | undefined
+  /** ms: no lease is overdue before */
+  #noneBefore = Number.POSITIVE_INFINITY
+
+  get grantCount(): number {
+    return this.#grants.size
+  }
 
   /** One lease of each grant that is not over, the oldest first. */
   *grants(): Generator<Lease> {
     for (const { lease: one } of this.#grants.values()) yield one
-  }
-
-  get grantCount(): number {
-    return this.#grants.size
   }
 
   /** Members that hold leases. */
@@ -40,6 +42,14 @@ export class LeaseTable extends Map<BlockId, Lease> {
     const holders = new Set<MemberId>()
     for (const { holder } of this.grants()) holders.add(holder)
     return holders
+  }
+
+  /** Those whose time is over, the oldest first. All of a grant have one deadline. */
+  overdue(now: number): (readonly [BlockId, Lease])[] {
+    if (now <= this.#noneBefore) return []
+    this.#noneBefore = Number.POSITIVE_INFINITY
+    for (const { deadline } of this.grants()) this.#noneBefore = Math.min(this.#noneBefore, deadline)
+    return now <= this.#noneBefore ? [] : [...this].filter(([, { deadline }]) => deadline < now)
   }
 
   /** Whose leases came or went since this was asked last; undefined: they are not remembered. */
@@ -62,6 +72,7 @@ export class LeaseTable extends Map<BlockId, Lease> {
     const grant = this.#grants.get(leased.leaseEpoch)
     if (grant === undefined) this.#grants.set(leased.leaseEpoch, { lease: leased, blocks: 1 })
     else grant.blocks++
+    this.#noneBefore = Math.min(this.#noneBefore, leased.deadline)
     this.#changed(leased.holder)
     return super.set(block, leased)
   }
