@@ -153,7 +153,7 @@ function grantTraining(transition: Transition): string | undefined {
 /** At the end of an epoch all of a crowd wait, and nothing is free: then none of them is looked at. */
 function grantAll(transition: Transition): boolean {
   const { state } = transition
-  if (mayRunAhead(state, stalenessBound(state)) && nothingFree(state)) return true
+  if (nothingFree(state) && mayRunAhead(state, stalenessBound(state))) return true
   return grantTo(transition, hungry(transition))
 }
 
