@@ -23,11 +23,17 @@ test('who was served or left has no place any more, and asks again behind the ot
   const queue = new WorkQueue()
   for (const id of [a, b, c]) queue.add(id)
   queue.park(b)
-  queue.delete(b)
-  queue.delete(a)
+  queue.served(b)
+  queue.served(a)
   queue.park(d)
+  assert.equal(queue.size, 1)
+  queue.forgetServed()
   queue.add(a)
   assert.deepEqual([...queue.whileOpen({})], [c, a])
+  queue.allServed()
+  assert.equal(queue.size, 0)
+  queue.add(c)
+  assert.deepEqual([[...queue.whileOpen({})], queue.size], [[c], 1], 'it asked again before the next look')
 })
 
 test('whatever is asked, parked and served: the order is that of a list', () => {
@@ -44,7 +50,7 @@ test('whatever is asked, parked and served: the order is that of a list', () => 
     if (deed === 3) {
       list = list.filter((one) => one !== id)
       parked.delete(id)
-      queue.delete(id)
+      queue.served(id)
     }
     if (deed === 4 && list.includes(id)) parked.add(id)
     if (deed === 4) queue.park(id)

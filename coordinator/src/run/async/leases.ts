@@ -76,7 +76,7 @@ export const leases = {
   memberLost: ({ state }, member) => {
     releaseAll(state.leases, member)
     state.workers.delete(member.id)
-    own(state, 'asked').delete(member.id)
+    own(state, 'asked').served(member.id)
   },
   frozen: ({ state }) => {
     if (state.mode !== 'async') state.leases.clear() // off-ring members are asked anew
@@ -153,6 +153,7 @@ function grantTraining(transition: Transition): string | undefined {
 /** At the end of an epoch all of a crowd wait, and nothing is free: then none of them is looked at. */
 function grantAll(transition: Transition): boolean {
   const { state } = transition
+  own(state, 'asked').forgetServed()
   if (nothingFree(state) && mayRunAhead(state, stalenessBound(state))) return true
   return grantTo(transition, hungry(transition))
 }
@@ -171,7 +172,7 @@ function grantTo(transition: Transition, members: readonly Member[]): boolean {
     const blocks = nextLease(transition, member.id, { free, max: wanted[i] ?? 1 })
     if (blocks.length === 0) continue
     member.awaitingLease = false
-    own(state, 'asked').delete(member.id)
+    own(state, 'asked').served(member.id)
     grant(transition, member, { blocks, rate })
   }
   return true
@@ -212,7 +213,7 @@ function hungry({ state, now }: Transition): Member[] {
   const found: Member[] = []
   for (const id of asked.whileOpen(state.open.fresh)) {
     const member = state.members.get(id)
-    if (member?.awaitingLease !== true) asked.delete(id)
+    if (member?.awaitingLease !== true) asked.served(id)
     else if (waits(member)) asked.park(id)
     else if (member.noWorkUntil <= now) found.push(member)
   }
@@ -520,5 +521,5 @@ function countRefused(transition: Transition, id: MemberId): void {
 /** A mode epoch ended: members without work ask again. */
 export function forgetAsked(state: RunState): void {
   for (const member of state.members.values()) member.awaitingLease = false
-  own(state, 'asked').clear()
+  own(state, 'asked').allServed()
 }

@@ -7,25 +7,40 @@ export class WorkQueue {
   #ready = new Map<MemberId, number>()
   #parked = new Map<MemberId, number>()
   #parkedFor: object | undefined
+  /** who waits no more: the place is kept until the next look, for one that asks again before it */
+  readonly #served = new Set<MemberId>()
   #count = 0
 
+  /** Members that wait. */
   get size(): number {
-    return this.#ready.size + this.#parked.size
-  }
-
-  clear(): void {
-    this.#ready.clear()
-    this.#parked.clear()
+    return this.#ready.size + this.#parked.size - this.#served.size
   }
 
   /** Who is here already keeps the place. */
   add(id: MemberId): void {
-    if (!this.#ready.has(id) && !this.#parked.has(id)) this.#ready.set(id, this.#count++)
+    this.#served.delete(id)
+    if (!this.#has(id)) this.#ready.set(id, this.#count++)
   }
 
-  delete(id: MemberId): void {
-    this.#ready.delete(id)
-    this.#parked.delete(id)
+  /** It waits no more: it was given work, or went. */
+  served(id: MemberId): void {
+    if (this.#has(id)) this.#served.add(id)
+  }
+
+  allServed(): void {
+    for (const id of [...this.#ready.keys(), ...this.#parked.keys()]) this.#served.add(id)
+  }
+
+  forgetServed(): void {
+    for (const id of this.#served) {
+      this.#ready.delete(id)
+      this.#parked.delete(id)
+    }
+    this.#served.clear()
+  }
+
+  #has(id: MemberId): boolean {
+    return this.#ready.has(id) || this.#parked.has(id)
   }
 
   /** Not looked at until another sum is open. */
@@ -38,6 +53,7 @@ export class WorkQueue {
 
   /** Who may be served while this sum is open, in the order in which they asked. */
   whileOpen(sum: object): Iterable<MemberId> {
+    this.forgetServed()
     if (this.#parkedFor !== sum) this.#unpark()
     this.#parkedFor = sum
     return this.#ready.keys()
