@@ -23,9 +23,10 @@ import type { PushNorms } from '../parameter-server/norm-clip.ts'
 import type { SourceLink } from './links/source-links.ts'
 import type { ExchangeChoice } from './policy/exchange-choice.ts'
 import type { GenerationHealth } from './policy/generation-health.ts'
-import type { LeaseTable } from './queue/lease-table.ts'
+import type { LeaseIndex } from './queue/lease-index.ts'
 import type { Checkpoint, Derived, JournalEntry, Recording, SumStep } from './recorded.ts'
 
+export type { Lease } from './queue/lease-index.ts'
 export type { Checkpoint, Derived, JournalEntry, RunConfig, SumStep, ValidationResult } from './recorded.ts'
 
 export interface MemberInfo {
@@ -101,15 +102,6 @@ export interface Provisional {
   readonly from: MemberId
   /** ms */
   readonly at: number
-}
-
-export interface Lease {
-  readonly holder: MemberId
-  /** number of the version that it is computed at */
-  readonly base: number
-  readonly leaseEpoch: number
-  readonly grantedAt: number
-  readonly deadline: number
 }
 
 /** The members of one ring in their order. */
@@ -249,7 +241,7 @@ export interface RunState extends Recording, Shown {
   phase: RunPhase
   phaseReason: string
   readonly members: Map<MemberId, Member>
-  readonly leases: LeaseTable
+  readonly leases: LeaseIndex
   /** async mode: members whose last lease came back as a push */
   readonly workers: Set<MemberId>
   readonly health: GenerationHealth
