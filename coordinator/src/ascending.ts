@@ -1,6 +1,8 @@
 // Numbers in ascending order, as they come and go: a median costs no sorting.
 export class Ascending {
   readonly #numbers: number[]
+  /** undefined: not known since they changed */
+  #sum: number | undefined
 
   constructor(numbers: Iterable<number> = []) {
     this.#numbers = [...numbers].sort((a, b) => a - b)
@@ -11,16 +13,25 @@ export class Ascending {
   }
 
   add(value: number): void {
+    this.#sum = undefined
     this.#numbers.splice(this.#placeOf(value), 0, value)
   }
 
   /** One of them that equals `value`, which is here. */
   remove(value: number): void {
+    this.#sum = undefined
     this.#numbers.splice(this.#placeOf(value), 1)
   }
 
   clear(): void {
+    this.#sum = undefined
     this.#numbers.length = 0
+  }
+
+  /** From the smallest on: the same for the same numbers, in whatever order they came. */
+  get sum(): number {
+    this.#sum ??= this.#numbers.reduce((sum, value) => sum + value, 0)
+    return this.#sum
   }
 
   /** The middle one, the lower of two; undefined: there is none. */

@@ -114,7 +114,7 @@ export class ModelCoordinator {
     let delay = 0
     for (const effect of effects) {
       if (effect.type === 'journal') delay += FSYNC_MS
-      this.#carryOut(effect, delay)
+      this.#carryOut(effect, delay + this.#addingMs)
     }
   }
 
@@ -170,15 +170,14 @@ export class ModelCoordinator {
         )
       case 'server-add':
         if (this.#pushing !== undefined) this.#learner?.added(this.#pushing, effect.damping)
+        if (this.#setting.addMs !== undefined) this.#serverWorks(this.#setting.addMs)
         return
       case 'push-verdict':
         this.#taken = effect.verdict === 'received'
         return
       case 'server-close':
         this.#learner?.closed(effect.record, effect.version, this.#clock.now)
-        this.#serverFreeAt =
-          Math.max(this.#serverFreeAt, this.#clock.now) + this.#setting.gradientBytes / APPLY_BYTES_PER_MS
-        return
+        return this.#serverWorks(this.#setting.gradientBytes / APPLY_BYTES_PER_MS)
       case 'server-checkpoint':
         return this.#clock.after(this.#setting.stateBytes / APPLY_BYTES_PER_MS, () => this.#written(effect.version))
       default:
@@ -193,6 +192,15 @@ export class ModelCoordinator {
   /** ms until the parameter server is through with what it has. */
   get serverQueueMs(): number {
     return Math.max(0, this.#serverFreeAt - this.#clock.now)
+  }
+
+  #serverWorks(ms: number): void {
+    this.#serverFreeAt = Math.max(this.#serverFreeAt, this.#clock.now) + ms
+  }
+
+  /** ms until pushes are taken in: as in coordinator/src/host/outbox.ts, no later effect leaves before. */
+  get #addingMs(): number {
+    return this.#setting.addMs === undefined ? 0 : this.serverQueueMs
   }
 
   #written(version: VersionRef): void {

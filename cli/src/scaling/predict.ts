@@ -150,39 +150,68 @@ function openModel(setting: Setting, learner?: ModelLearner): OpenScaleModel {
     beganAt ??= clock.now
   }
   const rings = new Rings(clock, setting, volunteers)
-  const all: ScaleModel = { clock, setting, coordinator, rings, volunteers, random, onWork }
+  const present = new Present()
+  const onGone = (volunteer: ModelVolunteer): void => present.remove(volunteer)
+  const all: ScaleModel = { clock, setting, coordinator, rings, volunteers, random, onWork, onGone }
   let number = 0
   const arrive = (samplesPerSecond: number): void => {
     const volunteer = new ModelVolunteer(all, number++, samplesPerSecond)
     volunteers.set(volunteer.id, volunteer)
+    present.add(volunteer)
   }
   for (let i = 0; i < setting.volunteers; i++) {
     const { samplesPerSecond } = setting.machines
     clock.after(ARRIVAL_MS * random(), () => arrive(samplesPerSecond[i % samplesPerSecond.length] ?? 1))
   }
-  clock.after(ARRIVAL_MS, () => churn({ all, volunteers, arrive }))
+  clock.after(ARRIVAL_MS, () => churn({ all, present, forget: (id) => volunteers.delete(id), arrive }))
   return { ...all, beganAt: () => beganAt }
 }
 
 interface Restless {
   readonly all: ScaleModel
-  readonly volunteers: Map<MemberId, ModelVolunteer>
+  readonly present: Present
+  forget(id: MemberId): void
   arrive(samplesPerSecond: number): void
 }
 
 /** Departures at random instants, at the rate of the setting; for each a newcomer with a machine of the same kind. */
 function churn(restless: Restless): void {
-  const { all, volunteers, arrive } = restless
+  const { all, present, forget, arrive } = restless
   const perMs = (all.setting.churnPerMinute * all.setting.volunteers) / MINUTE_MS
   if (perMs === 0) return
   all.clock.after(-Math.log(1 - all.random()) / perMs, () => {
-    const present = [...volunteers.values()].filter(({ alive }) => alive)
-    const chosen = present[Math.floor(all.random() * present.length)]
+    const chosen = present.at(all.random())
     chosen?.go(all.random() < 0.5)
-    for (const [id, { alive }] of volunteers) if (!alive) volunteers.delete(id)
+    for (const { id } of present.takeGone()) forget(id)
     if (chosen !== undefined) arrive(chosen.samplesPerSecond)
     churn(restless)
   })
+}
+
+/** Volunteers that are here, as they came, and those that went lately: one of ten thousand goes every few ms. */
+class Present {
+  readonly #here: ModelVolunteer[] = []
+  #gone: ModelVolunteer[] = []
+
+  add(volunteer: ModelVolunteer): void {
+    this.#here.push(volunteer)
+  }
+
+  remove(volunteer: ModelVolunteer): void {
+    const place = this.#here.indexOf(volunteer)
+    if (place >= 0) this.#here.splice(place, 1)
+    this.#gone.push(volunteer)
+  }
+
+  /** `part` below 1: which one, of all that are here */
+  at(part: number): ModelVolunteer | undefined {
+    return this.#here[Math.floor(part * this.#here.length)]
+  }
+
+  /** Since this was asked last. */
+  takeGone(): readonly ModelVolunteer[] {
+    return this.#gone.splice(0)
+  }
 }
 
 /** What phase the run is in, now and then. */

@@ -30,11 +30,17 @@ export class Rings {
   readonly #reduces = new Map<string, ModelReduce>()
   /** who is alive, to tell neighbours of a loss */
   readonly #volunteers: ReadonlyMap<MemberId, RingVolunteer>
+  #isAnyFormed = false
 
   constructor(clock: EventClock, setting: Setting, volunteers: ReadonlyMap<MemberId, RingVolunteer>) {
     this.#clock = clock
     this.#setting = setting
     this.#volunteers = volunteers
+  }
+
+  /** A member is about to link to others: until then no member of a crowd is looked at when one of them goes. */
+  forms(): void {
+    this.#isAnyFormed = true
   }
 
   contribute(
@@ -82,6 +88,7 @@ export class Rings {
   /** Those who were linked to it find their links closed. */
   lost(id: MemberId): void {
     this.#clock.after(NOTICE_MS, () => {
+      if (!this.#isAnyFormed) return
       for (const volunteer of this.#volunteers.values()) {
         const { ring } = volunteer.core
         const rank = ring?.members.indexOf(id) ?? -1

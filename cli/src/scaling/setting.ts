@@ -12,6 +12,11 @@ interface StepSetting {
   /** bytes of a push, and of the version that it starts from, in async mode; absent: of a gradient as f32 */
   readonly pushBytes?: number
   readonly pullBytes?: number
+  /**
+   * ms in which the coordinator takes one push in, and does nothing else that a member waits for; absent: none, as
+   * where pushes are few
+   */
+  readonly addMs?: number
   readonly batchBlocks: number
   /** of an epoch; absent: more than any run of the model uses up */
   readonly blocks?: number

@@ -48,6 +48,7 @@ export interface ScaleModel {
   readonly volunteers: ReadonlyMap<MemberId, ModelVolunteer>
   /** a volunteer begins to compute */
   onWork(): void
+  onGone(volunteer: ModelVolunteer): void
   /** a number below 1, the same every time for one seed */
   random(): number
 }
@@ -154,6 +155,7 @@ export class ModelVolunteer {
   gone(reason: string): void {
     if (!this.alive) return
     this.alive = false
+    this.#all.onGone(this)
     this.#all.rings.lost(this.id)
     for (const { lost } of this.#base?.waiting.splice(0) ?? []) lost()
     this.#all.clock.after(CLOSE_MS, () =>
@@ -163,6 +165,7 @@ export class ModelVolunteer {
 
   hear(message: ToVolunteer): void {
     if (!this.alive) return
+    if (message.type === 'form') this.#all.rings.forms()
     switch (message.type) {
       case 'freeze':
       case 'form':

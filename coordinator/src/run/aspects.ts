@@ -79,9 +79,9 @@ const ROWS = [
   completion,
   pause,
   leases,
+  forecast,
   asyncMode,
   ring,
-  forecast,
   encoding,
 ] as const
 

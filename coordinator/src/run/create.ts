@@ -3,6 +3,7 @@ import { initialSlices } from './aspects.ts'
 import { applyEntry, seedCheckpoint } from './journal-replay.ts'
 import { freshHealth } from './policy/generation-health.ts'
 import { ChainIndex } from './queue/chain-index.ts'
+import { LeaseIndex } from './queue/lease-index.ts'
 import type { JournalEntry, RunConfig, RunState } from './state.ts'
 
 export function createRunState(config: RunConfig): RunState {
@@ -35,7 +36,7 @@ export function createRunState(config: RunConfig): RunState {
     phase: { type: 'waiting' },
     phaseReason: '',
     members: new Map(),
-    leases: new Map(),
+    leases: new LeaseIndex(),
     workers: new Set(),
     heldBefore: new Map(),
     health: freshHealth(),

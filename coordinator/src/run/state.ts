@@ -23,8 +23,10 @@ import type { PushNorms } from '../parameter-server/norm-clip.ts'
 import type { SourceLink } from './links/source-links.ts'
 import type { ExchangeChoice } from './policy/exchange-choice.ts'
 import type { GenerationHealth } from './policy/generation-health.ts'
+import type { LeaseIndex } from './queue/lease-index.ts'
 import type { Checkpoint, Derived, JournalEntry, Recording, SumStep } from './recorded.ts'
 
+export type { Lease } from './queue/lease-index.ts'
 export type { Checkpoint, Derived, JournalEntry, RunConfig, SumStep, ValidationResult } from './recorded.ts'
 
 export interface MemberInfo {
@@ -100,15 +102,6 @@ export interface Provisional {
   readonly from: MemberId
   /** ms */
   readonly at: number
-}
-
-export interface Lease {
-  readonly holder: MemberId
-  /** number of the version that it is computed at */
-  readonly base: number
-  readonly leaseEpoch: number
-  readonly grantedAt: number
-  readonly deadline: number
 }
 
 /** The members of one ring in their order. */
@@ -221,7 +214,15 @@ export interface Slices {}
 type Shown = { readonly [K in keyof Slices]: DeepReadonly<Slices[K]> }
 
 /** As others see it. */
-export type DeepReadonly<T> = T extends string | number | boolean | bigint | symbol | null | undefined
+export type DeepReadonly<T> = T extends
+  | ((...args: never[]) => unknown)
+  | string
+  | number
+  | boolean
+  | bigint
+  | symbol
+  | null
+  | undefined
   ? T
   : T extends ReadonlyMap<infer K, infer V>
     ? ReadonlyMap<K, DeepReadonly<V>>
@@ -240,7 +241,7 @@ export interface RunState extends Recording, Shown {
   phase: RunPhase
   phaseReason: string
   readonly members: Map<MemberId, Member>
-  readonly leases: Map<BlockId, Lease>
+  readonly leases: LeaseIndex
   /** async mode: members whose last lease came back as a push */
   readonly workers: Set<MemberId>
   readonly health: GenerationHealth

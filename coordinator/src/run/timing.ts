@@ -103,3 +103,7 @@ export const DEFAULT_TIMING: Timing = {
   easyBytesPerMs: 9000, // 75 Mbit/s, of the 100 Mbit/s that rounds may ask (run/groups/round-length.ts)
   versionSeeds: 16, // a thousand are served over six members in a row, each of which passes it on to two in its time
 }
+
+/** Members from which on what people read of them is renewed after so many ms, and not at once. */
+export const CROWD = 256
+export const CROWD_WORDS_MS = 1000

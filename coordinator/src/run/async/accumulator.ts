@@ -6,10 +6,12 @@ import {
   extend,
   MAX_STEP_BLOCKS,
   MAX_VERSION_BLOCKS,
+  type MemberId,
   type Push,
   type Sha256,
   type StepRecord,
 } from '@starling-grid/protocol'
+import { Ascending } from '../../ascending.ts'
 import { expected, isForsaken, isOverdue } from '../groups/group-rounds.ts'
 import { renewRoundLength } from '../groups/round-length.ts'
 import { renewEncoding } from '../policy/encoding-cost.ts'
@@ -32,9 +34,23 @@ export interface OpenSum {
   readonly blocks: Set<BlockId>
   /** ms: its first push of a whole round that is of the newest version; undefined: others alone */
   since: number | undefined
+  /** whose pushes these are, and how many of each */
+  readonly pushers: Map<MemberId, number>
+  /** of them, whose round began from the newest version */
+  readonly fresh: Set<MemberId>
+  /** of each push, what its member usually takes from grant to push; 0 of one that is gone */
+  readonly usualMs: Ascending
 }
 
-const empty = (): OpenSum => ({ pushes: [], digests: [], blocks: new Set(), since: undefined })
+const empty = (): OpenSum => ({
+  pushes: [],
+  digests: [],
+  blocks: new Set(),
+  since: undefined,
+  pushers: new Map(),
+  fresh: new Set(),
+  usualMs: new Ascending(),
+})
 
 /** Taken elsewhere, or dropped. */
 export function emptySum(state: RunState): void {
@@ -45,6 +61,7 @@ export function emptySum(state: RunState): void {
 export const accumulator = {
   initial: () => ({ open: empty() }),
   advance: closeWhenDue,
+  memberLost: ({ state }, { id, pushMs }) => takesOtherwise(state, id, { before: pushMs, now: 0 }),
   plan: { isTaken },
 } satisfies Aspect
 
@@ -70,16 +87,33 @@ export function blocksPerLease(state: RunState): number {
 
 export function addToSum(transition: Transition, push: Push, gradDigest: Sha256): void {
   const { state } = transition
-  const grant = state.members.get(push.incarnation)?.granted
+  const member = state.members.get(push.incarnation)
+  const grant = member?.granted
   const mostBlocks = state.config.async.groups === undefined ? MAX_STEP_BLOCKS : MAX_VERSION_BLOCKS
   if (state.open.blocks.size + push.leases.length > mostBlocks) closeSum(transition)
   const open = own(state, 'open')
   open.pushes.push(push)
   open.digests.push(gradDigest)
+  open.pushers.set(push.incarnation, (open.pushers.get(push.incarnation) ?? 0) + 1)
+  open.usualMs.add(member?.pushMs ?? 0)
   for (const { block } of push.leases) open.blocks.add(block)
   // Who leaves comes at any time, which says nothing of when the others come (G2).
   const isWhole = push.leases.length === (grant?.blocks.length ?? push.leases.length)
   if (isWhole && push.base.v === state.chain.head.v) open.since ??= transition.now
+  if (push.base.v === state.chain.head.v) open.fresh.add(push.incarnation)
+}
+
+/** This member takes another time from grant to push than it usually did. */
+export function takesOtherwise(
+  state: RunState,
+  id: MemberId,
+  ms: { readonly before: number; readonly now: number },
+): void {
+  const { pushers, usualMs } = own(state, 'open')
+  for (let left = pushers.get(id) ?? 0; left > 0; left--) {
+    usualMs.remove(ms.before)
+    usualMs.add(ms.now)
+  }
 }
 
 /** A3: enough pushes, or no more to come before these are a version. */
@@ -151,8 +185,14 @@ function drop(state: RunState): void {
   state.leases.clear()
 }
 
-function nothingFree(state: RunState): boolean {
-  return available(state, (block) => isTaken(state, block), { max: 1 }).length === 0
+export function nothingFree(state: RunState): boolean {
+  return freeBlocks(state, 1).length === 0
+}
+
+/** Blocks of the epoch that are not taken, in order, at most so many. */
+export function freeBlocks(state: RunState, max: number): BlockId[] {
+  const takenCount = state.leases.size + state.open.blocks.size
+  return available(state, (block) => isTaken(state, block), { max, takenCount })
 }
 
 /** A2: leased, or in the open sum. */
@@ -166,12 +206,8 @@ export function isTaken({ leases, open }: RunState, block: BlockId): boolean {
  */
 export function mayRunAhead(state: RunState, bound: number): boolean {
   if (state.config.async.whenStale === 'drop' || state.leases.size === 0) return true
-  let [oldest, grants, last] = [Number.POSITIVE_INFINITY, 0, 0]
-  for (const { base, leaseEpoch } of state.leases.values()) {
-    oldest = Math.min(oldest, base)
-    if (leaseEpoch !== last) grants++ // leases of one grant stand together
-    last = leaseEpoch
-  }
-  const ahead = Math.floor((state.open.pushes.length + grants) / pushesPerVersion(state))
+  let oldest = Number.POSITIVE_INFINITY
+  for (const { base } of state.leases.grants()) oldest = Math.min(oldest, base)
+  const ahead = Math.floor((state.open.pushes.length + state.leases.grantCount) / pushesPerVersion(state))
   return state.chain.head.v + ahead - oldest <= bound
 }

@@ -8,7 +8,7 @@ import { countFallback, nextMode } from '../policy/mode-policy.ts'
 import type { RunInput, RunState } from '../state.ts'
 import type { Aspect, Handed, Transition } from '../transition.ts'
 import { closeSum, emptySum } from './accumulator.ts'
-import { expireLeases } from './leases.ts'
+import { expireLeases, forgetAsked } from './leases.ts'
 
 export const asyncMode = {
   on: { 'server-checkpoint': onServerCheckpoint, 'server-lost': onServerLost },
@@ -68,7 +68,7 @@ function forgetPushes(state: RunState): void {
   emptySum(state)
   state.workers.clear()
   beginAnew(state)
-  for (const member of state.members.values()) member.awaitingLease = false // members without work ask again
+  forgetAsked(state)
 }
 
 /**

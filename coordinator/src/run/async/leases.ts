@@ -27,36 +27,43 @@ import { giveSources, noteUnserved } from '../groups/version-sources.ts'
 import { encodingNow } from '../policy/encoding-now.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } from '../queue/quarantine.ts'
-import { available, currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
+import { currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
 import { worked } from '../ring/inert.ts'
 import { onMemberLost } from '../ring/membership.ts'
-import { type Lease, type Member, own, type RunInput, type RunState } from '../state.ts'
+import { type Member, own, type RunInput, type RunState } from '../state.ts'
+import { CROWD, CROWD_WORDS_MS } from '../timing.ts'
 import type { Aspect, Transition } from '../transition.ts'
-import { addToSum, blocksPerLease, isTaken, mayRunAhead, pushesPerVersion } from './accumulator.ts'
+import {
+  addToSum,
+  blocksPerLease,
+  freeBlocks,
+  mayRunAhead,
+  nothingFree,
+  pushesPerVersion,
+  takesOtherwise,
+} from './accumulator.ts'
 import { dampingOf } from './async-policy.ts'
 import { contributed, crowdView } from './crowd.ts'
 import { weighed, WITNESSES } from './push-norms.ts'
+import { WorkQueue } from './work-queue.ts'
 
 /** Refused pushes in a row after which a member gets no work for a while, and after which its session ends. */
 const REFUSED_FOR_A_REST = 3
 const REFUSED_FOR_THE_END = 6
-/** Members from which on what is said of the work is renewed after so many ms, and not at once. */
-const CROWD = 256
-const WORDS_MS = 1000
 /** weight of the newest measurement in the moving average of push times */
 const NEWEST_WEIGHT = 0.3
 
 declare module '../state.ts' {
   interface Slices {
     /** who asked for a lease, and perhaps got one since: thousands of others are not looked at */
-    asked: Set<MemberId>
+    asked: WorkQueue
     /** what was said of the work last */
     words: { readonly at: number; readonly text: string }
   }
 }
 
 export const leases = {
-  initial: () => ({ asked: new Set<MemberId>(), words: { at: Number.NEGATIVE_INFINITY, text: '' } }),
+  initial: () => ({ asked: new WorkQueue(), words: { at: Number.NEGATIVE_INFINITY, text: '' } }),
   on: {
     'coordinator-started': ({ state }) => {
       state.leaseEpoch = state.leasesReserved
@@ -69,6 +76,7 @@ export const leases = {
   memberLost: ({ state }, member) => {
     releaseAll(state.leases, member)
     state.workers.delete(member.id)
+    own(state, 'asked').served(member.id)
   },
   frozen: ({ state }) => {
     if (state.mode !== 'async') state.leases.clear() // off-ring members are asked anew
@@ -138,8 +146,16 @@ function grantTraining(transition: Transition): string | undefined {
   const { state } = transition
   if (state.phase.type !== 'async') return undefined
   if (trainingIsOver(state)) return state.phaseReason
-  if (!grantTo(transition, hungry(transition))) return 'parameter server: members wait for the slowest'
+  if (!grantAll(transition)) return 'parameter server: members wait for the slowest'
   return workNow(transition)
+}
+
+/** At the end of an epoch all of a crowd wait, and nothing is free: then none of them is looked at. */
+function grantAll(transition: Transition): boolean {
+  const { state } = transition
+  own(state, 'asked').forgetServed()
+  if (nothingFree(state) && mayRunAhead(state, stalenessBound(state))) return true
+  return grantTo(transition, hungry(transition))
 }
 
 /** False: one of these has to wait, so that no member gets too far behind. */
@@ -156,6 +172,7 @@ function grantTo(transition: Transition, members: readonly Member[]): boolean {
     const blocks = nextLease(transition, member.id, { free, max: wanted[i] ?? 1 })
     if (blocks.length === 0) continue
     member.awaitingLease = false
+    own(state, 'asked').served(member.id)
     grant(transition, member, { blocks, rate })
   }
   return true
@@ -164,7 +181,7 @@ function grantTo(transition: Transition, members: readonly Member[]): boolean {
 /** To look at all of a crowd at each of its pushes would cost more than the pushes. */
 function workNow({ state, now }: Transition): string {
   const { at, text } = own(state, 'words')
-  if (state.members.size >= CROWD && now - at < WORDS_MS) return text
+  if (state.members.size >= CROWD && now - at < CROWD_WORDS_MS) return text
   const words = { at: now, text: workInWords(state) }
   Object.assign(own(state, 'words'), words)
   return words.text
@@ -194,10 +211,11 @@ function hungry({ state, now }: Transition): Member[] {
   const waits = state.config.async.groups === undefined ? () => false : isWaitingForItsVersion(state)
   const asked = own(state, 'asked')
   const found: Member[] = []
-  for (const id of asked) {
+  for (const id of asked.whileOpen(state.open.fresh)) {
     const member = state.members.get(id)
-    if (member?.awaitingLease !== true) asked.delete(id)
-    else if (member.noWorkUntil <= now && !waits(member)) found.push(member)
+    if (member?.awaitingLease !== true) asked.served(id)
+    else if (waits(member)) asked.park(id)
+    else if (member.noWorkUntil <= now) found.push(member)
   }
   return found.sort((a, b) => a.missedLeases - b.missedLeases)
 }
@@ -257,9 +275,7 @@ function stalenessBound({ config }: RunState): number {
 /** What members who want so many can be given, in order: found once for all of them. */
 function freeFor(state: RunState, wanted: readonly number[]): BlockId[] {
   if (wanted.length === 0) return []
-  const max = wanted.reduce((sum, count) => sum + count, 0) + state.aside.failures.size
-  const takenCount = state.leases.size + state.open.blocks.size
-  return available(state, (block) => isTaken(state, block), { max, takenCount })
+  return freeBlocks(state, wanted.reduce((sum, count) => sum + count, 0) + state.aside.failures.size)
 }
 
 interface FreeBlocks {
@@ -291,7 +307,7 @@ function mayTry(state: RunState, block: BlockId, member: MemberId, now: number):
 
 /** It asks for leases, and brings them back. */
 function works({ workers, leases }: RunState, { id, awaitingLease, missedLeases }: Member): boolean {
-  const asked = awaitingLease || workers.has(id) || [...leases.values()].some(({ holder }) => holder === id)
+  const asked = awaitingLease || workers.has(id) || leases.holders().has(id)
   return asked && missedLeases === 0
 }
 
@@ -439,7 +455,9 @@ export function measure(transition: Transition, push: Push): void {
   member.missedLeases = 0
   member.refusedPushes = 0
   measureExchange(transition.state, took, (1000 * push.samples) / Math.max(member.samplesPerSecond, 1e-3))
-  member.pushMs = member.pushMs === 0 ? took : (1 - NEWEST_WEIGHT) * member.pushMs + NEWEST_WEIGHT * took
+  const before = member.pushMs
+  member.pushMs = before === 0 ? took : (1 - NEWEST_WEIGHT) * before + NEWEST_WEIGHT * took
+  takesOtherwise(transition.state, push.incarnation, { before, now: member.pushMs })
 }
 
 /** Refused for what it holds (NaN, wrong length): the blocks go back, and a block that keeps failing is set aside. */
@@ -458,8 +476,7 @@ function failedAll(transition: Transition, member: MemberId, leases: readonly Le
 }
 
 export function expireLeases(transition: Transition): void {
-  const overdue: (readonly [BlockId, Lease])[] = []
-  for (const leased of transition.state.leases) if (leased[1].deadline < transition.now) overdue.push(leased)
+  const overdue = transition.state.leases.overdue(transition.now)
   for (const id of new Set(overdue.map(([, { holder }]) => holder))) gaveUp(transition.state, id)
   for (const [block, { holder }] of overdue) expire(transition, block, holder)
 }
@@ -499,4 +516,10 @@ function countRefused(transition: Transition, id: MemberId): void {
     `${member.name} gets no work for ${(member.noWorkUntil - now) / 1000} s: ` +
       `${member.refusedPushes} of its pushes in a row were refused`,
   )
+}
+
+/** A mode epoch ended: members without work ask again. */
+export function forgetAsked(state: RunState): void {
+  for (const member of state.members.values()) member.awaitingLease = false
+  own(state, 'asked').allServed()
 }

@@ -1,6 +1,6 @@
 // Rounds of replica groups (G1, G2): how much a member learns from in one, and when what groups contributed becomes a
 // version. Pure numbers of the run's state.
-import { MAX_INNER_STEPS, MAX_STEP_BLOCKS } from '@starling-grid/protocol'
+import { MAX_INNER_STEPS, MAX_STEP_BLOCKS, type MemberId } from '@starling-grid/protocol'
 import type { Member, RunState } from '../state.ts'
 import { makesRounds } from './group-policy.ts'
 
@@ -44,10 +44,8 @@ interface Speeds {
   readonly all: number
 }
 
-function speedsOf({ members }: RunState): Speeds {
-  const speeds = [...members.values()].map(({ samplesPerSecond }) => samplesPerSecond).toSorted((a, b) => a - b)
-  const all = speeds.reduce((sum, speed) => sum + speed, 0)
-  return { median: Math.max(speeds[speeds.length >> 1] ?? 0, 1e-3), all: Math.max(all, 1e-3) }
+function speedsOf({ speeds }: RunState): Speeds {
+  return { median: Math.max(speeds.upperMedian() ?? 0, 1e-3), all: Math.max(speeds.sum, 1e-3) }
 }
 
 /** In a round at this speed: as long as it should last, or as many steps as the job says. */
@@ -76,41 +74,53 @@ export function roundMs({ config }: RunState, { samplesPerSecond, pushMs }: Memb
  */
 export function expected(state: RunState): number {
   const { update } = state.config.async
-  return update === 'all' ? countExpected(state) : known(state)
+  return update === 'all' ? countReliable(state) : known(state)
 }
 
-interface KnownExpectation {
-  readonly of: string
-  readonly count: number
+/** Who is at work and has nothing in the open sum. */
+interface Awaited {
+  /** of the open sum that they are waited for, and how many of them were looked at */
+  pushes: RunState['open']['pushes']
+  seen: number
+  readonly members: Set<MemberId>
 }
 
-/**
- * Asked for at every push of thousands of members. Who is at work changes with the leases alone. Between two grants
- * these only become fewer, so their number tells them apart.
- */
-const expectations = new WeakMap<RunState, KnownExpectation>()
+const awaited = new WeakMap<RunState, Awaited>()
 
+/** Asked for at every push of thousands of members: those alone are looked at whose leases or pushes changed. */
 function known(state: RunState): number {
-  const { open, members, leases, leaseEpoch, modeEpoch, chain } = state
-  const of = [modeEpoch, chain.head.id, leaseEpoch, leases.size, open.pushes.length, members.size].join(' ')
-  const before = expectations.get(state)
-  if (before?.of === of) return before.count
-  const count = countExpected(state)
-  expectations.set(state, { of, count })
-  return count
+  const { open, leases } = state
+  const before = awaited.get(state)
+  const changed = leases.takeChangedHolders()
+  if (before === undefined || changed === undefined) return countAwaited(state)
+  const isSame = before.pushes === open.pushes
+  const again = isSame ? changed : new Set([...changed, ...before.pushes.map(({ incarnation }) => incarnation)])
+  for (const { incarnation } of open.pushes.slice(isSame ? before.seen : 0)) before.members.delete(incarnation)
+  Object.assign(before, { pushes: open.pushes, seen: open.pushes.length })
+  for (const id of again)
+    if (isAwaited(state, state.members.get(id))) before.members.add(id)
+    else before.members.delete(id)
+  return before.members.size + open.pushes.length
 }
 
-function countExpected(state: RunState): number {
-  const { open, members, config } = state
-  const pushed = new Set(open.pushes.map(({ incarnation }) => incarnation))
-  const isWaitedFor = config.async.update === 'all' ? isReliable : (member: Member) => isAtWork(state, member)
+function countAwaited(state: RunState): number {
+  const { open, members } = state
+  const found = new Set<MemberId>()
+  for (const member of members.values()) if (isAwaited(state, member)) found.add(member.id)
+  awaited.set(state, { pushes: open.pushes, seen: open.pushes.length, members: found })
+  return found.size + open.pushes.length
+}
+
+function isAwaited(state: RunState, member: Member | undefined): boolean {
+  return member !== undefined && !state.open.pushers.has(member.id) && isAtWork(state, member)
+}
+
+/** Of all that bring their leases back, also before they ask for one. */
+function countReliable({ open, members }: RunState): number {
   let others = 0
-  for (const member of members.values()) if (!pushed.has(member.id) && isWaitedFor(member)) others++
+  for (const { id, leaving, missedLeases } of members.values())
+    if (!leaving && missedLeases === 0 && !open.pushers.has(id)) others++
   return others + open.pushes.length
-}
-
-function isReliable({ leaving, missedLeases }: Member): boolean {
-  return !leaving && missedLeases === 0
 }
 
 /** It has leases, and brought the last ones back. */
@@ -122,11 +132,9 @@ function isAtWork({ leases }: RunState, { granted, missedLeases }: Member): bool
 /**
  * A version does not wait for the slowest: once it has one contribution that is not late it is due after a while (G2).
  */
-export function isOverdue(state: RunState, now: number): boolean {
-  const { open, members } = state
+export function isOverdue({ open }: RunState, now: number): boolean {
   if (open.since === undefined) return false
-  const usual = open.pushes.map(({ incarnation }) => members.get(incarnation)?.pushMs ?? 0).toSorted((a, b) => a - b)
-  return now - open.since > Math.max(LEAST_PATIENCE_MS, PATIENCE * (usual[usual.length >> 1] ?? 0))
+  return now - open.since > Math.max(LEAST_PATIENCE_MS, PATIENCE * (open.usualMs.upperMedian() ?? 0))
 }
 
 /** With `update: all`: those that are waited for do not ask, or get no block that is left. */
@@ -138,8 +146,6 @@ export function isForsaken({ open, config }: RunState, now: number): boolean {
  * It begins its next round from the version that takes in its last one. One whose round was late for its version begins
  * at once: the next version is most of a round away.
  */
-export function isWaitingForItsVersion({ open, chain }: RunState): (member: Member) => boolean {
-  const fresh = open.pushes.filter(({ base }) => base.v === chain.head.v)
-  const pushed = new Set(fresh.map(({ incarnation }) => incarnation))
-  return ({ id }) => pushed.has(id)
+export function isWaitingForItsVersion({ open }: RunState): (member: Member) => boolean {
+  return ({ id }) => open.fresh.has(id)
 }

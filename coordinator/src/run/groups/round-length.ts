@@ -121,12 +121,10 @@ function count({ state, now }: Transition): void {
   const passed = clock.at === undefined ? 0 : Math.max(0, now - clock.at)
   clock.at = now
   const [current, before] = clock.stays
-  let waiting = 0
-  for (const { awaitingLease } of state.members.values()) waiting += Number(awaitingLease)
   const counted = {
     ...current,
     memberMs: current.memberMs + passed * state.members.size,
-    waitingMs: current.waitingMs + passed * waiting,
+    waitingMs: current.waitingMs + passed * state.asked.size,
   }
   clock.stays = now - counted.since > WINDOW_MS ? [{ ...NO_STAYS, since: now }, counted] : [counted, before]
 }

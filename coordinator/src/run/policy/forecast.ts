@@ -5,6 +5,7 @@ import type { MemberId } from '@starling-grid/protocol'
 import { speedsOf } from '../ring/membership.ts'
 import { batchOfMembers } from '../ring/weak-scaling.ts'
 import { own, type RunState } from '../state.ts'
+import { CROWD } from '../timing.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { exchangeOf } from './exchange-now.ts'
 
@@ -17,29 +18,48 @@ export interface StepForecast {
   readonly exchangeMs: number | null
 }
 
+/** ms: for people, all of a crowd are looked at so rarely. */
+const RENEWED_MS = 5000
+
 declare module '../state.ts' {
   interface Slices {
-    forecast: { made: StepForecast | undefined }
+    forecast: {
+      made: StepForecast | undefined
+      /** ms */
+      at: number
+      /** members of a crowd came or went since */
+      isDue: boolean
+    }
   }
 }
 
 export const forecast = {
-  initial: () => ({ forecast: { made: undefined } }),
+  initial: () => ({ forecast: { made: undefined, at: Number.NEGATIVE_INFINITY, isDue: false } }),
   on: {
     'member-joined': (transition) => foreseeWaiting(transition),
     'member-lost': (transition) => foreseeWaiting(transition),
   },
+  tick: (transition) => {
+    if (transition.state.forecast.isDue) foreseeWaiting(transition)
+  },
   started: (transition, members) => foresee(transition, members),
 } satisfies Aspect
 
-/** A ring that runs is forecast when it starts. */
+/** A ring that runs is forecast when it starts. All of a crowd are not looked at whenever one of them comes or goes. */
 function foreseeWaiting(transition: Transition): void {
-  const { phase, members } = transition.state
-  if (phase.type !== 'ring') foresee(transition, [...members.keys()])
+  const { state, now } = transition
+  if (state.phase.type === 'ring') return
+  const slice = own(state, 'forecast')
+  slice.isDue = state.members.size >= CROWD && now - slice.at < RENEWED_MS
+  if (!slice.isDue) foresee(transition, [...state.members.keys()])
 }
 
 function foresee(transition: Transition, members: readonly MemberId[]): void {
-  own(transition.state, 'forecast').made = stepOf(transition, members)
+  Object.assign(own(transition.state, 'forecast'), {
+    made: stepOf(transition, members),
+    at: transition.now,
+    isDue: false,
+  })
 }
 
 function stepOf(transition: Transition, members: readonly MemberId[]): StepForecast | undefined {

@@ -30,8 +30,8 @@ export function lease(
   const leaseEpoch = ++state.leaseEpoch
   if (leaseEpoch > state.leasesReserved) transition.journal({ type: 'lease', reserved: leaseEpoch + LEASES_RESERVED })
   const deadline = now + ms
-  for (const block of blocks)
-    leases.set(block, { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline })
+  const leased: Lease = { holder, base: state.chain.head.v, leaseEpoch, grantedAt: now, deadline }
+  for (const block of blocks) leases.set(block, leased)
   const member = state.members.get(holder)
   if (member !== undefined && leases === state.leases) member.granted = { leaseEpoch, blocks }
   return blocks.map((block) => ({ block, leaseEpoch }))

@@ -161,7 +161,7 @@ function between({ state, now }: Transition, by: ReadonlyMap<MemberId, Tries>): 
 function working({ phase, members, workers, leases }: RunState): readonly MemberId[] {
   if (phase.type === 'ring') return phase.members
   if (phase.type !== 'async') return []
-  const holders = new Set([...leases.values()].map(({ holder }) => holder))
+  const holders = leases.holders()
   return [...members.values()]
     .filter(({ id, awaitingLease }) => awaitingLease || workers.has(id) || holders.has(id))
     .map(({ id }) => id)

@@ -1,6 +1,14 @@
 // Which blocks come next: the plan of a running generation (R12, R13) and the next lease of async mode. Pure functions
 // of the chain, the seed and what is already given out.
-import { type BlockId, epochOf, epochOrder, PLAN_WINDOW, type PlanStep, trainingBlock } from '@starling-grid/protocol'
+import {
+  blockIndex,
+  type BlockId,
+  epochOf,
+  epochOrder,
+  PLAN_WINDOW,
+  type PlanStep,
+  trainingBlock,
+} from '@starling-grid/protocol'
 import { endOf } from '../history/ending.ts'
 import type { RunState } from '../state.ts'
 
@@ -78,38 +86,76 @@ interface WantedBlocks {
 }
 
 function freeIn(state: RunState, { epoch, taken, max, takenCount }: WantedBlocks): BlockId[] {
-  const { chain, quarantined } = state
   const front = frontOf(state, epoch)
   const { order } = front
-  const isOver = (place: number): boolean =>
-    chain.isDoneAt(epoch, order[place] ?? 0) || (quarantined.size > 0 && quarantined.has(blockAt(front, place)))
-  for (; front.index < order.length && isOver(front.index); front.index++) front.names.delete(front.index)
+  for (; front.index < order.length && isOver(state, front, front.index); front.index++) front.names.delete(front.index)
+  if (takenCount !== undefined) return countedFree(state, front, { epoch, taken, max, takenCount })
   const free: BlockId[] = []
-  const lookFrom = (first: number): void => {
-    for (front.fullTo = first; front.fullTo < order.length && free.length < max; front.fullTo++)
-      if (!isOver(front.fullTo) && !taken(blockAt(front, front.fullTo))) free.push(blockAt(front, front.fullTo))
-    front.seen = Math.max(front.seen, front.fullTo)
-  }
-  if (takenCount === undefined) {
-    lookFrom(front.index)
-    front.left = undefined
-    return free
-  }
-  const over = chain.doneIn(epoch) + setAsideIn(state, epoch)
-  const isAsLeft = front.left === front.seen - over - takenCount
-  lookFrom(isAsLeft ? Math.max(front.index, front.fullTo) : front.index)
-  if (free.length === 0 && isAsLeft) lookFrom(front.index)
-  front.left = front.seen - over - takenCount - free.length
+  for (let place = front.index; place < order.length && free.length < max; place++)
+    if (!isOver(state, front, place) && !taken(nameAt(front, place))) free.push(nameAt(front, place))
   return free
 }
 
-/** Thousands of blocks are under way between the first open one and the next free one: each is named once. */
-function blockAt({ epoch, order, names }: Front, place: number): BlockId {
+/** Done or set aside. */
+function isOver({ chain, quarantined }: RunState, { epoch, order }: Front, place: number): boolean {
+  const index = order[place] ?? 0
+  return chain.isDoneAt(epoch, index) || (quarantined.size > 0 && quarantined.has(trainingBlock(epoch, index)))
+}
+
+/** Thousands of blocks are planned between the first open one and the next free one: each is named once. */
+function nameAt({ epoch, order, names }: Front, place: number): BlockId {
   const name = names.get(place)
   if (name !== undefined) return name
   const block = trainingBlock(epoch, order[place] ?? 0)
   names.set(place, block)
   return block
+}
+
+/**
+ * Of the leases of a crowd, hundreds of thousands, none is looked at twice: what is free before `lookedTo` is known.
+ * That there are as many as there should be shows that this is so; otherwise all are looked at again.
+ */
+function countedFree(
+  state: RunState,
+  front: Front,
+  { epoch, taken, max, takenCount }: Required<WantedBlocks>,
+): BlockId[] {
+  const { order } = front
+  const blockAt = (place: number): BlockId => trainingBlock(epoch, order[place] ?? 0)
+  const isFree = (place: number): boolean => !isOver(state, front, place) && !taken(blockAt(place))
+  const unknown = (): number =>
+    front.lookedTo - front.free.length - takenCount - state.chain.doneIn(epoch) - setAsideIn(state, epoch)
+  const isKnown = refreshFree(front, state.leases.takeFreed(), isFree) && unknown() === front.unknown
+  if (!isKnown) Object.assign(front, { free: [], lookedTo: front.index })
+  for (; front.free.length < max && front.lookedTo < order.length; front.lookedTo++)
+    if (isFree(front.lookedTo)) front.free.push(front.lookedTo)
+  front.unknown = unknown()
+  front.given = Math.min(max, front.free.length)
+  return front.free.slice(0, front.given).map(blockAt)
+}
+
+/** What was given is taken now, or free still; of what was leased some came back. False: that is not remembered. */
+function refreshFree(front: Front, freed: readonly BlockId[] | undefined, isFree: (place: number) => boolean): boolean {
+  if (freed === undefined) return false
+  const { given, lookedTo } = front
+  if (given > 0) front.free = front.free.filter((place, i) => i >= given || isFree(place))
+  if (freed.length === 0) return true
+  const places = placesOf(front)
+  const back = freed
+    .filter((block) => epochOf(block) === front.epoch)
+    .map((block) => places[blockIndex(block)] ?? lookedTo)
+    .filter((place) => place < lookedTo && isFree(place))
+  if (back.length > 0) front.free = [...new Set([...front.free, ...back])].sort((a, b) => a - b)
+  return true
+}
+
+/** Place in the order of each block. */
+function placesOf(front: Front): Uint32Array {
+  if (front.places === undefined) {
+    front.places = new Uint32Array(front.order.length)
+    for (let place = 0; place < front.order.length; place++) front.places[front.order[place] ?? 0] = place
+  }
+  return front.places
 }
 
 /**
@@ -164,18 +210,18 @@ interface Front {
   readonly epoch: number
   readonly truncations: number
   readonly order: Uint32Array
-  /** of blocks that were looked at, by their places in the order */
+  /** of blocks that a plan looked at, by their places in the order */
   readonly names: Map<number, BlockId>
+  /** the inverse of the order; undefined: not made yet */
+  places: Uint32Array | undefined
   /** place of the first block that is not over */
   index: number
-  /** places that were looked at; what was given is before `fullTo`, as is nothing that is free */
-  seen: number
-  fullTo: number
-  /**
-   * Free places that were seen and not given; undefined: not known. As long as it is as many, all that was given was
-   * taken and none came back, so that a look may begin at `fullTo`.
-   */
-  left: number | undefined
+  /** places before it were looked at for leases; of these the free ones, ascending; and how many of them were given */
+  lookedTo: number
+  free: number[]
+  given: number
+  /** places before `lookedTo` without the free ones, the taken ones and those that are over */
+  unknown: number | undefined
 }
 
 const fronts = new WeakMap<RunState, Front>()
@@ -186,15 +232,17 @@ function frontOf(state: RunState, epoch: number): Front {
   const truncations = state.chain.truncations + state.restorations // both bring blocks back
   if (existing?.epoch === epoch && existing.truncations === truncations) return existing
   const { seed } = state.config
-  const front = {
+  const front: Front = {
     epoch,
     truncations,
     order: existing?.epoch === epoch ? existing.order : epochOrder(seed, epoch, blocksIn(state, epoch)),
     names: new Map(),
+    places: existing?.epoch === epoch ? existing.places : undefined,
     index: 0,
-    seen: 0,
-    fullTo: 0,
-    left: undefined,
+    lookedTo: 0,
+    free: [],
+    given: 0,
+    unknown: undefined,
   }
   fronts.set(state, front)
   return front

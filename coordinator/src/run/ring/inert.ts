@@ -27,7 +27,7 @@ export function inertMembers(state: RunState, now: number): MemberId[] {
   const { phase, members, health, leases, paused } = state
   if (paused || phase.type === 'waiting' || phase.type === 'finished') return []
   const limitMs = Math.max(INERT_MS, STEPS * (health.pace?.recordMs ?? 0))
-  const busy = new Set([...leases.values()].map(({ holder }) => holder))
+  const busy = leases.holders()
   if (phase.type === 'ring') for (const id of phase.members) busy.add(id)
   return [...members.values()]
     .filter(({ id, workedAt, awaitingLease }) => now - workedAt > limitMs && !awaitingLease && !busy.has(id))

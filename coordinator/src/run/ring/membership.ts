@@ -1,16 +1,27 @@
 // Who takes part: joins, departures, and who may be in the next ring.
 import { EXCHANGES, type MemberId, type VersionRef } from '@starling-grid/protocol'
+import { Ascending } from '../../ascending.ts'
 import { isProven } from '../ballot/proofs.ts'
 import { forgetMember } from '../links/link-health.ts'
 import { exchangeOf } from '../policy/exchange-now.ts'
 import { bestSize, type RingChoice } from '../policy/ring-size.ts'
-import type { Member, RunInput, RunState } from '../state.ts'
+import { type Member, own, type RunInput, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { mayBeAdmitted } from './admissions.ts'
 import { beginLearning, isLearning } from './learners.ts'
 import { countedSpeeds } from './speed-trust.ts'
 
+declare module '../state.ts' {
+  interface Slices {
+    speeds: SaidSpeeds
+  }
+}
+
+/** Samples per second that all members say: at each grant of a crowd their median and their sum are asked for. */
+export type SaidSpeeds = Ascending
+
 export const membership = {
+  initial: () => ({ speeds: new Ascending() }),
   on: {
     'member-joined': onMemberJoined,
     'member-lost': (transition, input) => onMemberLost(transition, input.member, input),
@@ -60,6 +71,7 @@ function onMemberJoined(
     noSayUntil: 0,
   }
   state.members.set(info.id, member)
+  own(state, 'speeds').add(samplesPerSecond)
   state.health.disturbedAt = now
   transition.note(
     'member',
@@ -105,7 +117,11 @@ function welcomeInto(transition: Transition, member: Member, holds: VersionRef |
 function onSpeed({ state }: Transition, input: Extract<RunInput, { type: 'speed' }>): void {
   const member = state.members.get(input.member)
   if (member === undefined) return
-  member.samplesPerSecond = input.samplesPerSecond
+  if (member.samplesPerSecond !== input.samplesPerSecond) {
+    own(state, 'speeds').remove(member.samplesPerSecond)
+    own(state, 'speeds').add(input.samplesPerSecond)
+    member.samplesPerSecond = input.samplesPerSecond
+  }
   member.hidden = input.hidden ?? member.hidden
   if (input.linkMs !== undefined) state.health.linkMs.set(input.member, input.linkMs)
 }
@@ -116,6 +132,7 @@ export function onMemberLost(transition: Transition, id: MemberId, why: { readon
   const member = state.members.get(id)
   if (member === undefined) return
   state.members.delete(id)
+  own(state, 'speeds').remove(member.samplesPerSecond)
   state.health.disturbedAt = transition.now
   state.health.aborts = state.health.aborts.filter(({ blamed }) => blamed !== id)
   state.health.linkFailures = forgetMember(state.health.linkFailures, id)

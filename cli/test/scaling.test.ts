@@ -1,0 +1,52 @@
+// The model of scale: what makes a crowd slower in it, and that one seed predicts the same every time.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { asyncPolicy } from '@starling-grid/coordinator/run'
+import { predict, type Setting } from '../src/scaling/predict.ts'
+import { HOMES, MIXED } from '../src/scaling/profiles.ts'
+
+/** ResNet-20 in replica groups. */
+const CROWD: Setting = {
+  gradientBytes: 1_089_896,
+  exchangeBytes: 1_089_896,
+  stateBytes: 2_179_792,
+  batchBlocks: 2,
+  blockSamples: 2048,
+  stepMs: 0,
+  volunteers: 28,
+  links: HOMES,
+  machines: MIXED,
+  churnPerMinute: 0.2,
+  mode: 'async',
+  exchange: 'auto',
+  roundSteps: 1,
+  minVolunteers: 1,
+  async: asyncPolicy(undefined, 12, {}),
+  warmUpSeconds: 60,
+  seconds: 60,
+  seed: 1,
+}
+const ALONE = (28 / 7) * MIXED.samplesPerSecond.reduce((sum, speed) => sum + speed, 0)
+
+test('one seed predicts the same crowd to the last digit, and another seed another one', () => {
+  const [one, again, other] = [1, 1, 2].map((seed) => predict({ ...CROWD, seed }).samplesPerSecond)
+  assert.equal(one, again)
+  assert.notEqual(one, other)
+})
+
+test('a crowd trains nearly as fast as its members alone, and slower where pushes take long to be taken in', () => {
+  const calm = { ...CROWD, churnPerMinute: 0 }
+  const [none, little, much] = [undefined, 1, 2000].map(
+    (addMs) => predict({ ...calm, ...(addMs === undefined ? {} : { addMs }) }).samplesPerSecond,
+  )
+  if (none === undefined || little === undefined || much === undefined) return assert.fail()
+  assert.ok(none > 0.9 * ALONE, `${none} of ${ALONE}`)
+  assert.ok(Math.abs(little - none) < 0.05 * none, `${little}, and ${none} without`)
+  assert.ok(much < 0.9 * none, `56 s of pushes in each round: ${much}`)
+})
+
+test('volunteers that go cost a crowd some of its speed, and those that come take their places', () => {
+  const [churned, calm] = [0.2, 0].map((churnPerMinute) => predict({ ...CROWD, churnPerMinute }).samplesPerSecond)
+  if (churned === undefined || calm === undefined) return assert.fail()
+  assert.ok(churned < calm && churned > 0.75 * calm, `${churned} instead of ${calm}`)
+})
