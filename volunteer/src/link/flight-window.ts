@@ -52,13 +52,18 @@ export class FlightWindow {
     return this.underWay < Math.min(this.#allowed, this.#bytes) || this.#shortestMs < NEAR_MS
   }
 
+  /** Little enough is under way that no receipt need come of it: what is sent now follows a rest. */
+  get isAtRest(): boolean {
+    return this.underWay < RECEIPT_EVERY_BYTES
+  }
+
   /** bytes that were sent and have not arrived, as far as this side knows */
   get underWay(): number {
     return this.#sent - this.#arrived
   }
 
   sent(bytes: number, now: number): void {
-    if (this.underWay < RECEIPT_EVERY_BYTES) this.#allowed = Math.max(LEAST_BYTES, this.#bytes / (2 * GAIN))
+    if (this.isAtRest) this.#allowed = Math.max(LEAST_BYTES, this.#bytes / (2 * GAIN))
     this.#sent += bytes
     this.#marks.push({ total: this.#sent, at: now, arrived: this.#arrived, isLast: this.underWay >= this.#bytes })
   }
@@ -112,7 +117,11 @@ export class Receipts {
   /** The receipt to send now; undefined: not yet. */
   after(bytes: number): Uint8Array<ArrayBuffer> | undefined {
     this.#count += bytes
-    if (this.#count - this.#said < RECEIPT_EVERY_BYTES) return undefined
+    return this.#count - this.#said < RECEIPT_EVERY_BYTES ? undefined : this.latest()
+  }
+
+  /** The receipt of all that came so far. */
+  latest(): Uint8Array<ArrayBuffer> {
     this.#said = this.#count
     const receipt = new DataView(new ArrayBuffer(RECEIPT_BYTES))
     receipt.setUint32(0, this.#count % COUNTER, true)
