@@ -40,6 +40,8 @@ export class FlightWindow {
   /** of them at present: all at once after a rest would overflow the queue that they fill by and by */
   #allowed = LEAST_BYTES
   #sent = 0
+  /** bytes of the newest: when there is room it leaves whole */
+  #frameBytes = 0
   #arrived = 0
   readonly #marks: Mark[] = []
   #shortest = { now: Number.POSITIVE_INFINITY, before: Number.POSITIVE_INFINITY, since: 0 }
@@ -65,6 +67,7 @@ export class FlightWindow {
   sent(bytes: number, now: number): void {
     if (this.isAtRest) this.#allowed = Math.max(LEAST_BYTES, this.#bytes / (2 * GAIN))
     this.#sent += bytes
+    this.#frameBytes = bytes
     this.#marks.push({ total: this.#sent, at: now, arrived: this.#arrived, isLast: this.underWay >= this.#bytes })
   }
 
@@ -99,7 +102,8 @@ export class FlightWindow {
     this.#rates.push(this.#round.best)
     if (this.#rates.length > ROUNDS) this.#rates.shift()
     this.#round = { at: now, best: 0 }
-    this.#bytes = Math.min(MOST_BYTES, Math.max(LEAST_BYTES, GAIN * Math.max(...this.#rates) * this.#shortestMs))
+    const carried = GAIN * Math.max(...this.#rates) * this.#shortestMs
+    this.#bytes = Math.min(MOST_BYTES, Math.max(LEAST_BYTES, carried - this.#frameBytes))
   }
 
   #remember(ms: number, now: number): void {
