@@ -9,6 +9,7 @@ import {
   newIncarnation,
   packFrame,
   requireLinkProof,
+  systemClock,
   type MemberId,
 } from '@starling-grid/protocol'
 import { openPeerJsNetwork, type PeerLink, type SignallingAccess } from '@starling-grid/volunteer'
@@ -143,7 +144,7 @@ test('text on an open link closes it', async () => {
   assert.match(await closed, /text/)
 })
 
-type OpenLinkOptions = Pick<RtcLinkOptions, 'announces'>
+type OpenLinkOptions = Pick<RtcLinkOptions, 'announces' | 'clock'>
 
 async function openLink(
   options: OpenLinkOptions = {},
@@ -195,13 +196,19 @@ test('a link that gets frames says how many bytes came', async () => {
 })
 
 test('a link that announces does so once for each flow after a rest, and another one never', async () => {
-  const { channel, link } = await openLink({ announces: true })
+  let now = 0
+  const { channel, link } = await openLink({ announces: true, clock: { ...systemClock, now: () => now } })
   assert.equal(channel.announcements, 1, 'before the greeting')
   await Promise.all([link.send(chunk), link.send(chunk)])
   assert.equal(channel.announcements, 2, 'before the first frame')
+  now += 10
   channel.deliver(receiptOf(channel.bytes))
   await link.send(chunk)
   assert.equal(channel.announcements, 3)
+  now += 4
+  channel.deliver(receiptOf(channel.bytes))
+  await link.send(chunk)
+  assert.equal(channel.announcements, 3, 'none in a network of its own')
   const silent = await openLink()
   await silent.link.send(chunk)
   assert.equal(silent.channel.announcements, 0)

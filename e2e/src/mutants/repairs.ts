@@ -677,10 +677,11 @@ export const REPAIRS: readonly Mutant[] = [
     [
       [
         'an SCTP that takes late acknowledgements for losses is sent none in time',
-        'if (this.#announces && this.#flight.isAtRest)',
+        'if (this.#announces && this.#flight.isAtRest && !this.#flight.isNear)',
         'if (false)',
       ],
       ['each frame is announced', 'this.#announces && this.#flight.isAtRest', 'this.#announces'],
+      ['frames inside one network are announced', ' && !this.#flight.isNear', ''],
     ],
   ),
   ...mutantsOf(

@@ -51,7 +51,12 @@ export class FlightWindow {
 
   /** May the next frame leave? */
   get hasRoom(): boolean {
-    return this.underWay < Math.min(this.#allowed, this.#bytes) || this.#shortestMs < NEAR_MS
+    return this.underWay < Math.min(this.#allowed, this.#bytes) || this.isNear
+  }
+
+  /** The other side is in the same network: its acknowledgements are back before any timer of SCTP. */
+  get isNear(): boolean {
+    return this.#shortestMs < NEAR_MS
   }
 
   /** Little enough is under way that no receipt need come of it: what is sent now follows a rest. */

@@ -162,7 +162,8 @@ class RtcChannel implements Channel {
 
   write(frame: Uint8Array<ArrayBuffer>): void {
     if (this.#channel === undefined) throw new Error('internal: nothing is sent before the channel is open')
-    if (this.#announces && this.#flight.isAtRest) this.#channel.send(new Uint8Array(ANNOUNCEMENT_BYTES))
+    if (this.#announces && this.#flight.isAtRest && !this.#flight.isNear)
+      this.#channel.send(new Uint8Array(ANNOUNCEMENT_BYTES))
     this.#channel.send(frame)
     this.#flight.sent(frame.byteLength, this.#clock.now())
   }
