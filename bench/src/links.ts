@@ -1,6 +1,6 @@
 // One WebRTC link over lines of homes, between real processes and real tabs: MB/s of frames that arrive, from two
-// seconds after the first was sent, and after a rest of two seconds. `udp` is what bare packets carry over the same line in the same minute: the share
-// of it is the link's. The line is a path in this process (lines/shaped-path.ts).
+// seconds after the first was sent, and after a rest of two seconds. `udp` is what bare packets carry over the same
+// line in the same minute: the share of it is the link's. The line is a path in this process (lines/shaped-path.ts).
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
