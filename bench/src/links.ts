@@ -1,6 +1,6 @@
 // One WebRTC link over lines of homes, between real processes and real tabs: MB/s of frames that arrive, from two
-// seconds after the first was sent. `udp` is what bare packets carry over the same line in the same minute: the share
-// of it is the link's. The line is a path in this process (lines/shaped-path.ts).
+// seconds after the first was sent, and after a rest of two seconds. `udp` is what bare packets carry over the same
+// line in the same minute: the share of it is the link's. The line is a path in this process (lines/shaped-path.ts).
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -33,6 +33,13 @@ const PAIRS: readonly (readonly [EndKind, EndKind])[] = [
   ['Chromium', 'Node'],
   ['Node', 'Chromium'],
 ]
+/** ms of a rest, as members have one between two steps; the senders are those whose SCTP forgets its line in it. */
+const REST_MS = 2000
+const RESTING_LINES: readonly HomeLine[] = [
+  { megabits: 20, latencyMs: 100, loss: 0 },
+  { megabits: 100, latencyMs: 50, loss: 0 },
+]
+const RESTING_PAIRS = PAIRS.filter(([from]) => from === 'Node')
 /** Of what the line carries, between two tabs at 100 Mbit/s and 50 ms. */
 const REACH = 0.6
 /** Connections that may be made in a row, failed tries included. */
@@ -49,6 +56,13 @@ const PROGRAM = fileURLToPath(new URL('lines/end-process.ts', import.meta.url))
 const TYPESCRIPT = fileURLToPath(new URL('../../bin/typescript.mjs', import.meta.url))
 const PAGE = new URL('pages/line-end.ts', import.meta.url)
 
+interface LinkCase {
+  readonly line: HomeLine
+  readonly pair: readonly [EndKind, EndKind]
+  /** nothing is sent for so long before what is measured; 0: it is the first */
+  readonly restMs: number
+}
+
 /** An end, wherever it runs. */
 interface OrderedEnd {
   call(name: string, argument?: unknown): Promise<unknown>
@@ -56,19 +70,24 @@ interface OrderedEnd {
 }
 
 export async function linksSuite(options: SuiteOptions): Promise<BenchRow[]> {
+  const cases: readonly LinkCase[] = [
+    ...LINES.flatMap((line) => PAIRS.map((pair) => ({ line, pair, restMs: 0 }))),
+    ...RESTING_LINES.flatMap((line) => RESTING_PAIRS.map((pair) => ({ line, pair, restMs: REST_MS }))),
+  ]
   const rows: BenchRow[] = []
-  for (const line of LINES)
-    for (const pair of PAIRS) if (isWanted(options, nameOf(line, pair))) rows.push(await rowOf(line, pair, options))
+  for (const measured of cases) if (isWanted(options, nameOf(measured))) rows.push(await rowOf(measured, options))
   return rows
 }
 
-function nameOf({ megabits, latencyMs, loss }: HomeLine, [from, to]: readonly [EndKind, EndKind]): string {
+function nameOf({ line: { megabits, latencyMs, loss }, pair: [from, to], restMs }: LinkCase): string {
   const lossy = loss === 0 ? '' : `, ${100 * loss} % lost`
-  return `link ${from} to ${to}, ${megabits} Mbit/s, ${latencyMs} ms${lossy}`
+  const rested = restMs === 0 ? '' : `, after a rest of ${restMs / 1000} s`
+  return `link ${from} to ${to}, ${megabits} Mbit/s, ${latencyMs} ms${lossy}${rested}`
 }
 
-async function rowOf(line: HomeLine, pair: readonly [EndKind, EndKind], options: SuiteOptions): Promise<BenchRow> {
-  const name = nameOf(line, pair)
+async function rowOf(measured: LinkCase, options: SuiteOptions): Promise<BenchRow> {
+  const { line, pair, restMs } = measured
+  const name = nameOf(measured)
   options.log(name)
   const undo: (() => unknown)[] = []
   try {
@@ -79,10 +98,10 @@ async function rowOf(line: HomeLine, pair: readonly [EndKind, EndKind], options:
     const ends = await startPair(pair)
     undo.push(...new Set(ends.map(({ close }) => close)))
     undo.push(await connect(path, ends))
-    const isAim = nameOf(line, pair) === 'link Chromium to Chromium, 100 Mbit/s, 50 ms'
+    const isAim = name === 'link Chromium to Chromium, 100 Mbit/s, 50 ms'
     const row = await race(
       { name, adapter: 'WebRTC', unit: 'MB/s', ...(isAim ? { reach: { peer: 'udp', ratio: REACH } } : {}) },
-      linkRate(ends),
+      linkRate(ends, restMs),
       { udp: await bareRate(path, bare) },
       options.rounds,
     )
@@ -112,15 +131,21 @@ async function connect(path: ShapedPath, [from, to]: readonly [OrderedEnd, Order
   return () => signalling.stop()
 }
 
-function linkRate([from, to]: readonly [OrderedEnd, OrderedEnd]): Contender {
+function linkRate([from, to]: readonly [OrderedEnd, OrderedEnd], restMs: number): Contender {
   const arrived = async () => (await to.call('arrived')) as Arrived
-  return async () => {
+  const push = async (countedMs: number): Promise<number> => {
     await from.call('push')
     await delay(RISE_MS)
-    const rate = await rateOf(arrived, COUNTED_MS)
+    const rate = await rateOf(arrived, countedMs)
     await from.call('halt')
     await dry(arrived)
     return rate
+  }
+  return async () => {
+    if (restMs === 0) return push(COUNTED_MS)
+    await push(1)
+    await delay(restMs)
+    return push(COUNTED_MS)
   }
 }
 

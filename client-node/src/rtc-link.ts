@@ -28,6 +28,7 @@ export async function openWebRtc(): Promise<PeerJsPlatform> {
   const { Peer } = await loadPeerJs()
   open++
   return {
+    announces: true,
     createPeer: (id, { config, ...options }) =>
       new Peer(id, { ...options, config: { ...config, iceServers: [...config.iceServers] } }),
     // Without this its threads keep the process from ending.

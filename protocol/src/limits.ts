@@ -1,7 +1,7 @@
 // Bounds of sizes and times, each with its unit and its reason. `npm run docs` writes them into docs/PROTOCOL.md.
 
 /** Raised when an older program could misread a newer one. */
-export const PROTOCOL_VERSION = 9
+export const PROTOCOL_VERSION = 10
 
 /** Bytes of one control message (JSON over WebSocket): a START with W steps of 16 blocks is about 20 kB. */
 export const MAX_MESSAGE_BYTES = 256 * 1024

@@ -26,6 +26,8 @@ interface Carried {
   readonly share: number
   /** most bytes that waited before the line at once; with another line later: before that one, in the end */
   readonly deepestQueue: number
+  /** bytes that were sent and had not arrived, at most, long after the rest */
+  readonly mostUnderWay: number
 }
 
 /** Bytes of a line and its way there and back; the queue of a router holds as many. */
@@ -59,7 +61,7 @@ interface CarryOptions {
 function carry(line: TestLine, milliseconds: number, { hasWindow = true, later = line }: CarryOptions = {}): Carried {
   const [window, receipts] = [new FlightWindow(), new Receipts()]
   const [coming, back] = [new Due<number>(), new Due<Uint8Array<ArrayBuffer>>()]
-  let [freeAt, deepestQueue, sent, counted] = [0, 0, 0, 0]
+  let [freeAt, deepestQueue, sent, counted, mostUnderWay] = [0, 0, 0, 0, 0]
   for (let now = 0; now < milliseconds; now++) {
     const part = now / milliseconds
     const { megabits, latencyMs } = part < REST ? line : later
@@ -74,6 +76,7 @@ function carry(line: TestLine, milliseconds: number, { hasWindow = true, later =
         deepestQueue = Math.max(deepestQueue, (freeAt - now) * bytesPerMs)
       coming.add(freeAt + latencyMs, FRAME_BYTES)
     }
+    if (part > (COUNTED + END) / 2) mostUnderWay = Math.max(mostUnderWay, window.underWay)
     coming.each(now, (bytes) => {
       if (part > COUNTED && part < END) counted += bytes
       const receipt = receipts.after(bytes)
@@ -81,7 +84,7 @@ function carry(line: TestLine, milliseconds: number, { hasWindow = true, later =
     })
   }
   const share = counted / (later.megabits * 125 * (END - COUNTED) * milliseconds)
-  return { window, receipts, share, deepestQueue }
+  return { window, receipts, share, deepestQueue, mostUnderWay }
 }
 
 /** Those that hold more than the smallest window, and twice that with their queue. */
@@ -99,6 +102,19 @@ for (const line of LINES)
     assert.ok(share > 0.95, `${share} of the line`)
     assert.ok(deepestQueue <= product(line), `${deepestQueue} bytes waited in a queue of ${product(line)}`)
     assert.ok(carry(line, 1000, { hasWindow: false }).deepestQueue > product(line), 'without a window it does')
+  })
+
+/** Bytes on the line for each byte of a frame: packets of 1156 carry headers of SCTP, DTLS, UDP and IPv4. */
+const OVERHEAD = 1.08
+
+for (const line of [
+  { megabits: 20, latencyMs: 50 },
+  { megabits: 50, latencyMs: 20 },
+])
+  test(`the frame across the border of the window fits into a line of ${line.megabits} Mbit/s and its queue`, () => {
+    const { share, mostUnderWay } = carry(line, 10_000)
+    assert.ok(share > 0.95, `${share} of the line`)
+    assert.ok(mostUnderWay * OVERHEAD <= 2 * product(line), `${mostUnderWay} bytes of ${2 * product(line)}`)
   })
 
 test('a line that became slower is not sent too much, and a faster one is full', () => {

@@ -9,90 +9,18 @@ import {
   newIncarnation,
   packFrame,
   requireLinkProof,
-  unpackFrame,
-  type FrameType,
+  systemClock,
   type MemberId,
 } from '@starling-grid/protocol'
 import { openPeerJsNetwork, type PeerLink, type SignallingAccess } from '@starling-grid/volunteer'
-import { RECEIPT_BYTES } from '../src/link/flight-window.ts'
 import type { PeerJsClient } from '../src/link/peerjs-network.ts'
-import { openRtcLink, type RtcConnection } from '../src/link/rtc-link.ts'
+import { openRtcLink, type RtcLinkOptions } from '../src/link/rtc-link.ts'
 import { type Signalled, SignalGate } from '../src/link/signal-gate.ts'
+import { ANNOUNCEMENT_BYTES } from '../src/link/timely-receipts.ts'
+import { MadeUpChannel, MadeUpConnection } from './made-up-connection.ts'
 
 const near = memberId('a'.repeat(32))
 const far = memberId('b'.repeat(32))
-
-/** A data channel whose other side is the test. */
-class MadeUpChannel extends EventTarget {
-  readyState: RTCDataChannelState = 'connecting'
-  binaryType = 'blob'
-  bufferedAmount = 0
-  bufferedAmountLowThreshold = 0
-  readonly sent: FrameType[] = []
-  receipts = 0
-  carry: ((bytes: Uint8Array) => void) | undefined
-  onClosed: () => void = () => undefined
-
-  send(bytes: Uint8Array): void {
-    if (bytes.byteLength === RECEIPT_BYTES) this.receipts++
-    else this.sent.push(unpackFrame(bytes).type)
-    this.carry?.(bytes)
-  }
-  close(): void {
-    if (this.readyState === 'closed') return
-    this.readyState = 'closed'
-    this.dispatchEvent(new Event('close'))
-    this.onClosed()
-  }
-  open(): void {
-    this.readyState = 'open'
-    this.dispatchEvent(new Event('open'))
-  }
-  deliver(data: unknown): void {
-    this.dispatchEvent(new MessageEvent('message', { data }))
-  }
-  deliverFrame(type: FrameType, payload = new Uint8Array(0)): void {
-    this.deliver(packFrame({ type, generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload }).buffer)
-  }
-  get asChannel(): RTCDataChannel {
-    return this as unknown as RTCDataChannel
-  }
-}
-
-class MadeUpPeerConnection extends EventTarget {
-  connectionState = 'new'
-  localDescription: { sdp: string } | null = null
-  remoteDescription: { sdp: string } | null = null
-
-  fail(): void {
-    this.connectionState = 'failed'
-    this.dispatchEvent(new Event('connectionstatechange'))
-  }
-  announce(channel: RTCDataChannel): void {
-    this.dispatchEvent(Object.assign(new Event('datachannel'), { channel }))
-  }
-}
-
-class MadeUpConnection implements RtcConnection {
-  readonly peer: MemberId
-  readonly channel = new MadeUpChannel()
-  readonly native = new MadeUpPeerConnection()
-  readonly peerConnection = this.native as unknown as NonNullable<RtcConnection['peerConnection']>
-  readonly dataChannel: RTCDataChannel | null
-  closed = false
-
-  constructor(peer: MemberId, dialled: boolean) {
-    this.peer = peer
-    this.dataChannel = dialled ? this.channel.asChannel : null
-  }
-  on(): void {}
-  close(): void {
-    this.closed = true
-  }
-  announce(channel = this.channel): void {
-    this.native.announce(channel.asChannel)
-  }
-}
 
 interface Opening {
   readonly connection: MadeUpConnection
@@ -100,13 +28,13 @@ interface Opening {
   readonly abort: AbortController
 }
 
-function begin(dialled: boolean, milliseconds = 1000): Opening {
+function begin(dialled: boolean, milliseconds = 1000, options: OpenLinkOptions = {}): Opening {
   const connection = new MadeUpConnection(far, dialled)
   const abort = new AbortController()
   return {
     connection,
     abort,
-    link: openRtcLink(connection, { self: near, dialled, milliseconds, signal: abort.signal }),
+    link: openRtcLink(connection, { self: near, dialled, milliseconds, signal: abort.signal, ...options }),
   }
 }
 
@@ -216,8 +144,12 @@ test('text on an open link closes it', async () => {
   assert.match(await closed, /text/)
 })
 
-async function openLink(): Promise<{ readonly channel: MadeUpChannel; readonly link: PeerLink }> {
-  const { connection, link } = begin(true)
+type OpenLinkOptions = Pick<RtcLinkOptions, 'announces' | 'clock'>
+
+async function openLink(
+  options: OpenLinkOptions = {},
+): Promise<{ readonly channel: MadeUpChannel; readonly link: PeerLink }> {
+  const { connection, link } = begin(true, 1000, options)
   connection.channel.open()
   connection.channel.deliverFrame('greeting')
   return { channel: connection.channel, link: await link }
@@ -225,17 +157,18 @@ async function openLink(): Promise<{ readonly channel: MadeUpChannel; readonly l
 
 const receiptOf = (bytes: number): ArrayBuffer => Uint32Array.of(bytes).buffer
 
+const chunk = packFrame({
+  type: 'chunk',
+  generation: 0,
+  step: 0,
+  bucket: 0,
+  hop: 0,
+  offset: 0,
+  payload: new Uint8Array(60_000),
+})
+
 test('frames wait for the receipt of those under way, and no frame is lost in the wait', async () => {
   const { channel, link } = await openLink()
-  const frame = packFrame({
-    type: 'chunk',
-    generation: 0,
-    step: 0,
-    bucket: 0,
-    hop: 0,
-    offset: 0,
-    payload: new Uint8Array(60_000),
-  })
   const greetingBytes = packFrame({
     type: 'greeting',
     generation: 0,
@@ -245,12 +178,12 @@ test('frames wait for the receipt of those under way, and no frame is lost in th
     offset: 0,
     payload: new TextEncoder().encode(JSON.stringify({ from: near })),
   }).byteLength
-  const sends = Array.from({ length: 12 }, () => link.send(frame))
+  const sends = Array.from({ length: 12 }, () => link.send(chunk))
   assert.equal(channel.sent.filter((type) => type === 'chunk').length, 5, '256 KiB and the frame across its border')
-  channel.deliver(receiptOf(greetingBytes + 2 * frame.byteLength))
+  channel.deliver(receiptOf(greetingBytes + 2 * chunk.byteLength))
   assert.ok(channel.sent.length > 6, 'the receipt made room')
   while (channel.sent.length < 13)
-    channel.deliver(receiptOf(greetingBytes + (channel.sent.length - 1) * frame.byteLength))
+    channel.deliver(receiptOf(greetingBytes + (channel.sent.length - 1) * chunk.byteLength))
   await Promise.all(sends)
 })
 
@@ -260,6 +193,32 @@ test('a link that gets frames says how many bytes came', async () => {
   assert.equal(channel.receipts, 0)
   channel.deliverFrame('chunk', new Uint8Array(20_000))
   assert.equal(channel.receipts, 1)
+})
+
+test('a link that announces does so once for each flow after a rest, and another one never', async () => {
+  let now = 0
+  const { channel, link } = await openLink({ announces: true, clock: { ...systemClock, now: () => now } })
+  assert.equal(channel.announcements, 1, 'before the greeting')
+  await Promise.all([link.send(chunk), link.send(chunk)])
+  assert.equal(channel.announcements, 2, 'before the first frame')
+  now += 10
+  channel.deliver(receiptOf(channel.bytes))
+  await link.send(chunk)
+  assert.equal(channel.announcements, 3)
+  now += 4
+  channel.deliver(receiptOf(channel.bytes))
+  await link.send(chunk)
+  assert.equal(channel.announcements, 3, 'none in a network of its own')
+  const silent = await openLink()
+  await silent.link.send(chunk)
+  assert.equal(silent.channel.announcements, 0)
+})
+
+test('after an announcement receipts come in time', async () => {
+  const { channel, link } = await openLink()
+  channel.deliver(new ArrayBuffer(ANNOUNCEMENT_BYTES))
+  while (channel.receipts < 3) await new Promise((resolve) => setTimeout(resolve, 5))
+  link.close('over')
 })
 
 test('a receipt of bytes that were not sent closes the link', async () => {

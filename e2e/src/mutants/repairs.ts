@@ -667,6 +667,30 @@ export const REPAIRS: readonly Mutant[] = [
         'if (this.#rates.length > ROUNDS) this.#rates.shift()',
         '',
       ],
+      ['a window leaves its last frame out', 'carried - this.#frameBytes', 'carried'],
+    ],
+  ),
+  ...mutantsOf(
+    OWN,
+    'volunteer/src/link/rtc-link.ts',
+    ['volunteer/test/rtc-link'],
+    [
+      [
+        'an SCTP that takes late acknowledgements for losses is sent none in time',
+        'if (this.#announces && this.#flight.isAtRest && !this.#flight.isNear)',
+        'if (false)',
+      ],
+      ['each frame is announced', 'this.#announces && this.#flight.isAtRest', 'this.#announces'],
+      ['frames inside one network are announced', ' && !this.#flight.isNear', ''],
+    ],
+  ),
+  ...mutantsOf(
+    OWN,
+    'volunteer/src/link/timely-receipts.ts',
+    ['volunteer/test/timely-receipts'],
+    [
+      ['a link that rests sends receipts for ever', 'if (this.#clock.now() > this.#until) return this.stop()', ''],
+      ['a link in full flow sends receipts twice', 'if (!this.#said) this.#say()', 'this.#say()'],
     ],
   ),
   ...mutantsOf(

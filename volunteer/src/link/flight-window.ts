@@ -40,6 +40,8 @@ export class FlightWindow {
   /** of them at present: all at once after a rest would overflow the queue that they fill by and by */
   #allowed = LEAST_BYTES
   #sent = 0
+  /** bytes of the newest: when there is room it leaves whole */
+  #frameBytes = 0
   #arrived = 0
   readonly #marks: Mark[] = []
   #shortest = { now: Number.POSITIVE_INFINITY, before: Number.POSITIVE_INFINITY, since: 0 }
@@ -49,7 +51,17 @@ export class FlightWindow {
 
   /** May the next frame leave? */
   get hasRoom(): boolean {
-    return this.underWay < Math.min(this.#allowed, this.#bytes) || this.#shortestMs < NEAR_MS
+    return this.underWay < Math.min(this.#allowed, this.#bytes) || this.isNear
+  }
+
+  /** The other side is in the same network: its acknowledgements are back before any timer of SCTP. */
+  get isNear(): boolean {
+    return this.#shortestMs < NEAR_MS
+  }
+
+  /** Little enough is under way that no receipt need come of it: what is sent now follows a rest. */
+  get isAtRest(): boolean {
+    return this.underWay < RECEIPT_EVERY_BYTES
   }
 
   /** bytes that were sent and have not arrived, as far as this side knows */
@@ -58,8 +70,9 @@ export class FlightWindow {
   }
 
   sent(bytes: number, now: number): void {
-    if (this.underWay < RECEIPT_EVERY_BYTES) this.#allowed = Math.max(LEAST_BYTES, this.#bytes / (2 * GAIN))
+    if (this.isAtRest) this.#allowed = Math.max(LEAST_BYTES, this.#bytes / (2 * GAIN))
     this.#sent += bytes
+    this.#frameBytes = bytes
     this.#marks.push({ total: this.#sent, at: now, arrived: this.#arrived, isLast: this.underWay >= this.#bytes })
   }
 
@@ -94,7 +107,8 @@ export class FlightWindow {
     this.#rates.push(this.#round.best)
     if (this.#rates.length > ROUNDS) this.#rates.shift()
     this.#round = { at: now, best: 0 }
-    this.#bytes = Math.min(MOST_BYTES, Math.max(LEAST_BYTES, GAIN * Math.max(...this.#rates) * this.#shortestMs))
+    const carried = GAIN * Math.max(...this.#rates) * this.#shortestMs
+    this.#bytes = Math.min(MOST_BYTES, Math.max(LEAST_BYTES, carried - this.#frameBytes))
   }
 
   #remember(ms: number, now: number): void {
@@ -112,7 +126,11 @@ export class Receipts {
   /** The receipt to send now; undefined: not yet. */
   after(bytes: number): Uint8Array<ArrayBuffer> | undefined {
     this.#count += bytes
-    if (this.#count - this.#said < RECEIPT_EVERY_BYTES) return undefined
+    return this.#count - this.#said < RECEIPT_EVERY_BYTES ? undefined : this.latest()
+  }
+
+  /** The receipt of all that came so far. */
+  latest(): Uint8Array<ArrayBuffer> {
     this.#said = this.#count
     const receipt = new DataView(new ArrayBuffer(RECEIPT_BYTES))
     receipt.setUint32(0, this.#count % COUNTER, true)

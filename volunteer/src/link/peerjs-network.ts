@@ -69,6 +69,8 @@ export interface PeerJsOptions {
 export interface PeerJsPlatform {
   /** absent: the machine's */
   readonly clock?: Clock
+  /** its SCTP takes late acknowledgements for losses (decision 0039) */
+  readonly announces?: boolean
   createPeer(id: string, options: PeerJsOptions): PeerJsClient
   /** links over TCP, tried before WebRTC; absent: none */
   readonly door?: DoorKeeper | undefined
@@ -257,7 +259,7 @@ class PeerJsNetwork implements PeerNetwork {
     this.#unreachable.set(peer, (reason) => giveUp.abort(new Error(reason)))
     try {
       return this.#keep(
-        await openRtcLink(
+        await this.#openRtc(
           connection,
           this.#options(true, milliseconds, AbortSignal.any([signal, giveUp.signal, this.#stopping.signal])),
         ),
@@ -279,7 +281,7 @@ class PeerJsNetwork implements PeerNetwork {
     const full = this.#linksOf(connection.peer) >= MAX_LINKS_PER_PEER
     if (this.onLink === undefined || this.#stopping.signal.aborted || full) return connection.close()
     this.#answering.add(connection)
-    this.#acceptFrom(openRtcLink(connection, this.#options(false, TRY_MS, this.#stopping.signal)), () =>
+    this.#acceptFrom(this.#openRtc(connection, this.#options(false, TRY_MS, this.#stopping.signal)), () =>
       this.#answering.delete(connection),
     )
   }
@@ -296,6 +298,10 @@ class PeerJsNetwork implements PeerNetwork {
       (link) => this.#accept(link),
       () => {},
     )
+  }
+
+  #openRtc(connection: RtcConnection, options: LinkOpeningOptions): Promise<ChannelLink> {
+    return openRtcLink(connection, { ...options, announces: this.#platform.announces ?? false })
   }
 
   #options(dialled: boolean, milliseconds: number, signal: AbortSignal): LinkOpeningOptions {

@@ -5,6 +5,7 @@ import { type Clock, describeError, GridError, LOW_WATER_BYTES, memberId, system
 import { ChannelLink, type Channel } from './channel-link.ts'
 import { FlightWindow, receiptIn, Receipts } from './flight-window.ts'
 import { LinkOpening, type LinkOpeningOptions } from './link-opening.ts'
+import { ANNOUNCEMENT_BYTES, TimelyReceipts } from './timely-receipts.ts'
 
 /** Milliseconds that a closed channel may take to tell the other side before its connection is torn down. */
 export const LINGER_MS = 500
@@ -30,15 +31,19 @@ export interface RtcConnection {
   on(event: 'error', listener: (error: { readonly message: string }) => void): unknown
 }
 
-/** `clock` absent: the machine's */
-export type RtcLinkOptions = Omit<LinkOpeningOptions, 'clock'> & Partial<Pick<LinkOpeningOptions, 'clock'>>
+export interface RtcLinkOptions extends Omit<LinkOpeningOptions, 'clock'> {
+  /** absent: the machine's */
+  readonly clock?: Clock
+  /** The other side is told when frames follow a rest, and sends receipts in time then; absent: it is not. */
+  readonly announces?: boolean
+}
 
 /** @throws GridError 'link-lost', or the signal's reason; the connection is closed then */
 export function openRtcLink(
   connection: RtcConnection,
-  { clock = systemClock, ...options }: RtcLinkOptions,
+  { clock = systemClock, announces = false, ...options }: RtcLinkOptions,
 ): Promise<ChannelLink> {
-  const channel = new RtcChannel(connection, clock)
+  const channel = new RtcChannel(connection, clock, announces)
   const link = new ChannelLink(memberId(connection.peer), channel, 'webrtc')
   const { peerConnection } = connection
   const opening = new LinkOpening(
@@ -99,6 +104,7 @@ class RtcOpening {
   #receive(data: unknown): void {
     if (!(data instanceof ArrayBuffer)) return this.#link.close('expected binary frames on a link, got text')
     try {
+      if (data.byteLength === ANNOUNCEMENT_BYTES) return this.#channel.announced()
       const receipt = receiptIn(data)
       if (receipt !== undefined) return this.#arrived(receipt)
       this.#channel.received(data.byteLength)
@@ -128,14 +134,18 @@ function fingerprintIn(description: { readonly sdp?: string } | null | undefined
 class RtcChannel implements Channel {
   readonly #connection: RtcConnection
   readonly #clock: Clock
+  readonly #announces: boolean
   readonly #flight = new FlightWindow()
   readonly #receipts = new Receipts()
+  readonly #timely: TimelyReceipts
   #channel: RTCDataChannel | undefined
   #closed = false
 
-  constructor(connection: RtcConnection, clock: Clock) {
+  constructor(connection: RtcConnection, clock: Clock, announces: boolean) {
     this.#connection = connection
     this.#clock = clock
+    this.#announces = announces
+    this.#timely = new TimelyReceipts(clock, () => this.#say(this.#receipts.latest()))
   }
 
   adopt(channel: RTCDataChannel): boolean {
@@ -152,6 +162,8 @@ class RtcChannel implements Channel {
 
   write(frame: Uint8Array<ArrayBuffer>): void {
     if (this.#channel === undefined) throw new Error('internal: nothing is sent before the channel is open')
+    if (this.#announces && this.#flight.isAtRest && !this.#flight.isNear)
+      this.#channel.send(new Uint8Array(ANNOUNCEMENT_BYTES))
     this.#channel.send(frame)
     this.#flight.sent(frame.byteLength, this.#clock.now())
   }
@@ -168,13 +180,24 @@ class RtcChannel implements Channel {
   /** Here. */
   received(bytes: number): void {
     const receipt = this.#receipts.after(bytes)
-    if (receipt !== undefined && this.#channel?.readyState === 'open') this.#channel.send(receipt)
+    if (receipt !== undefined) this.#say(receipt)
+    this.#timely.came(receipt !== undefined)
+  }
+
+  /** Frames of the other side follow a rest. */
+  announced(): void {
+    if (!this.#closed) this.#timely.announced()
+  }
+
+  #say(receipt: Uint8Array<ArrayBuffer>): void {
+    if (this.#channel?.readyState === 'open') this.#channel.send(receipt)
   }
 
   /** Closes the channel, which tells the other side; then the connection, which would not. */
   close(): void {
     if (this.#closed) return
     this.#closed = true
+    this.#timely.stop()
     const channel = this.#channel
     if (channel === undefined || channel.readyState === 'closed') return this.#connection.close()
     const cancelTimer = this.#clock.timer(LINGER_MS, () => this.#connection.close())

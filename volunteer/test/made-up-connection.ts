@@ -1,0 +1,84 @@
+// A WebRTC connection whose other side is the test.
+import { type FrameType, type MemberId, packFrame, unpackFrame } from '@starling-grid/protocol'
+import { RECEIPT_BYTES } from '../src/link/flight-window.ts'
+import type { RtcConnection } from '../src/link/rtc-link.ts'
+import { ANNOUNCEMENT_BYTES } from '../src/link/timely-receipts.ts'
+
+/** A data channel whose other side is the test. */
+export class MadeUpChannel extends EventTarget {
+  readyState: RTCDataChannelState = 'connecting'
+  binaryType = 'blob'
+  bufferedAmount = 0
+  bufferedAmountLowThreshold = 0
+  readonly sent: FrameType[] = []
+  receipts = 0
+  announcements = 0
+  /** of frames that were sent */
+  bytes = 0
+  carry: ((bytes: Uint8Array) => void) | undefined
+  onClosed: () => void = () => undefined
+
+  send(bytes: Uint8Array): void {
+    if (bytes.byteLength === RECEIPT_BYTES) this.receipts++
+    else if (bytes.byteLength === ANNOUNCEMENT_BYTES) this.announcements++
+    else {
+      this.sent.push(unpackFrame(bytes).type)
+      this.bytes += bytes.byteLength
+    }
+    this.carry?.(bytes)
+  }
+  close(): void {
+    if (this.readyState === 'closed') return
+    this.readyState = 'closed'
+    this.dispatchEvent(new Event('close'))
+    this.onClosed()
+  }
+  open(): void {
+    this.readyState = 'open'
+    this.dispatchEvent(new Event('open'))
+  }
+  deliver(data: unknown): void {
+    this.dispatchEvent(new MessageEvent('message', { data }))
+  }
+  deliverFrame(type: FrameType, payload = new Uint8Array(0)): void {
+    this.deliver(packFrame({ type, generation: 0, step: 0, bucket: 0, hop: 0, offset: 0, payload }).buffer)
+  }
+  get asChannel(): RTCDataChannel {
+    return this as unknown as RTCDataChannel
+  }
+}
+
+class MadeUpPeerConnection extends EventTarget {
+  connectionState = 'new'
+  localDescription: { sdp: string } | null = null
+  remoteDescription: { sdp: string } | null = null
+
+  fail(): void {
+    this.connectionState = 'failed'
+    this.dispatchEvent(new Event('connectionstatechange'))
+  }
+  announce(channel: RTCDataChannel): void {
+    this.dispatchEvent(Object.assign(new Event('datachannel'), { channel }))
+  }
+}
+
+export class MadeUpConnection implements RtcConnection {
+  readonly peer: MemberId
+  readonly channel = new MadeUpChannel()
+  readonly native = new MadeUpPeerConnection()
+  readonly peerConnection = this.native as unknown as NonNullable<RtcConnection['peerConnection']>
+  readonly dataChannel: RTCDataChannel | null
+  closed = false
+
+  constructor(peer: MemberId, dialled: boolean) {
+    this.peer = peer
+    this.dataChannel = dialled ? this.channel.asChannel : null
+  }
+  on(): void {}
+  close(): void {
+    this.closed = true
+  }
+  announce(channel = this.channel): void {
+    this.native.announce(channel.asChannel)
+  }
+}
