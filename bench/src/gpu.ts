@@ -111,7 +111,7 @@ function comparisons(options: SuiteOptions): BenchComparison[] {
     task: { kind: 'step', model, samples },
     unit: 'samples/s',
     value: (ms) => (1000 * samples) / ms,
-    expectedFrom: 'pytorch',
+    ...check,
     ...(model === 'gpt2' ? { tolerance: LARGE_TOLERANCE } : {}),
     reach: { peer: 'pytorch', ratio },
   }))

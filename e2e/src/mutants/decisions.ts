@@ -316,7 +316,7 @@ export const DECISIONS: readonly Mutant[] = [
       ['R12: a planned block is planned again', 'given.has(block) || isTaken(block)', 'isTaken(block)'],
       [
         'a block that was set aside is planned',
-        ' || (quarantined.size > 0 && quarantined.has(blockAt(front, place)))',
+        ' || (quarantined.size > 0 && quarantined.has(trainingBlock(epoch, index)))',
         '',
       ],
       ['the run goes on after stop.steps', 'mostSteps ?? Number.POSITIVE_INFINITY', 'Number.POSITIVE_INFINITY'],
@@ -392,7 +392,7 @@ export const DECISIONS: readonly Mutant[] = [
     'coordinator/src/run/policy/forecast.ts',
     ['coordinator/test/run-forecast'],
     [
-      ['a forecast follows what it is compared with', "if (phase.type !== 'ring') foresee", 'foresee'],
+      ['a forecast follows what it is compared with', "if (state.phase.type === 'ring') return", ''],
       ['a forecast leaves the exchange out', 'computeMs + (exchange ?? 0)', 'computeMs'],
     ],
   ),
