@@ -41,6 +41,7 @@ import { registerRoutesOnly, type Route } from '../api/routes.ts'
 import { registerSecurityHeaders } from '../api/security-headers.ts'
 import { registerShardProcesses } from '../api/shard-processes.ts'
 import { registerTokens } from '../api/tokens.ts'
+import { registerVariants } from '../api/variants.ts'
 import { registerWatch, type WatchService } from '../api/watch.ts'
 import type { BlobStore } from '../blobs/blob-store.ts'
 import { type CoordinatorClock, processClock } from '../clock.ts'
@@ -536,7 +537,8 @@ class CoordinatorLife implements Coordinator {
       coordinators: (isTrusted) => shared.openJobs(isTrusted),
     })
     registerJobs(app, { clock: this.#clock, runs, access, whereIs, others: () => shared.others })
-    registerMemberRoutes(app, { access, blobs, voiceOf })
+    registerMemberRoutes(app, { access, blobs })
+    registerVariants(app, { access, voiceOf })
     registerGroups(app, {
       clock: this.#clock,
       ice: this.#options.ice ?? NO_ICE,

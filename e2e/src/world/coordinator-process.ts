@@ -96,7 +96,7 @@ export class CoordinatorProcess implements DiskUser {
     registerBodies(this.#app)
     const tokens = new TokenBook({ clock, store: memoryState(), first: 'of the owner' })
     const access = new Access({ clock, runs: this.runs, sessions: this.#sessions, tokens })
-    registerMemberRoutes(this.#app, { access, blobs, voiceOf: (address) => address })
+    registerMemberRoutes(this.#app, { access, blobs })
   }
 
   async start(): Promise<void> {
