@@ -94,6 +94,7 @@ const ASKING = `
     if (type !== 'variants') return
     parentPort.postMessage({ type: 'say', text: answer.code ?? new TextDecoder().decode(answer) })
     parentPort.postMessage({ type: 'refused', error: { message: 'enough', code: 'no-adapter' } })
+    parentPort.close()
   })
 `
 

@@ -59,6 +59,8 @@ const ALLOWED: Readonly<Record<string, readonly Role[]>> = {
   'POST /api/jobs/:id/versions/:versionId/rows': ['member'],
   'POST /api/jobs/:id/pushes': ['member'],
   'GET /api/jobs/:id/given-sums/:sum': ['member'],
+  'GET /api/variants/:adapterClass': ['other', 'member'],
+  'PUT /api/variants/:adapterClass': ['other', 'member'],
   'POST /api/session/leave': ['other', 'member'],
   'GET /api/parameter-server': ['owner'],
 }
