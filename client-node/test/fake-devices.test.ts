@@ -58,7 +58,10 @@ test('every limit at the default of WebGPU, planned as for a GPU: the suite', { 
   t.after(() => plain.close())
   const { device, description: adapter } = plain
   assert.equal(device.limits.maxStorageBuffersPerShaderStage, 8)
-  for (const { run } of [...executorCases, ...residentCases])
+  // an inner step of Adam binds most buffers
+  const inner = residentCases.filter(({ name }) => name.endsWith('adamw, decay of matrices, clipped'))
+  assert.equal(inner.length, 1)
+  for (const { run } of [...executorCases, ...inner])
     await run((spec, options = {}) => createGpuExecutor({ device, adapter, spec, readText, asGpu: true, ...options }))
 })
 

@@ -57,10 +57,14 @@ function openExecutor(
 for (const { name, run } of executorCases)
   test(`on ${gpu?.description.name}: ${name}`, { skip }, () => run(openExecutor))
 
+/** A software adapter compiles tiles of GPUs for seconds; what is tested are kernels of the optimizer. */
+function quickAsGpu(spec: ModelSpec, options: Parameters<typeof openExecutor>[1] = {}) {
+  const choose = forceVariant({ family: 'register' }, traitsOf(theGpu().device, true))
+  return openExecutor(spec, { ...options, choose, asGpu: true })
+}
+
 for (const { name, run } of residentCases)
-  test(`on ${gpu?.description.name}, as a GPU: ${name}`, { skip }, () =>
-    run((spec, options) => openExecutor(spec, { ...options, asGpu: true })),
-  )
+  test(`on ${gpu?.description.name}, as a GPU: ${name}`, { skip }, () => run(quickAsGpu))
 
 test('a software adapter leaves the state of inner steps to the host', { skip }, async () => {
   const executor = await openExecutor(AWKWARD_MODEL)
@@ -71,11 +75,9 @@ test('a software adapter leaves the state of inner steps to the host', { skip },
 
 test('a device without memory for the state of inner steps says so, and leaves it to the host', { skip }, async () => {
   const said: string[] = []
-  const options = { asGpu: true, say: (text: string) => void said.push(text), maxBytes: 2.4e6 }
+  const options = { say: (text: string) => void said.push(text), maxBytes: 2.4e6 }
   const small = mlp({ input: [20], hidden: [300, 300], classes: 3 }) // twice 390 kB, and three times staging
-  // a software adapter compiles tiles of GPUs for seconds
-  const choose = forceVariant({ family: 'register' }, traitsOf(theGpu().device, true))
-  const executor = await openExecutor(small, { ...options, maxMicroBatch: 1, choose })
+  const executor = await quickAsGpu(small, { ...options, maxMicroBatch: 1 })
   assert.equal(await executor.resident?.({ type: 'adamw', lr: 1 }), undefined)
   assert.match(said.join(' '), /Inner steps go over the processor: The model needs 2 MiB of device memory/)
   executor.destroy()
