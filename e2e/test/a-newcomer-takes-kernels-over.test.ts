@@ -7,29 +7,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { createCoordinator } from '@starling-grid/coordinator'
-import { lenet5, type ModelSpec } from '@starling-grid/model'
-import { type JobSpec, ROUTES } from '@starling-grid/protocol'
+import type { ModelSpec } from '@starling-grid/model'
+import { ROUTES } from '@starling-grid/protocol'
 import { candidatesFor, PLAIN_TRAITS, variantName } from '@starling-grid/shaders'
 import { buildGraph, type ExecutorBounds, type VolunteerHost } from '@starling-grid/volunteer'
 import { tune, type TuneRequest } from '@starling-grid/volunteer/testing'
 import { live } from './lone-volunteer.ts'
+import { smallJob } from './small-job.ts'
 
 const TOKEN = 'the-owner-token-of-tests'
-const JOB: JobSpec = {
-  name: 'Small digits',
-  owner: 'tests',
-  purpose: 'To be trained quickly.',
-  model: lenet5(),
-  dataset: { source: 'digits' },
-  optimizer: { type: 'sgd', lr: 0.01, momentum: 0.9 },
-  blockSamples: 16,
-  batchBlocks: 2,
-  stop: { epochs: 50 },
-  seed: 3,
-  mode: 'ring',
-  volunteers: { min: 1 },
-  evaluate: { everyEpochs: 1000 },
-}
+const JOB = smallJob({ stop: { epochs: 50 }, minVolunteers: 1 })
 const CAPACITY = 16
 const TRAITS = { ...PLAIN_TRAITS, software: false }
 const GIVE_UP_MS = 60_000

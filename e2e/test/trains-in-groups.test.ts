@@ -53,7 +53,7 @@ test(
 
 /** Of the whole epoch, in one round: hundreds of inner steps, which none of the tries below waits for. */
 const ENDLESS = { innerSteps: 170 }
-const TRIES = 5
+const TRIES = 8
 
 test('who leaves in the middle of a round hands in what it learned', { timeout: 300_000 }, async () => {
   const grid = await Grid.start({ timing: QUICK })
@@ -66,7 +66,8 @@ test('who leaves in the middle of a round hands in what it learned', { timeout: 
     })
     let blocks = 0
     for (let i = 1; i <= TRIES && blocks === 0; i++) {
-      const { process, kill } = grid.addVolunteer({ name: `leaver ${i}`, executor: 'wasm' })
+      // plain TypeScript: on no machine is a round of it over before the last try ends
+      const { process, kill } = grid.addVolunteer({ name: `leaver ${i}`, executor: 'reference' })
       await grid.watch.waitFor(
         'a round under way',
         ({ run }) => run?.members.some(({ activity }) => activity === 'computing'),

@@ -1,5 +1,5 @@
-// Training whose parameters stay on the device: what a step does with the gradient that was summed there. A workgroup
-// has one chunk of the flat vectors. chunks: its first quad, its elements, what it is, and the share of a statistic as
+// Training whose parameters stay on the device: what a step does with the gradient that was summed there. The flat
+// vectors are cut into chunks. chunks: its first quad, its elements, what it is, and the share of a statistic as
 // bits. scalars: see the SCALAR_ constants; what the optimizer's spec and the step make of them is the host's. Elements
 // between parameters stay as they are.
 
@@ -68,67 +68,60 @@ fn followed(chunk: vec4u, at: u32) -> vec4f {
 
 fn decay_of(chunk: vec4u) -> f32 { return select(scalars[SCALAR_DECAY], 0.0, chunk.z == UNDECAYED); }
 
-fn set_parameters(chunk: vec4u, quad: u32, value: vec4f) {
-  let at = chunk.x + quad;
-  parameters[at] = select(parameters[at], value, inside(chunk, quad));
+// What one invocation of a step has: a quad of a chunk, which QUADS workgroups share.
+struct Place { chunk: vec4u, quad: u32, at: u32, is_inside: bool }
+
+fn place_of(group: vec3u, lane: u32) -> Place {
+  let index = group_of(group);
+  let quad = (index % QUADS) * WORKGROUP + lane;
+  let is_known = index / QUADS < run.samples;
+  let chunk = chunks[select(0u, index / QUADS, is_known)];
+  return Place(chunk, quad, chunk.x + quad, is_known && 4u * quad < chunk.y);
+}
+
+// The mean gradient as the rule sees it.
+fn decayed_mean(place: Place) -> vec4f {
+  return scalars[SCALAR_MEAN] * gradient[place.at] + decay_of(place.chunk) * parameters[place.at];
+}
+
+fn set_parameters(place: Place, stepped: vec4f) {
+  let value = select(stepped, followed(place.chunk, place.at), place.chunk.z == STATISTIC);
+  parameters[place.at] = select(parameters[place.at], value, inside(place.chunk, place.quad));
 }
 
 // p ← p − rate · (mean + decay · p)
 @compute @workgroup_size(WORKGROUP)
 fn sgd(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let index = group_of(group);
-  if (index >= run.samples) { return; }
-  let chunk = chunks[index];
-  for (var i = 0u; i < QUADS; i++) {
-    let quad = i * WORKGROUP + lane;
-    if (4u * quad >= chunk.y) { break; }
-    let at = chunk.x + quad;
-    let p = parameters[at];
-    let g = scalars[SCALAR_MEAN] * gradient[at] + decay_of(chunk) * p;
-    set_parameters(chunk, quad, select(p - scalars[SCALAR_RATE] * g, followed(chunk, at), chunk.z == STATISTIC));
-  }
+  let place = place_of(group, lane);
+  if (!place.is_inside) { return; }
+  set_parameters(place, parameters[place.at] - scalars[SCALAR_RATE] * decayed_mean(place));
 }
 
 // v ← momentum · v + g;  p ← p − rate · (nesterov ? g + momentum · v : v)
 @compute @workgroup_size(WORKGROUP)
 fn sgd_momentum(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let index = group_of(group);
-  if (index >= run.samples) { return; }
-  let chunk = chunks[index];
+  let place = place_of(group, lane);
+  if (!place.is_inside) { return; }
   let momentum = scalars[SCALAR_MOMENTUM];
-  for (var i = 0u; i < QUADS; i++) {
-    let quad = i * WORKGROUP + lane;
-    if (4u * quad >= chunk.y) { break; }
-    let at = chunk.x + quad;
-    let p = parameters[at];
-    let g = scalars[SCALAR_MEAN] * gradient[at] + decay_of(chunk) * p;
-    let v = momentum * velocity[at] + g;
-    velocity[at] = v;
-    let direction = select(v, g + momentum * v, scalars[SCALAR_NESTEROV] != 0.0);
-    let next = p - scalars[SCALAR_RATE] * direction;
-    set_parameters(chunk, quad, select(next, followed(chunk, at), chunk.z == STATISTIC));
-  }
+  let g = decayed_mean(place);
+  let v = momentum * velocity[place.at] + g;
+  velocity[place.at] = v;
+  let direction = select(v, g + momentum * v, scalars[SCALAR_NESTEROV] != 0.0);
+  set_parameters(place, parameters[place.at] - scalars[SCALAR_RATE] * direction);
 }
 
 // m ← β₁m + (1−β₁)g;  v ← β₂v + (1−β₂)g²;  p ← shrink · p − rate · m / (√v / root + ε). The rate holds 1/(1−β₁ᵗ), root
 // is √(1−β₂ᵗ). AdamW shrinks; Adam adds decay · p to g.
 @compute @workgroup_size(WORKGROUP)
 fn adam(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let index = group_of(group);
-  if (index >= run.samples) { return; }
-  let chunk = chunks[index];
-  let shrink = select(scalars[SCALAR_SHRINK], 1.0, chunk.z == UNDECAYED);
-  for (var i = 0u; i < QUADS; i++) {
-    let quad = i * WORKGROUP + lane;
-    if (4u * quad >= chunk.y) { break; }
-    let at = chunk.x + quad;
-    let p = parameters[at];
-    let g = scalars[SCALAR_MEAN] * gradient[at] + decay_of(chunk) * p;
-    let m = scalars[SCALAR_BETA1] * exp_avg[at] + scalars[SCALAR_REST1] * g;
-    let v = scalars[SCALAR_BETA2] * exp_avg_sq[at] + scalars[SCALAR_REST2] * g * g;
-    exp_avg[at] = m;
-    exp_avg_sq[at] = v;
-    let next = shrink * p - scalars[SCALAR_RATE] * m / (sqrt(v) / scalars[SCALAR_ROOT] + scalars[SCALAR_EPSILON]);
-    set_parameters(chunk, quad, select(next, followed(chunk, at), chunk.z == STATISTIC));
-  }
+  let place = place_of(group, lane);
+  if (!place.is_inside) { return; }
+  let g = decayed_mean(place);
+  let m = scalars[SCALAR_BETA1] * exp_avg[place.at] + scalars[SCALAR_REST1] * g;
+  let v = scalars[SCALAR_BETA2] * exp_avg_sq[place.at] + scalars[SCALAR_REST2] * g * g;
+  exp_avg[place.at] = m;
+  exp_avg_sq[place.at] = v;
+  let shrink = select(scalars[SCALAR_SHRINK], 1.0, place.chunk.z == UNDECAYED);
+  let moved = scalars[SCALAR_RATE] * m / (sqrt(v) / scalars[SCALAR_ROOT] + scalars[SCALAR_EPSILON]);
+  set_parameters(place, shrink * parameters[place.at] - moved);
 }

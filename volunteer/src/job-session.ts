@@ -215,8 +215,7 @@ export class JobSession {
     executorBytes(spec, limits, SMALLEST_STORAGE)
     requireBlockWork(spec, terms.blockSamples, limits)
     // pages load it when there is such a job
-    const library = terms.local && (await loaded(localRounds()))
-    const { openAsyncMode } = await loaded(asyncModes())
+    const [{ openAsyncMode }, library] = await loaded(Promise.all([asyncModes(), terms.local && localRounds()]))
     const { blockSamples, precision = 'f32' } = terms
     const base = spec.base === undefined ? undefined : await (await loaded(baseModels())).openTunedBase(spec, parts)
     let executor: Executor

@@ -22,7 +22,7 @@ import { FragmentStream } from '../src/local/fragment-stream.ts'
 import { fragmentsOf, leavesAfter } from '../src/local/local-fragments.ts'
 import { LocalRounds } from '../src/local/local-round.ts'
 import { LocalVersion } from '../src/recovery/local-version.ts'
-import { type KeptHere, keptHere } from '../testing/kept-here.ts'
+import { type InProcessTraining, inProcessTraining } from '../testing/in-process-training.ts'
 
 const spec = mlp({ input: [6], hidden: [5], classes: 3 })
 const layout = parameterLayout(spec)
@@ -372,13 +372,13 @@ async function twoRounds(executor: Executor | undefined, rule: OptimizerSpec): P
 }
 
 test('rounds whose inner steps stay with the executor are rounds over the host', async () => {
-  const { executor, calls } = keptHere(spec)
+  const { executor, calls } = inProcessTraining(spec)
   assert.deepEqual(await twoRounds(executor, ADAMW), await twoRounds(undefined, ADAMW))
   assert.deepEqual(calls, ['set', 'step', 'step', 'step', 'read', 'set', 'step', 'step', 'step', 'read'])
 })
 
 test('a round without blocks asks nothing of an executor that keeps inner steps', async () => {
-  const { executor, calls } = keptHere(spec)
+  const { executor, calls } = inProcessTraining(spec)
   const { rounds, held } = setUp(3, { executor })
   const result = await rounds.run({ base, parameters: held.parameters, blocks: [], signal, onLearned })
   assert.deepEqual([result?.learned, result?.finite, calls], [0, true, []])
@@ -387,9 +387,9 @@ test('a round without blocks asks nothing of an executor that keeps inner steps'
 
 /** A device that goes at call `at`, and those after it that stay. */
 async function losing(at: number): Promise<Executor> {
-  const opened: KeptHere[] = []
+  const opened: InProcessTraining[] = []
   const open = async (): Promise<Executor> => {
-    const device = keptHere(spec)
+    const device = inProcessTraining(spec)
     const { executor, calls } = device
     opened.push(device)
     if (opened.length > 1) return executor
@@ -419,7 +419,7 @@ test('a round that is cut while its copy is made anew has learned nothing', asyn
 })
 
 test('a round of slow steps on a device is cut without waiting for the one under way', async () => {
-  const { executor } = keptHere(spec)
+  const { executor } = inProcessTraining(spec)
   let steps = 0
   const resident: Executor['resident'] = async (rule) => {
     const training = await executor.resident?.(rule)

@@ -191,7 +191,7 @@ async function refusesOddGradients(open: OpenSuiteExecutor): Promise<void> {
     const odd = Float32Array.from(batch.x, (value, i) => (i === 30 ? Infinity : value))
     let asked = 0
     const { finite } = await step({ ...batch, x: odd }, () => ++asked > 0)
-    expect(!finite && asked === 0, 'it is said, and nobody is asked')
+    expect(!finite && asked === 0, 'the executor says so, and asks for no consent')
     expect(
       (await parameters()).every((value, i) => value === before[i]),
       'parameters stay',

@@ -14,9 +14,9 @@ import { array, STREAM_WORKGROUP, type Binding, type Pass } from '../recipe.ts'
 import { type AdamScalars, adamScalars } from '../reference/adamw.ts'
 import type { SgdSettings } from '../reference/sgd.ts'
 
-/** Quads of each flat vector that one invocation reads. */
+/** Quads of a chunk for each invocation of a workgroup. */
 const QUADS = 16
-/** Elements of a chunk at most: one workgroup has it. */
+/** Elements of a chunk at most: one workgroup sums its squares, and a step has a workgroup for each of its QUADS. */
 export const CHUNK_ELEMENTS = 4 * QUADS * STREAM_WORKGROUP
 /** Words of the table for each chunk: first quad, elements, what it is, share of a statistic as bits of an f32. */
 export const CHUNK_WORDS = 4
@@ -32,7 +32,7 @@ export interface SegmentDims {
 
 // gradient (elements,) → partials (chunks,): Σ squares; −1: not finite
 export function squaresPass({ elements, chunks }: SegmentDims): Pass {
-  return pass('squares', { elements, chunks }, [array('partials', 'write', chunks)])
+  return pass('squares', { elements, chunks }, { workgroups: 1, bindings: [array('partials', 'write', chunks)] })
 }
 
 // gradient, parameters, the optimizer's slots (elements,) → parameters, slots
@@ -41,14 +41,21 @@ export function stepPass(optimizer: OptimizerSpec, dims: SegmentDims): Pass {
   const sgd = slots.length > 0 ? 'sgd_momentum' : 'sgd'
   const entryPoint = optimizer.type === 'sgd' ? sgd : 'adam'
   const vector = (name: string): Binding => array(name, 'update', dims.elements, 'vec4f')
-  return pass(entryPoint, dims, [
+  const bindings = [
     array('scalars', 'read', STEP_SCALARS),
     vector('parameters'),
     ...slots.map((name) => vector(name === 'momentum_buffer' ? 'velocity' : name)),
-  ])
+  ]
+  return pass(entryPoint, dims, { workgroups: QUADS, bindings })
 }
 
-function pass(entryPoint: string, { elements, chunks }: SegmentDims, bindings: readonly Binding[]): Pass {
+interface ChunkPass {
+  /** for each chunk */
+  readonly workgroups: number
+  readonly bindings: readonly Binding[]
+}
+
+function pass(entryPoint: string, { elements, chunks }: SegmentDims, { workgroups, bindings }: ChunkPass): Pass {
   return {
     file: 'optimizer',
     entryPoint,
@@ -59,7 +66,7 @@ function pass(entryPoint: string, { elements, chunks }: SegmentDims, bindings: r
       ...bindings,
     ],
     workgroup: STREAM_WORKGROUP,
-    threads: (count) => count * STREAM_WORKGROUP,
+    threads: (count) => count * workgroups * STREAM_WORKGROUP,
   }
 }
 

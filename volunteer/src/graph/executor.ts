@@ -116,7 +116,6 @@ export interface ResidentTraining {
   step(batch: Batch, step: ResidentStep): Promise<ResidentSums>
   /** Brings the parameters (parameterCount,). @throws ResidentStateLost */
   read(into: Float32Array): Promise<void>
-  destroy(): void
 }
 
 export interface Executor {
@@ -135,7 +134,7 @@ export interface Executor {
   evaluate(batch: Batch): Promise<BatchSums>
   /** Forward only, evaluation mode: (samples, …output shape). */
   predict(x: Batch['x'], samples: number): Promise<Float32Array>
-  /** Absent, or undefined: inner steps go over the host. */
+  /** One at a time: the one before is given up. Absent, or undefined: inner steps go over the host. */
   resident?(optimizer: OptimizerSpec): Promise<ResidentTraining | undefined>
   /** Releases every buffer. The executor cannot be used afterwards. */
   destroy(): void

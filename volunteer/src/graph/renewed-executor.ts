@@ -105,7 +105,6 @@ class RenewedExecutor implements Executor {
         set: (parameters) => unlessLost((training) => training.set(parameters)),
         step: (batch, step) => unlessLost((training) => training.step(batch, step)),
         read: (into) => unlessLost((training) => training.read(into)),
-        destroy: () => opened.destroy(),
       }
     )
   }

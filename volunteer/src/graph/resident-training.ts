@@ -29,7 +29,6 @@ export function residentTraining(parts: ResidentTrainingParts): ResidentTraining
       return queue.run(() => made(parts, batch, step))
     },
     read: (into) => queue.run(() => vectors.read(into)),
-    destroy: () => vectors.destroy(),
   }
 }
 

@@ -41,7 +41,6 @@ export interface ResidentVectors {
   step(scalars: Float32Array<ArrayBuffer>): Promise<void>
   /** (parameterCount,) in layout order */
   read(into: Float32Array): Promise<void>
-  destroy(): void
 }
 
 export interface GraphRunner {
@@ -64,7 +63,10 @@ export interface GraphRunner {
    * @throws GridError('device-lost')
    */
   run(request: RunRequest): Promise<Float32Array[]>
-  /** Absent, or undefined: state stays with the caller; a lack of memory was said. */
+  /**
+   * One at a time: the one before is given up. Absent, or undefined: state stays with the caller; a lack of memory was
+   * said.
+   */
   resident?(optimizer: OptimizerSpec): Promise<ResidentVectors | undefined>
   destroy(): void
 }

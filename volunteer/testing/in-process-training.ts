@@ -6,7 +6,7 @@ import { createOptimizerState, type OptimizerSpec } from '@starling-grid/shaders
 import { createReferenceExecutor } from '../src/cpu/executor.ts'
 import type { Executor, ResidentTraining } from '../src/graph/executor.ts'
 
-export interface KeptHere {
+export interface InProcessTraining {
   readonly executor: Executor
   /** calls of each kind, in order */
   readonly calls: ('set' | 'step' | 'read')[]
@@ -14,11 +14,11 @@ export interface KeptHere {
   lose(): void
 }
 
-export function keptHere(spec: ModelSpec): KeptHere {
+export function inProcessTraining(spec: ModelSpec): InProcessTraining {
   const plain = createReferenceExecutor(spec)
-  const calls: KeptHere['calls'] = []
+  const calls: InProcessTraining['calls'] = []
   let isLost = false
-  const noted = <T>(kind: KeptHere['calls'][number], task: () => Promise<T>): Promise<T> => {
+  const noted = <T>(kind: InProcessTraining['calls'][number], task: () => Promise<T>): Promise<T> => {
     calls.push(kind)
     return task().then((result) => {
       if (isLost) throw new GridError('device-lost', 'The device was lost.')
@@ -35,7 +35,7 @@ export function keptHere(spec: ModelSpec): KeptHere {
 
 interface TrainingOptions {
   readonly optimizer: OptimizerSpec
-  noted<T>(kind: KeptHere['calls'][number], task: () => Promise<T>): Promise<T>
+  noted<T>(kind: InProcessTraining['calls'][number], task: () => Promise<T>): Promise<T>
 }
 
 function trainingOn(executor: Executor, spec: ModelSpec, { optimizer, noted }: TrainingOptions): ResidentTraining {
@@ -59,6 +59,5 @@ function trainingOn(executor: Executor, spec: ModelSpec, { optimizer, noted }: T
         return { ...sums, finite: true }
       }),
     read: (into) => noted('read', async () => into.set(own.parameters)),
-    destroy: () => undefined,
   }
 }
