@@ -221,6 +221,16 @@ test('after an announcement receipts come in time', async () => {
   link.close('over')
 })
 
+test('a channel that is closed natively first, and throws at a receipt in time, ends its link and no process', async () => {
+  const { channel, link } = await openLink()
+  const closed = new Promise<string>((resolve) => {
+    link.onClose = resolve
+  })
+  channel.carry = () => assert.fail('libdatachannel error while sending message')
+  channel.deliver(new ArrayBuffer(ANNOUNCEMENT_BYTES))
+  assert.match(await closed, /libdatachannel/)
+})
+
 test('a receipt of bytes that were not sent closes the link', async () => {
   const { channel, link } = await openLink()
   const closed = new Promise<string>((resolve) => {

@@ -45,6 +45,7 @@ export function openRtcLink(
 ): Promise<ChannelLink> {
   const channel = new RtcChannel(connection, clock, announces)
   const link = new ChannelLink(memberId(connection.peer), channel, 'webrtc')
+  channel.onFail = (reason) => link.close(reason)
   const { peerConnection } = connection
   const opening = new LinkOpening(
     link,
@@ -140,12 +141,14 @@ class RtcChannel implements Channel {
   readonly #timely: TimelyReceipts
   #channel: RTCDataChannel | undefined
   #closed = false
+  /** Called when the channel takes no more receipts. */
+  onFail: (reason: string) => void = () => undefined
 
   constructor(connection: RtcConnection, clock: Clock, announces: boolean) {
     this.#connection = connection
     this.#clock = clock
     this.#announces = announces
-    this.#timely = new TimelyReceipts(clock, () => this.#say(this.#receipts.latest()))
+    this.#timely = new TimelyReceipts(clock, () => this.#sayInTime())
   }
 
   adopt(channel: RTCDataChannel): boolean {
@@ -187,6 +190,18 @@ class RtcChannel implements Channel {
   /** Frames of the other side follow a rest. */
   announced(): void {
     if (!this.#closed) this.#timely.announced()
+  }
+
+  /**
+   * From a timer, where nobody catches. In Node the native channel is closed for a while before JavaScript is told, and
+   * throws in between.
+   */
+  #sayInTime(): void {
+    try {
+      this.#say(this.#receipts.latest())
+    } catch (error) {
+      this.onFail(describeError(error))
+    }
   }
 
   #say(receipt: Uint8Array<ArrayBuffer>): void {
