@@ -13,14 +13,19 @@ export const RECEIPT_BYTES = 4
 
 /** Four frames of the ring: SCTP forgets what a line carries when it has nothing to send between them. */
 const LEAST_BYTES = 256 * 1024
+/**
+ * Of the first window, and of one in a network of its own: two frames and the one across the border, which is about as
+ * much as sockets hold for a busy reader. When more is lost at once both SCTPs wait for their timers, longer each time.
+ */
+const LEAST_NEAR_BYTES = 128 * 1024
 /** A line of 200 Mbit/s over 80 ms each way. */
 const MOST_BYTES = 4 * 1024 * 1024
 /** Times what the line carries in the shortest way: half of it waits in queues. Also the growth of a round trip. */
 const GAIN = 1.5
 /** Round trips whose best rate counts: lines change, and one is seldom as good as the next. */
 const ROUNDS = 10
-/** A way that is shorter (ms) is a network of its own: its window is not worth a wait. */
-const NEAR_MS = 5
+/** A way there and back that is shorter (ms) is a network of its own, perhaps with busy machines. */
+const NEAR_MS = 15
 /** ms for which the shortest way is remembered at least: lines change */
 const REMEMBERED_MS = 30_000
 const COUNTER = 2 ** 32
@@ -36,9 +41,9 @@ interface Mark {
 }
 
 export class FlightWindow {
-  #bytes = LEAST_BYTES
+  #bytes = LEAST_NEAR_BYTES
   /** of them at present: all at once after a rest would overflow the queue that they fill by and by */
-  #allowed = LEAST_BYTES
+  #allowed = LEAST_NEAR_BYTES
   #sent = 0
   /** bytes of the newest: when there is room it leaves whole */
   #frameBytes = 0
@@ -51,7 +56,7 @@ export class FlightWindow {
 
   /** May the next frame leave? */
   get hasRoom(): boolean {
-    return this.underWay < Math.min(this.#allowed, this.#bytes) || this.isNear
+    return this.underWay < Math.min(this.#allowed, this.#bytes)
   }
 
   /** The other side is in the same network: its acknowledgements are back before any timer of SCTP. */
@@ -70,7 +75,7 @@ export class FlightWindow {
   }
 
   sent(bytes: number, now: number): void {
-    if (this.isAtRest) this.#allowed = Math.max(LEAST_BYTES, this.#bytes / (2 * GAIN))
+    if (this.isAtRest) this.#allowed = Math.max(this.#leastBytes, this.#bytes / (2 * GAIN))
     this.#sent += bytes
     this.#frameBytes = bytes
     this.#marks.push({ total: this.#sent, at: now, arrived: this.#arrived, isLast: this.underWay >= this.#bytes })
@@ -93,6 +98,10 @@ export class FlightWindow {
     if (newest !== undefined) this.#measured(newest, now)
   }
 
+  get #leastBytes(): number {
+    return this.isNear ? LEAST_NEAR_BYTES : LEAST_BYTES
+  }
+
   get #shortestMs(): number {
     return Math.min(this.#shortest.now, this.#shortest.before)
   }
@@ -108,7 +117,7 @@ export class FlightWindow {
     if (this.#rates.length > ROUNDS) this.#rates.shift()
     this.#round = { at: now, best: 0 }
     const carried = GAIN * Math.max(...this.#rates) * this.#shortestMs
-    this.#bytes = Math.min(MOST_BYTES, Math.max(LEAST_BYTES, carried - this.#frameBytes))
+    this.#bytes = Math.min(MOST_BYTES, Math.max(this.#leastBytes, carried - this.#frameBytes))
   }
 
   #remember(ms: number, now: number): void {
