@@ -221,7 +221,7 @@ test('after an announcement receipts come in time', async () => {
   link.close('over')
 })
 
-test('a channel that is closed natively first, and throws at a receipt in time, ends its link and no process', async () => {
+test('a channel that is closed natively, and throws at a receipt in time, ends its link and no process', async () => {
   const { channel, link } = await openLink()
   const closed = new Promise<string>((resolve) => {
     link.onClose = resolve
