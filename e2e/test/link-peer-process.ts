@@ -32,15 +32,12 @@ process.on('message', (request: Request) => {
 })
 
 async function answer({ id, method, args }: Request): Promise<void> {
-  try {
-    process.send?.({ type: 'answer', id, value: await commands[method]?.(...args) })
-  } catch (error) {
-    process.send?.({
-      type: 'answer',
-      id,
-      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
-    })
-  }
+  const told = await Promise.resolve(commands[method]?.(...args)).then(
+    (value) => ({ value }),
+    (error: Error) => ({ error: error.stack ?? error.message }),
+  )
+  // What hung ends with the network, after the answer to `stop`: nobody hears it then.
+  if (process.connected) process.send?.({ type: 'answer', id, ...told })
   // The process must end by itself: nothing of a stopped network may hold it.
   if (method === 'stop') process.disconnect()
 }

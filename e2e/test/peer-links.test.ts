@@ -132,6 +132,7 @@ async function startProcess(callFarEnd: CallFarEnd, env: Readonly<Record<string,
   })
   const call = (method: string, ...args: unknown[]): Promise<unknown> =>
     new Promise((resolve, reject) => {
+      if (!child.connected) throw new Error(`the process ended before it was told to ${method}`)
       waiting.set(++lastCall, { resolve, reject })
       child.send({ type: 'call', id: lastCall, method, args })
     })
