@@ -668,6 +668,11 @@ export const REPAIRS: readonly Mutant[] = [
         '',
       ],
       ['a window leaves its last frame out', 'carried - this.#frameBytes', 'carried'],
+      [
+        'in a network of its own more is under way than sockets hold',
+        'this.isNear ? LEAST_NEAR_BYTES : LEAST_BYTES',
+        'LEAST_BYTES',
+      ],
     ],
   ),
   ...mutantsOf(
@@ -682,6 +687,11 @@ export const REPAIRS: readonly Mutant[] = [
       ],
       ['each frame is announced', 'this.#announces && this.#flight.isAtRest', 'this.#announces'],
       ['frames inside one network are announced', ' && !this.#flight.isNear', ''],
+      [
+        'a receipt in time that finds its channel closed ends the process',
+        'new TimelyReceipts(clock, () => this.#sayInTime())',
+        'new TimelyReceipts(clock, () => this.#say(this.#receipts.latest()))',
+      ],
     ],
   ),
   ...mutantsOf(
