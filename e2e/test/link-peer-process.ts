@@ -36,7 +36,7 @@ async function answer({ id, method, args }: Request): Promise<void> {
     (value) => ({ value }),
     (error: Error) => ({ error: error.stack ?? error.message }),
   )
-  // What hung ends with the network, after the answer to `stop`: nobody hears it then.
+  // `stop` ends a command that hung, after this process has closed its channel to the parent.
   if (process.connected) process.send?.({ type: 'answer', id, ...told })
   // The process must end by itself: nothing of a stopped network may hold it.
   if (method === 'stop') process.disconnect()

@@ -143,7 +143,7 @@ test('an owner that sends little, and seldom, keeps what it learned of the line'
   assert.ok(room > 2 * LEAST_BYTES, `${room} bytes`)
 })
 
-test('in a network of its own a link has no more under way than sockets of busy machines hold', () => {
+test('in a network of its own a link has at most two frames and the one across the border under way', () => {
   const window = new FlightWindow()
   const fill = (now: number): number => {
     while (window.hasRoom) window.sent(FRAME_BYTES, now)

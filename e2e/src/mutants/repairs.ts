@@ -669,7 +669,7 @@ export const REPAIRS: readonly Mutant[] = [
       ],
       ['a window leaves its last frame out', 'carried - this.#frameBytes', 'carried'],
       [
-        'in a network of its own more is under way than sockets hold',
+        'a network of its own has the window of a long line',
         'this.isNear ? LEAST_NEAR_BYTES : LEAST_BYTES',
         'LEAST_BYTES',
       ],

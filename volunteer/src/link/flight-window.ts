@@ -14,8 +14,8 @@ export const RECEIPT_BYTES = 4
 /** Four frames of the ring: SCTP forgets what a line carries when it has nothing to send between them. */
 const LEAST_BYTES = 256 * 1024
 /**
- * Of the first window, and of one in a network of its own: two frames and the one across the border, which is about as
- * much as sockets hold for a busy reader. When more is lost at once both SCTPs wait for their timers, longer each time.
+ * Of the first window, and of one in a network of its own: two frames and the one across the border. A busy reader's
+ * socket overflows when more come at once, and both SCTPs then wait for their timers, longer each time (decision 0039).
  */
 const LEAST_NEAR_BYTES = 128 * 1024
 /** A line of 200 Mbit/s over 80 ms each way. */

@@ -193,8 +193,8 @@ class RtcChannel implements Channel {
   }
 
   /**
-   * From a timer, where nobody catches. In Node the native channel is closed for a while before JavaScript is told, and
-   * throws in between.
+   * A timer calls this, and catches nothing. Node's native channel closes a while before it tells JavaScript, and
+   * `send` throws in between.
    */
   #sayInTime(): void {
     try {
