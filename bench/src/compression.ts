@@ -53,7 +53,7 @@ async function rates(rounds: number): Promise<BenchRow[]> {
     await ranks.order({ type: 'check', numbers: NUMBERS, encoding })
     rows.push(
       await race(
-        { name: `all-reduce 4 MB as ${encoding}`, adapter: 'node-datachannel', unit: 'MB/s' },
+        { name: `all-reduce 4 MB as ${encoding}`, adapter: 'WebRTC', unit: 'MB/s' },
         rate(encoding),
         { f32: rate('f32') },
         rounds,

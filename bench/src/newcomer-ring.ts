@@ -41,7 +41,7 @@ export async function newcomerRingRow({ rounds, log }: Pick<SuiteOptions, 'round
     name:
       `step with an exchange of ${(4e-6 * parameterCount(MODEL)).toFixed(1)} MB while a newcomer fetches ` +
       `${STATE_BYTES / 1e6} MB from one of two`,
-    adapter: 'node-datachannel, computing that takes time only',
+    adapter: 'WebRTC, computing that takes time only',
     unit: 'ms',
     better: 'less',
     reach: { peer: 'without a fetch', ratio: Number((1 / WANTED).toPrecision(4)) },

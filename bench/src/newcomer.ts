@@ -31,7 +31,7 @@ async function fetchRow({ rounds }: SuiteOptions): Promise<BenchRow> {
   const row = await race(
     {
       name: `newcomer's state of ${MEGABYTES} MB from one member`,
-      adapter: 'node-datachannel',
+      adapter: 'WebRTC',
       unit: 'MB/s',
       reach: REACH,
     },

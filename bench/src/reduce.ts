@@ -21,7 +21,7 @@ type MeasureOptions = Pick<SuiteOptions, 'rounds' | 'in' | 'only' | 'log'>
 type Kind = 'tcp' | 'webrtc' | 'tab'
 
 /** What rows are named after. */
-const ADAPTERS: Readonly<Record<Kind, string>> = { tcp: 'TCP', webrtc: 'node-datachannel', tab: 'WebRTC' }
+const ADAPTERS: Readonly<Record<Kind, string>> = { tcp: 'TCP', webrtc: 'WebRTC', tab: 'WebRTC' }
 
 export async function reduceSuite({ rounds, in: place, only, log }: MeasureOptions): Promise<BenchRow[]> {
   const rows: BenchRow[] = []

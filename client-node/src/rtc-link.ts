@@ -1,4 +1,4 @@
-// How a headless volunteer reaches others: PeerJS over node-datachannel, and before it TCP (tcp-door.ts).
+// How a headless volunteer reaches others: PeerJS over WebRTC, and before it TCP (tcp-door.ts).
 import {
   openPeerJsNetwork,
   type PeerJsPlatform,
@@ -6,9 +6,6 @@ import {
   type SignallingAccess,
 } from '@starling-grid/volunteer'
 import { type ListenPlace, openTcpDoor } from './tcp-door.ts'
-
-/** Networks of this process that are not released; the native library is cleaned up after the last. */
-let open = 0
 
 /**
  * `tcp`: where links over TCP are taken; false: neither taken nor dialled.
@@ -24,17 +21,10 @@ export async function openPeerNetwork(access: SignallingAccess, tcp: ListenPlace
 /** The native library behind PeerJS' class, for one network. */
 export async function openWebRtc(): Promise<PeerJsPlatform> {
   // Loaded here and not above: commands that open no links should not pay for the native library.
-  const { loadPeerJs, cleanup } = await import('./webrtc.ts')
+  const { loadPeerJs } = await import('./webrtc.ts')
   const { Peer } = await loadPeerJs()
-  open++
   return {
-    announces: true,
     createPeer: (id, { config, ...options }) =>
       new Peer(id, { ...options, config: { ...config, iceServers: [...config.iceServers] } }),
-    // Without this its threads keep the process from ending.
-    released: () => {
-      open--
-      if (open === 0) cleanup()
-    },
   }
 }

@@ -1,25 +1,32 @@
-// WebRTC for Node: node-datachannel behind the browser's names, so that PeerJS runs unchanged. An exception that leaves
-// one of its native callbacks aborts the process: every callback is guarded here, once, at the native objects.
+// WebRTC for Node: libwebrtc, as in Chromium, behind the browser's names, so that PeerJS runs unchanged. Why this
+// library: decision 0051.
 import { createRequire } from 'node:module'
-import { withoutToken } from '@starling-grid/protocol'
+import { describeError, GridError, withoutToken } from '@starling-grid/protocol'
 import { CandidateGate } from '@starling-grid/volunteer'
-import { PeerConnection, type RtcConfig, setSctpSettings } from 'node-datachannel'
-import { RTCIceCandidate, RTCPeerConnection, RTCSessionDescription } from 'node-datachannel/polyfill'
 import { WebSocket } from 'ws'
 import { socketTrust } from './pinned-certificate.ts'
 
-export { cleanup } from 'node-datachannel'
-
 type PeerJs = typeof import('peerjs')
-type Callable = (...args: unknown[]) => unknown
+type WebRtc = typeof import('@roamhq/wrtc')
 
-/**
- * Bytes that SCTP takes of a sender before they arrived, and of the network before they are read: 1 MiB otherwise,
- * which is 80 Mbit/s over 50 ms there and back each. How many are under way decides the link (flight-window.ts).
- */
-const SCTP_BYTES = 4 * 1024 * 1024
-// Of links that are made from here on. Not with another congestion control: decision 0039.
-setSctpSettings({ recvBufferSize: SCTP_BYTES, sendBufferSize: SCTP_BYTES })
+/** By `require`: Node finds no names among what an `import` of either library gets. */
+const require = createRequire(import.meta.url)
+const { RTCDataChannel, RTCIceCandidate, RTCPeerConnection, RTCSessionDescription } = openLibrary()
+for (const { prototype } of [RTCDataChannel, RTCPeerConnection]) Object.assign(prototype, { dispatchEvent: tellAll })
+
+/** @throws GridError 'usage' where it has no binary */
+function openLibrary(): WebRtc {
+  try {
+    return require('@roamhq/wrtc') as WebRtc
+  } catch (error) {
+    throw new GridError(
+      'usage',
+      'expected WebRTC for this machine (it is there for macOS, Windows on x64, and Linux with glibc 2.34), ' +
+        `got ${process.platform}-${process.arch}: ${describeError(error)}`,
+      { cause: error },
+    )
+  }
+}
 
 /** PeerJS, ready to be used in this process. */
 export async function loadPeerJs(): Promise<PeerJs> {
@@ -31,9 +38,8 @@ export async function loadPeerJs(): Promise<PeerJs> {
     RTCIceCandidate,
     WebSocket: QuietSocket,
   })
-  // By `require`: Node finds no names among what an `import` of PeerJS gets.
-  const peerJs = createRequire(import.meta.url)('peerjs') as PeerJs
-  Object.assign(globalThis, { RTCPeerConnection: GuardedNodeConnection })
+  const peerJs = require('peerjs') as PeerJs
+  Object.assign(globalThis, { RTCPeerConnection: GuardedConnection })
   return peerJs
 }
 
@@ -61,15 +67,17 @@ interface NodeConfiguration extends RTCConfiguration {
   readonly local?: boolean
 }
 
-class GuardedNodeConnection extends RTCPeerConnection {
+/** Only the addresses that a volunteer may connect to, and data alone. */
+export class GuardedConnection extends RTCPeerConnection {
   readonly #gate: CandidateGate
 
-  constructor(config: NodeConfiguration = {}) {
-    super({ iceServers: [], peerConnection: guarded(new PeerConnection('starling', nativeConfig(config))) })
-    this.#gate = new CandidateGate(config.local ?? false)
+  constructor({ local = false, ...config }: NodeConfiguration = {}) {
+    super(config)
+    this.#gate = new CandidateGate(local)
   }
 
   override async setRemoteDescription({ type, sdp = '' }: RTCSessionDescriptionInit): Promise<void> {
+    refuseMedia(sdp)
     await super.setRemoteDescription({ type, sdp: this.#gate.withoutOthers(sdp) })
   }
 
@@ -78,48 +86,32 @@ class GuardedNodeConnection extends RTCPeerConnection {
   }
 }
 
-/** Names and passwords travel inside the URL there, and those of TURN hold colons and slashes. */
-function nativeConfig({ iceServers = [], iceTransportPolicy = 'all' }: RTCConfiguration): RtcConfig {
-  const urls = iceServers.flatMap(({ urls, username, credential }) =>
-    [urls].flat().map((url) => {
-      const [scheme, rest] = [url.slice(0, url.indexOf(':')), url.slice(url.indexOf(':') + 1)]
-      return username === undefined
-        ? url
-        : `${scheme}:${encodeURIComponent(username)}:${encodeURIComponent(credential ?? '')}@${rest}`
-    }),
-  )
-  return { iceServers: urls, iceTransportPolicy }
+/** Codecs of sound and pictures would read what a stranger sends. @throws GridError 'message-malformed' */
+function refuseMedia(sdp: string): void {
+  const other = /^m=(?!application )[^\r\n]{0,60}/m.exec(sdp)
+  if (other !== null)
+    throw new GridError('message-malformed', `expected a session description of data alone, got "${other[0]}"`)
 }
 
-/** The native object with every callback that it is given, and every native object that it gives back, guarded too. */
-function guarded<T extends object>(native: T): T {
-  return new Proxy(native, {
-    get(target, name) {
-      const member: unknown = Reflect.get(target, name)
-      if (typeof member !== 'function') return member
-      return (...args: unknown[]) =>
-        wrap(
-          (member as Callable).apply(
-            target,
-            args.map((arg) => (typeof arg === 'function' ? guardedCallback(arg as Callable) : arg)),
-          ),
-        )
-    },
+type Listener = (event: object) => void
+
+interface Listened {
+  readonly _listeners?: Readonly<Record<string, Iterable<Listener>>>
+}
+
+/** In place of the library's, with which a listener that throws ends the process. */
+function tellAll(this: Listened, event: { readonly type: string }): void {
+  process.nextTick(() => {
+    const own: unknown = Reflect.get(this, `on${event.type}`)
+    const listeners = [
+      ...(this._listeners?.[event.type] ?? []),
+      ...(typeof own === 'function' ? [own as Listener] : []),
+    ]
+    for (const listener of listeners)
+      try {
+        listener.call(this, event)
+      } catch (error) {
+        process.emitWarning(error instanceof Error ? error : String(error), 'WebRtcCallbackWarning')
+      }
   })
-}
-
-function guardedCallback(callback: Callable): Callable {
-  return (...values) => {
-    try {
-      callback(...values.map(wrap))
-    } catch (error) {
-      process.emitWarning(error instanceof Error ? error : String(error), 'WebRtcCallbackWarning')
-    }
-  }
-}
-
-/** Data channels come from calls and into callbacks; bytes and plain values pass as they are. */
-function wrap(value: unknown): unknown {
-  const isNative = typeof value === 'object' && value !== null && 'sendMessageBinary' in value
-  return isNative ? guarded(value) : value
 }

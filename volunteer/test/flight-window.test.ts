@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { GridError } from '@starling-grid/protocol'
+import { CHUNK_BYTES } from '../src/collectives/choose-algorithm.ts'
 import { FlightWindow, RECEIPT_EVERY_BYTES, receiptIn, Receipts } from '../src/link/flight-window.ts'
 
 const FRAME_BYTES = 60 * 1024
@@ -57,9 +58,14 @@ interface CarryOptions {
   readonly hasWindow?: boolean
   /** the line from the rest on */
   readonly later?: TestLine
+  readonly frameBytes?: number
 }
 
-function carry(line: TestLine, milliseconds: number, { hasWindow = true, later = line }: CarryOptions = {}): Carried {
+function carry(
+  line: TestLine,
+  milliseconds: number,
+  { hasWindow = true, later = line, frameBytes = FRAME_BYTES }: CarryOptions = {},
+): Carried {
   const [window, receipts] = [new FlightWindow(), new Receipts()]
   const [coming, back] = [new Due<number>(), new Due<Uint8Array<ArrayBuffer>>()]
   let [freeAt, deepestQueue, sent, counted, mostUnderWay] = [0, 0, 0, 0, 0]
@@ -70,12 +76,12 @@ function carry(line: TestLine, milliseconds: number, { hasWindow = true, later =
     const sends = part < REST || (part > WORK && part < END)
     back.each(now, ({ buffer }) => window.arrived(receiptIn(buffer) ?? 0, now))
     while (sends && (hasWindow ? window.hasRoom : sent < (now + 1) * 10 * bytesPerMs)) {
-      sent += FRAME_BYTES
-      window.sent(FRAME_BYTES, now)
-      freeAt = Math.max(freeAt, now) + FRAME_BYTES / bytesPerMs
+      sent += frameBytes
+      window.sent(frameBytes, now)
+      freeAt = Math.max(freeAt, now) + frameBytes / bytesPerMs
       if (later === line || part > (COUNTED + END) / 2)
         deepestQueue = Math.max(deepestQueue, (freeAt - now) * bytesPerMs)
-      coming.add(freeAt + latencyMs, FRAME_BYTES)
+      coming.add(freeAt + latencyMs, frameBytes)
     }
     if (part > (COUNTED + END) / 2) mostUnderWay = Math.max(mostUnderWay, window.underWay)
     coming.each(now, (bytes) => {
@@ -103,6 +109,13 @@ for (const line of LINES)
     assert.ok(share > 0.95, `${share} of the line`)
     assert.ok(deepestQueue <= product(line), `${deepestQueue} bytes waited in a queue of ${product(line)}`)
     assert.ok(carry(line, 1000, { hasWindow: false }).deepestQueue > product(line), 'without a window it does')
+  })
+
+for (const line of LINES)
+  test(`the largest frames of an exchange fill a line of ${line.megabits} Mbit/s and ${line.latencyMs} ms`, () => {
+    const { share, deepestQueue } = carry(line, 10_000, { frameBytes: CHUNK_BYTES })
+    assert.ok(share > 0.95, `${share} of the line`)
+    assert.ok(deepestQueue <= product(line), `${deepestQueue} bytes waited in a queue of ${product(line)}`)
   })
 
 /** Bytes on the line for each byte of a frame: packets of 1156 carry headers of SCTP, DTLS, UDP and IPv4. */

@@ -9,14 +9,12 @@ import {
   newIncarnation,
   packFrame,
   requireLinkProof,
-  systemClock,
   type MemberId,
 } from '@starling-grid/protocol'
 import { openPeerJsNetwork, type PeerLink, type SignallingAccess } from '@starling-grid/volunteer'
 import type { PeerJsClient } from '../src/link/peerjs-network.ts'
-import { openRtcLink, type RtcLinkOptions } from '../src/link/rtc-link.ts'
+import { openRtcLink } from '../src/link/rtc-link.ts'
 import { type Signalled, SignalGate } from '../src/link/signal-gate.ts'
-import { ANNOUNCEMENT_BYTES } from '../src/link/timely-receipts.ts'
 import { MadeUpChannel, MadeUpConnection } from './made-up-connection.ts'
 
 const near = memberId('a'.repeat(32))
@@ -28,13 +26,13 @@ interface Opening {
   readonly abort: AbortController
 }
 
-function begin(dialled: boolean, milliseconds = 1000, options: OpenLinkOptions = {}): Opening {
+function begin(dialled: boolean, milliseconds = 1000): Opening {
   const connection = new MadeUpConnection(far, dialled)
   const abort = new AbortController()
   return {
     connection,
     abort,
-    link: openRtcLink(connection, { self: near, dialled, milliseconds, signal: abort.signal, ...options }),
+    link: openRtcLink(connection, { self: near, dialled, milliseconds, signal: abort.signal }),
   }
 }
 
@@ -144,12 +142,8 @@ test('text on an open link closes it', async () => {
   assert.match(await closed, /text/)
 })
 
-type OpenLinkOptions = Pick<RtcLinkOptions, 'announces' | 'clock'>
-
-async function openLink(
-  options: OpenLinkOptions = {},
-): Promise<{ readonly channel: MadeUpChannel; readonly link: PeerLink }> {
-  const { connection, link } = begin(true, 1000, options)
+async function openLink(): Promise<{ readonly channel: MadeUpChannel; readonly link: PeerLink }> {
+  const { connection, link } = begin(true)
   connection.channel.open()
   connection.channel.deliverFrame('greeting')
   return { channel: connection.channel, link: await link }
@@ -195,40 +189,14 @@ test('a link that gets frames says how many bytes came', async () => {
   assert.equal(channel.receipts, 1)
 })
 
-test('a link that announces does so once for each flow after a rest, and another one never', async () => {
-  let now = 0
-  const { channel, link } = await openLink({ announces: true, clock: { ...systemClock, now: () => now } })
-  assert.equal(channel.announcements, 1, 'before the greeting')
-  await Promise.all([link.send(chunk), link.send(chunk)])
-  assert.equal(channel.announcements, 2, 'before the first frame')
-  now += 20
-  channel.deliver(receiptOf(channel.bytes))
-  await link.send(chunk)
-  assert.equal(channel.announcements, 3)
-  now += 4
-  channel.deliver(receiptOf(channel.bytes))
-  await link.send(chunk)
-  assert.equal(channel.announcements, 3, 'none in a network of its own')
-  const silent = await openLink()
-  await silent.link.send(chunk)
-  assert.equal(silent.channel.announcements, 0)
-})
-
-test('after an announcement receipts come in time', async () => {
-  const { channel, link } = await openLink()
-  channel.deliver(new ArrayBuffer(ANNOUNCEMENT_BYTES))
-  while (channel.receipts < 3) await new Promise((resolve) => setTimeout(resolve, 5))
-  link.close('over')
-})
-
-test('a channel that is closed natively, and throws at a receipt in time, ends its link and no process', async () => {
+test('a channel that is closed natively, and throws at a receipt, ends its link and no process', async () => {
   const { channel, link } = await openLink()
   const closed = new Promise<string>((resolve) => {
     link.onClose = resolve
   })
-  channel.carry = () => assert.fail('libdatachannel error while sending message')
-  channel.deliver(new ArrayBuffer(ANNOUNCEMENT_BYTES))
-  assert.match(await closed, /libdatachannel/)
+  channel.carry = () => assert.fail('the native channel is closed')
+  channel.deliverFrame('chunk', new Uint8Array(40_000))
+  assert.match(await closed, /the native channel is closed/)
 })
 
 test('a receipt of bytes that were not sent closes the link', async () => {
@@ -427,7 +395,6 @@ const soon = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5
 
 async function openNetwork() {
   const clients: MadeUpClient[] = []
-  const released: true[] = []
   const opening = openPeerJsNetwork(
     {
       createPeer: (id, options) => {
@@ -447,12 +414,11 @@ async function openNetwork() {
         clients.push(client)
         return client
       },
-      released: () => void released.push(true),
     },
     access,
   )
   clients[0]?.emit('open')
-  return { network: await opening, clients, released, client: clients[0] ?? assert.fail('no client') }
+  return { network: await opening, clients, client: clients[0] ?? assert.fail('no client') }
 }
 
 test('a dial is tried again when signalling does not know the member yet', async () => {
@@ -513,8 +479,8 @@ test('links are refused until the volunteer accepts them, and never more than fo
   network.stop()
 })
 
-test('a stop ends links, dials and signalling, and says when all is released', async () => {
-  const { network, client, released } = await openNetwork()
+test('a stop ends links, dials and signalling, and lets go of all connections', async () => {
+  const { network, client } = await openNetwork()
   const dial = network.dial(far, patience)
   client.complete(0)
   const link = await dial
@@ -526,8 +492,7 @@ test('a stop ends links, dials and signalling, and says when all is released', a
   await assert.rejects(waiting, { code: 'cancelled' })
   assert.match(await closed, /stopped/)
   assert.ok(client.disconnected)
-  while (released.length === 0) await soon()
-  assert.ok(client.destroyed)
+  while (!client.destroyed) await soon()
 })
 
 test('signalling that cannot be opened is said at once', async () => {

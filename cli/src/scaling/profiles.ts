@@ -30,7 +30,7 @@ export interface MachineProfile {
 
 const MIB = 2 ** 20
 
-/** A lab: one switch; node-datachannel measured 52–93 MB/s on loopback, one core of work at each end. */
+/** A lab: one switch; WebRTC in Node measured 41–59 MB/s on loopback, one core of work at each end. */
 export const LAB: LinkProfile = { name: 'lab', up: 50 * MIB, down: 50 * MIB, latencyMs: 0.5 }
 /** Homes: 20 Mbit/s up, 100 down, 20 ms. Between members the way up is the limit; down is from the coordinator. */
 export const HOMES: LinkProfile = { name: 'homes', up: 2.4 * MIB, down: 11 * MIB, latencyMs: 20 }

@@ -132,7 +132,7 @@ function rebuild(signal: Signal): Signal {
         connectionId,
         candidate: { candidate: text, sdpMid = null, sdpMLineIndex = null },
       } = signal.payload
-      // libdatachannel says "a=candidate:", browsers say "candidate:".
+      // Some libraries say "a=candidate:", browsers say "candidate:".
       const candidate = text.replace(/^a=/, '')
       requirePlausibleCandidate(candidate)
       return {

@@ -667,7 +667,7 @@ export const REPAIRS: readonly Mutant[] = [
         'if (this.#rates.length > ROUNDS) this.#rates.shift()',
         '',
       ],
-      ['a window leaves its last frame out', 'carried - this.#frameBytes', 'carried'],
+      ['a window leaves its last frame out', 'carried - crossing', 'carried'],
       [
         'a network of its own has the window of a long line',
         'this.isNear ? LEAST_NEAR_BYTES : LEAST_BYTES',
@@ -679,28 +679,15 @@ export const REPAIRS: readonly Mutant[] = [
     OWN,
     'volunteer/src/link/rtc-link.ts',
     ['volunteer/test/rtc-link'],
-    [
-      [
-        'an SCTP that takes late acknowledgements for losses is sent none in time',
-        'if (this.#announces && this.#flight.isAtRest && !this.#flight.isNear)',
-        'if (false)',
-      ],
-      ['each frame is announced', 'this.#announces && this.#flight.isAtRest', 'this.#announces'],
-      ['frames inside one network are announced', ' && !this.#flight.isNear', ''],
-      [
-        'a receipt in time that finds its channel closed ends the process',
-        'new TimelyReceipts(clock, () => this.#sayInTime())',
-        'new TimelyReceipts(clock, () => this.#say(this.#receipts.latest()))',
-      ],
-    ],
+    [['a link that waits is not told of room', 'this.#link.drained()', '']],
   ),
   ...mutantsOf(
     OWN,
-    'volunteer/src/link/timely-receipts.ts',
-    ['volunteer/test/timely-receipts'],
+    'client-node/src/webrtc.ts',
+    ['client-node/test/webrtc'],
     [
-      ['a link that rests sends receipts for ever', 'if (this.#clock.now() > this.#until) return this.stop()', ''],
-      ['a link in full flow sends receipts twice', 'if (!this.#said) this.#say()', 'this.#say()'],
+      ['a stranger may send sound and pictures', 'refuseMedia(sdp)\n', '\n'],
+      ['a listener that throws ends the process', 'Object.assign(prototype, { dispatchEvent: tellAll })', '{}'],
     ],
   ),
   ...mutantsOf(

@@ -3,7 +3,7 @@
 import { describeError, GridError, HIGH_WATER_BYTES, type MemberId } from '@starling-grid/protocol'
 import type { LinkCarrier, PeerLink } from './peer-link.ts'
 
-/** Bytes of one frame with its header: the largest message that Chromium and libdatachannel take. */
+/** Bytes of one frame with its header: the largest message that WebRTC takes, in tabs and in Node. */
 export const MAX_LINK_FRAME_BYTES = 256 * 1024
 /** Bytes kept for an owner that has not set onFrame yet: one high-water mark at the sender plus one on the way. */
 export const MAX_EARLY_BYTES = 2 * HIGH_WATER_BYTES

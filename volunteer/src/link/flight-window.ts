@@ -20,6 +20,11 @@ const LEAST_BYTES = 256 * 1024
 const LEAST_NEAR_BYTES = 128 * 1024
 /** A line of 200 Mbit/s over 80 ms each way. */
 const MOST_BYTES = 4 * 1024 * 1024
+/**
+ * Kept free for the frame that crosses the border of the window and leaves whole: all of it up to 80 KiB. All of the
+ * largest would hold a window of three where it is, on lines that carry six; 60 KiB let a fourth onto lines of three.
+ */
+const MOST_CROSSING_BYTES = 80 * 1024
 /** Times what the line carries in the shortest way: half of it waits in queues. Also the growth of a round trip. */
 const GAIN = 1.5
 /** Round trips whose best rate counts: lines change, and one is seldom as good as the next. */
@@ -45,7 +50,7 @@ export class FlightWindow {
   /** of them at present: all at once after a rest would overflow the queue that they fill by and by */
   #allowed = LEAST_NEAR_BYTES
   #sent = 0
-  /** bytes of the newest: when there is room it leaves whole */
+  /** bytes of the newest */
   #frameBytes = 0
   #arrived = 0
   readonly #marks: Mark[] = []
@@ -116,8 +121,11 @@ export class FlightWindow {
     this.#rates.push(this.#round.best)
     if (this.#rates.length > ROUNDS) this.#rates.shift()
     this.#round = { at: now, best: 0 }
-    const carried = GAIN * Math.max(...this.#rates) * this.#shortestMs
-    this.#bytes = Math.min(MOST_BYTES, Math.max(this.#leastBytes, carried - this.#frameBytes))
+    // The best may be chance: receipts that waited come together.
+    const [best = 0, second = best] = this.#rates.toSorted((a, b) => b - a)
+    const carried = GAIN * second * this.#shortestMs
+    const crossing = Math.min(this.#frameBytes, MOST_CROSSING_BYTES)
+    this.#bytes = Math.min(MOST_BYTES, Math.max(this.#leastBytes, carried - crossing))
   }
 
   #remember(ms: number, now: number): void {

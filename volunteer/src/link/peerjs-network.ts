@@ -69,13 +69,9 @@ export interface PeerJsOptions {
 export interface PeerJsPlatform {
   /** absent: the machine's */
   readonly clock?: Clock
-  /** its SCTP takes late acknowledgements for losses (decision 0039) */
-  readonly announces?: boolean
   createPeer(id: string, options: PeerJsOptions): PeerJsClient
   /** links over TCP, tried before WebRTC; absent: none */
   readonly door?: DoorKeeper | undefined
-  /** Called once, when a stopped network has closed everything. */
-  released?(): void
 }
 
 /**
@@ -167,10 +163,7 @@ class PeerJsNetwork implements PeerNetwork {
     for (const link of [...this.#links]) link.close('the network stopped')
     const client = this.#client
     client?.disconnect()
-    this.#clock.timer(LINGER_MS, () => {
-      client?.destroy()
-      this.#platform.released?.()
-    })
+    this.#clock.timer(LINGER_MS, () => client?.destroy())
   }
 
   /** A fresh PeerJS client takes over signalling. The old one is only disconnected: its links live on. */
@@ -301,7 +294,7 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   #openRtc(connection: RtcConnection, options: LinkOpeningOptions): Promise<ChannelLink> {
-    return openRtcLink(connection, { ...options, announces: this.#platform.announces ?? false })
+    return openRtcLink(connection, options)
   }
 
   #options(dialled: boolean, milliseconds: number, signal: AbortSignal): LinkOpeningOptions {

@@ -1,11 +1,10 @@
 // One WebRTC data channel as a PeerLink, from the connection that PeerJS made to the moment both sides have greeted.
 // The same for tabs and Node. A link counts as open only when frames went both ways: some channels open on one side
 // only.
-import { type Clock, describeError, GridError, LOW_WATER_BYTES, memberId, systemClock } from '@starling-grid/protocol'
+import { type Clock, describeError, GridError, memberId, systemClock } from '@starling-grid/protocol'
 import { ChannelLink, type Channel } from './channel-link.ts'
 import { FlightWindow, receiptIn, Receipts } from './flight-window.ts'
 import { LinkOpening, type LinkOpeningOptions } from './link-opening.ts'
-import { ANNOUNCEMENT_BYTES, TimelyReceipts } from './timely-receipts.ts'
 
 /** Milliseconds that a closed channel may take to tell the other side before its connection is torn down. */
 export const LINGER_MS = 500
@@ -34,18 +33,15 @@ export interface RtcConnection {
 export interface RtcLinkOptions extends Omit<LinkOpeningOptions, 'clock'> {
   /** absent: the machine's */
   readonly clock?: Clock
-  /** The other side is told when frames follow a rest, and sends receipts in time then; absent: it is not. */
-  readonly announces?: boolean
 }
 
 /** @throws GridError 'link-lost', or the signal's reason; the connection is closed then */
 export function openRtcLink(
   connection: RtcConnection,
-  { clock = systemClock, announces = false, ...options }: RtcLinkOptions,
+  { clock = systemClock, ...options }: RtcLinkOptions,
 ): Promise<ChannelLink> {
-  const channel = new RtcChannel(connection, clock, announces)
+  const channel = new RtcChannel(connection, clock)
   const link = new ChannelLink(memberId(connection.peer), channel, 'webrtc')
-  channel.onFail = (reason) => link.close(reason)
   const { peerConnection } = connection
   const opening = new LinkOpening(
     link,
@@ -95,7 +91,6 @@ class RtcOpening {
     // One channel per connection: a second one is an attack.
     if (!this.#channel.adopt(channel)) return channel.close()
     channel.addEventListener('message', (event) => this.#receive(event.data))
-    channel.addEventListener('bufferedamountlow', () => this.#link.drained())
     channel.addEventListener('close', () => this.#link.close('closed by the other side'))
     channel.addEventListener('error', () => this.#link.close('the channel failed'))
     if (channel.readyState === 'open') this.#opening.opened()
@@ -105,7 +100,6 @@ class RtcOpening {
   #receive(data: unknown): void {
     if (!(data instanceof ArrayBuffer)) return this.#link.close('expected binary frames on a link, got text')
     try {
-      if (data.byteLength === ANNOUNCEMENT_BYTES) return this.#channel.announced()
       const receipt = receiptIn(data)
       if (receipt !== undefined) return this.#arrived(receipt)
       this.#channel.received(data.byteLength)
@@ -115,11 +109,10 @@ class RtcOpening {
     }
   }
 
-  /** A link that waits for its buffer alone is told by `bufferedamountlow`, when a long piece of it is free. */
+  /** What waits may leave now: a receipt is the only sign of it that tabs and Node have in common. */
   #arrived(receipt: number): void {
-    const waits = !this.#channel.hasRoom
     this.#channel.arrived(receipt)
-    if (waits && this.#channel.hasRoom) this.#link.drained()
+    this.#link.drained()
   }
 }
 
@@ -135,26 +128,19 @@ function fingerprintIn(description: { readonly sdp?: string } | null | undefined
 class RtcChannel implements Channel {
   readonly #connection: RtcConnection
   readonly #clock: Clock
-  readonly #announces: boolean
   readonly #flight = new FlightWindow()
   readonly #receipts = new Receipts()
-  readonly #timely: TimelyReceipts
   #channel: RTCDataChannel | undefined
   #closed = false
-  /** Called when the channel takes no more receipts. */
-  onFail: (reason: string) => void = () => undefined
 
-  constructor(connection: RtcConnection, clock: Clock, announces: boolean) {
+  constructor(connection: RtcConnection, clock: Clock) {
     this.#connection = connection
     this.#clock = clock
-    this.#announces = announces
-    this.#timely = new TimelyReceipts(clock, () => this.#sayInTime())
   }
 
   adopt(channel: RTCDataChannel): boolean {
     if (this.#channel !== undefined || this.#closed) return false
     channel.binaryType = 'arraybuffer'
-    channel.bufferedAmountLowThreshold = LOW_WATER_BYTES
     this.#channel = channel
     return true
   }
@@ -165,8 +151,6 @@ class RtcChannel implements Channel {
 
   write(frame: Uint8Array<ArrayBuffer>): void {
     if (this.#channel === undefined) throw new Error('internal: nothing is sent before the channel is open')
-    if (this.#announces && this.#flight.isAtRest && !this.#flight.isNear)
-      this.#channel.send(new Uint8Array(ANNOUNCEMENT_BYTES))
     this.#channel.send(frame)
     this.#flight.sent(frame.byteLength, this.#clock.now())
   }
@@ -183,36 +167,13 @@ class RtcChannel implements Channel {
   /** Here. */
   received(bytes: number): void {
     const receipt = this.#receipts.after(bytes)
-    if (receipt !== undefined) this.#say(receipt)
-    this.#timely.came(receipt !== undefined)
-  }
-
-  /** Frames of the other side follow a rest. */
-  announced(): void {
-    if (!this.#closed) this.#timely.announced()
-  }
-
-  /**
-   * A timer calls this, and catches nothing. Node's native channel closes a while before it tells JavaScript, and
-   * `send` throws in between.
-   */
-  #sayInTime(): void {
-    try {
-      this.#say(this.#receipts.latest())
-    } catch (error) {
-      this.onFail(describeError(error))
-    }
-  }
-
-  #say(receipt: Uint8Array<ArrayBuffer>): void {
-    if (this.#channel?.readyState === 'open') this.#channel.send(receipt)
+    if (receipt !== undefined && this.#channel?.readyState === 'open') this.#channel.send(receipt)
   }
 
   /** Closes the channel, which tells the other side; then the connection, which would not. */
   close(): void {
     if (this.#closed) return
     this.#closed = true
-    this.#timely.stop()
     const channel = this.#channel
     if (channel === undefined || channel.readyState === 'closed') return this.#connection.close()
     const cancelTimer = this.#clock.timer(LINGER_MS, () => this.#connection.close())
