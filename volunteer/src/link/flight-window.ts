@@ -27,7 +27,7 @@ const MOST_BYTES = 4 * 1024 * 1024
 const MOST_CROSSING_BYTES = 80 * 1024
 /** Times what the line carries in the shortest way: half of it waits in queues. Also the growth of a round trip. */
 const GAIN = 1.5
-/** Round trips whose best rate counts: lines change, and one is seldom as good as the next. */
+/** Round trips of which the second best rate counts: lines change, and one is seldom as good as the next. */
 const ROUNDS = 10
 /** A way there and back that is shorter (ms) is a network of its own, perhaps with busy machines. */
 const NEAR_MS = 15
@@ -64,13 +64,13 @@ export class FlightWindow {
     return this.underWay < Math.min(this.#allowed, this.#bytes)
   }
 
-  /** The other side is in the same network: its acknowledgements are back before any timer of SCTP. */
-  get isNear(): boolean {
+  /** The other side is in the same network. */
+  get #isNear(): boolean {
     return this.#shortestMs < NEAR_MS
   }
 
   /** Little enough is under way that no receipt need come of it: what is sent now follows a rest. */
-  get isAtRest(): boolean {
+  get #isAtRest(): boolean {
     return this.underWay < RECEIPT_EVERY_BYTES
   }
 
@@ -80,7 +80,7 @@ export class FlightWindow {
   }
 
   sent(bytes: number, now: number): void {
-    if (this.isAtRest) this.#allowed = Math.max(this.#leastBytes, this.#bytes / (2 * GAIN))
+    if (this.#isAtRest) this.#allowed = Math.max(this.#leastBytes, this.#bytes / (2 * GAIN))
     this.#sent += bytes
     this.#frameBytes = bytes
     this.#marks.push({ total: this.#sent, at: now, arrived: this.#arrived, isLast: this.underWay >= this.#bytes })
@@ -104,7 +104,7 @@ export class FlightWindow {
   }
 
   get #leastBytes(): number {
-    return this.isNear ? LEAST_NEAR_BYTES : LEAST_BYTES
+    return this.#isNear ? LEAST_NEAR_BYTES : LEAST_BYTES
   }
 
   get #shortestMs(): number {
