@@ -22,7 +22,7 @@ function openLibrary(): WebRtc {
     throw new GridError(
       'usage',
       'expected WebRTC for this machine (it is there for macOS, Windows on x64, and Linux with glibc 2.34), ' +
-        `got ${process.platform}-${process.arch}: ${describeError(error)}`,
+        `got ${process.platform}-${process.arch}: ${describeError(error)}; --relays-only does without`,
       { cause: error },
     )
   }

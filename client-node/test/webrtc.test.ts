@@ -53,7 +53,7 @@ async function introduce({ near, far }: Pair): Promise<void> {
   await near.setRemoteDescription(far.localDescription ?? assert.fail('no answer'))
 }
 
-test('a description of sound or pictures is refused before their codecs see it', async () => {
+test('threat 30: a description of sound or pictures is refused before their codecs see it', async () => {
   const pair = openPair()
   pair.near.createDataChannel('data')
   const { sdp = '' } = await pair.near.createOffer()
