@@ -9,7 +9,8 @@ import { type ListenPlace, openTcpDoor } from './tcp-door.ts'
 
 /**
  * `tcp`: where links over TCP are taken; false: neither taken nor dialled.
- * @throws GridError 'coordinator-lost' when signalling cannot be opened, 'usage' when there is no such place
+ * @throws GridError 'coordinator-lost' when signalling cannot be opened, 'usage' when there is no such place, or no
+ * WebRTC for this machine
  * @example const network = await openPeerNetwork(access)
  */
 export async function openPeerNetwork(access: SignallingAccess, tcp: ListenPlace | false = {}): Promise<PeerNetwork> {
