@@ -1,5 +1,6 @@
 // Run by gpu-compilers.test.ts in a process of its own, whose output goes to a file: the SPIR-V that Dawn makes of
 // every kernel that a GPU is given first for a few models, at one of its sizes. Each begins with a line `@@@ name`.
+// usage: dump-pipelines.ts [few-registers], for GPUs of laptops
 import { writeSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { gpt, lenet5, resnet } from '@starling-grid/model'
@@ -8,6 +9,7 @@ import { buildGraph, planGraph } from '@starling-grid/volunteer'
 import { prepareProcess } from '../src/runtime/prepare-process.ts'
 
 const GIBIBYTE = 1024 ** 3
+const TRAITS = { ...PLAIN_TRAITS, software: false, fewRegisters: process.argv[2] === 'few-registers' }
 const LIMITS = {
   maxStorageBufferBindingSize: 4 * GIBIBYTE,
   maxBufferSize: 4 * GIBIBYTE,
@@ -35,7 +37,7 @@ if (!device) throw new Error('expected an adapter, got none')
 const seen = new Set<string>()
 for (const { spec, samples } of MODELS) {
   const { parts } = planGraph(buildGraph(spec), {
-    traits: { ...PLAIN_TRAITS, software: false },
+    traits: TRAITS,
     limits: LIMITS,
     maxMicroBatch: samples,
   })

@@ -1,5 +1,9 @@
-// What AMD's compiler makes of the kernels that a GPU is given first, without a GPU: Mesa's RADV compiles for a family
-// of GPUs that this machine does not have. It takes Mesa's drivers, the headers of Vulkan, spirv-as and a C compiler.
+// What compilers of GPUs make of the kernels that a GPU is given first, without a GPU: Mesa's RADV and ANV compile for
+// AMD's and Intel's GPUs that this machine does not have. It takes Mesa's drivers, the headers of Vulkan, spirv-as and
+// a C compiler. RADV has a null device; ANV wants one that Mesa pretends, which no package has: build it from the source
+// of the Mesa that is installed (`meson setup b -Dtools=drm-shim,intel -Dgallium-drivers=crocus -Dvulkan-drivers=
+// -Dplatforms= -Dglx=disabled -Degl=disabled -Dgbm=disabled -Dllvm=disabled`, then
+// `ninja -C b src/intel/tools/libintel_noop_drm_shim.so`), and name it in STARLING_INTEL_SHIM.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -10,18 +14,46 @@ import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { adapterEnvironment } from '../src/runtime/adapter-environment.ts'
 
-const FAMILY = 'navi31'
-const LEAST_WAVES = 8
 /** A busy machine takes seconds for each of some 80 shaders. */
 const DUMP_MS = 900_000
 
-/** Where Debian and others put RADV's manifest; or wherever this variable says. */
-const MANIFESTS = [
-  process.env['STARLING_RADV'] ?? '',
-  '/usr/share/vulkan/icd.d/radeon_icd.x86_64.json',
-  '/usr/share/vulkan/icd.d/radeon_icd.json',
+/** A GPU that this machine does not have, and what its compiler may say of a kernel. */
+interface Target {
+  readonly gpu: string
+  /** manifests of its driver, by Debian and others */
+  readonly manifests: readonly string[]
+  readonly fewRegisters: boolean
+  readonly env: NodeJS.ProcessEnv
+  /** statistics that must be 0 */
+  readonly none: readonly string[]
+  /** a statistic, and the least that it may be */
+  readonly atLeast: readonly [name: string, value: number]
+  /** a file without which there is no such device, and how to have it */
+  readonly needs?: readonly [path: string | undefined, cure: string]
+}
+
+const INTEL_SHIM = process.env['STARLING_INTEL_SHIM']
+const ICD = '/usr/share/vulkan/icd.d'
+
+const TARGETS: readonly Target[] = [
+  {
+    gpu: 'navi31',
+    manifests: [process.env['STARLING_RADV'] ?? '', `${ICD}/radeon_icd.x86_64.json`, `${ICD}/radeon_icd.json`],
+    fewRegisters: false,
+    env: { RADV_FORCE_FAMILY: 'navi31' },
+    none: ['Spilled VGPRs', 'Scratch size'],
+    atLeast: ['Subgroups per SIMD', 8],
+  },
+  {
+    gpu: 'tgl',
+    manifests: [`${ICD}/intel_icd.x86_64.json`, `${ICD}/intel_icd.json`],
+    fewRegisters: true,
+    env: { INTEL_STUB_GPU_PLATFORM: 'tgl', LD_PRELOAD: INTEL_SHIM },
+    none: ['Spill Count', 'Scratch Memory Size'],
+    atLeast: ['Max dispatch width', 8],
+    needs: [INTEL_SHIM, "no GPU of Intel's to pretend: name Mesa's libintel_noop_drm_shim.so in STARLING_INTEL_SHIM"],
+  },
 ]
-const manifest = MANIFESTS.find((path) => path !== '' && existsSync(path))
 
 const folder = await mkdtemp(join(tmpdir(), 'starling-compilers-'))
 after(() => rm(folder, { recursive: true, force: true }))
@@ -29,30 +61,35 @@ after(() => rm(folder, { recursive: true, force: true }))
 const at = (name: string) => fileURLToPath(new URL(name, import.meta.url))
 const statistics = join(folder, 'pipeline-statistics')
 
-/** Compiles the program that asks a driver. */
-function whyNot(): string | false {
-  if (manifest === undefined) return 'no RADV: install mesa-vulkan-drivers'
-  if (spawnSync('spirv-as', ['--version']).status !== 0) return 'no spirv-as: install spirv-tools'
-  const compiled = spawnSync('cc', ['-O1', at('pipeline-statistics.c'), '-o', statistics, '-lvulkan'], {
-    encoding: 'utf8',
-  })
-  return compiled.status === 0
-    ? false
-    : `no C compiler with Vulkan's headers: install gcc libvulkan-dev (${compiled.stderr.slice(0, 200)})`
+const compiler = spawnSync('cc', ['-O1', at('pipeline-statistics.c'), '-o', statistics, '-lvulkan'], {
+  encoding: 'utf8',
+})
+const { env, description } = await adapterEnvironment()
+
+function manifestOf({ manifests }: Target): string | undefined {
+  return manifests.find((path) => path !== '' && existsSync(path))
 }
 
-const { env, description } = await adapterEnvironment()
-const skip = description.startsWith('none') ? `no adapter: ${description}` : whyNot()
+function whyNot(target: Target): string | false {
+  if (description.startsWith('none')) return `no adapter: ${description}`
+  if (manifestOf(target) === undefined) return 'no driver: install mesa-vulkan-drivers'
+  if (target.needs && !existsSync(target.needs[0] ?? '')) return target.needs[1]
+  if (spawnSync('spirv-as', ['--version']).status !== 0) return 'no spirv-as: install spirv-tools'
+  return compiler.status === 0
+    ? false
+    : `no C compiler with Vulkan's headers: install gcc libvulkan-dev (${compiler.stderr.slice(0, 200)})`
+}
 
 interface Dumped {
   readonly name: string
   readonly assembly: string
 }
 
-async function dumped(): Promise<Dumped[]> {
-  const path = join(folder, 'dump')
+async function dumpedFor({ gpu, fewRegisters }: Target): Promise<Dumped[]> {
+  const path = join(folder, gpu)
+  const words = fewRegisters ? ['few-registers'] : []
   const file = await open(path, 'w')
-  const run = spawnSync(process.execPath, ['--import', 'tsx', at('dump-pipelines.ts')], {
+  const run = spawnSync(process.execPath, ['--import', 'tsx', at('dump-pipelines.ts'), ...words], {
     stdio: ['ignore', file.fd, file.fd],
     env: { ...process.env, ...env },
     timeout: DUMP_MS,
@@ -87,10 +124,10 @@ function bindingsOf(assembly: string): string {
 }
 
 /** Name → value of each statistic, for each pipeline. */
-async function compiledBy(family: string, pipelines: readonly Dumped[]): Promise<Map<string, number>[]> {
+async function compiledFor(target: Target, pipelines: readonly Dumped[]): Promise<Map<string, number>[]> {
   const words: string[] = []
   for (const [i, { name, assembly }] of pipelines.entries()) {
-    const path = join(folder, String(i))
+    const path = join(folder, `${target.gpu}-${i}`)
     await writeFile(`${path}.spvasm`, assembly)
     const assembled = spawnSync('spirv-as', ['--target-env', 'vulkan1.1', '-o', path, `${path}.spvasm`], {
       encoding: 'utf8',
@@ -99,11 +136,12 @@ async function compiledBy(family: string, pipelines: readonly Dumped[]): Promise
     const entry = /OpEntryPoint GLCompute %\S+ "([^"]+)"/.exec(assembly)?.[1] ?? ''
     words.push(path, entry, bindingsOf(assembly))
   }
+  const manifest = manifestOf(target)
   const run = spawnSync(statistics, words, {
     encoding: 'utf8',
     env: {
       ...process.env,
-      RADV_FORCE_FAMILY: family,
+      ...target.env,
       VK_ICD_FILENAMES: manifest,
       VK_DRIVER_FILES: manifest,
       MESA_SHADER_CACHE_DISABLE: 'true',
@@ -126,24 +164,26 @@ async function compiledBy(family: string, pipelines: readonly Dumped[]): Promise
   )
 }
 
-test(
-  `no kernel that a GPU is given first spills on ${FAMILY}, and each has ${LEAST_WAVES} waves`,
-  { skip },
-  async () => {
-    const pipelines = await dumped()
-    assert.ok(pipelines.length > 60, `${pipelines.length} pipelines`)
-    for (const wanted of ['forward', 'query_gradient', 'key_value_gradient'])
-      assert.equal(pipelines.filter(({ name }) => name.endsWith(`: flash-attention-shared.${wanted}`)).length, 2)
-    const found = await compiledBy(FAMILY, pipelines)
-    const bad = found.flatMap((values, i) => {
-      const [spilled, scratch, waves] = ['Spilled VGPRs', 'Scratch size', 'Subgroups per SIMD'].map((name) => {
-        const value = values.get(name)
-        assert.ok(value !== undefined, `the compiler tells no ${name}`)
-        return value
-      })
-      const isGood = spilled === 0 && scratch === 0 && (waves ?? 0) >= LEAST_WAVES
-      return isGood ? [] : [`${pipelines[i]?.name}: ${spilled} spilled, ${scratch} B of scratch, ${waves} waves`]
-    })
-    assert.deepEqual(bad, [])
-  },
-)
+function judged({ none, atLeast: [rate, least] }: Target, name: string, found: ReadonlyMap<string, number>): string[] {
+  for (const wanted of [...none, rate]) assert.ok(found.has(wanted), `the compiler tells no ${wanted}`)
+  const value = found.get(rate) ?? 0
+  const bad = none.filter((each) => found.get(each) !== 0).map((each) => `${name}: ${each} is ${found.get(each)}`)
+  return value >= least ? bad : [...bad, `${name}: ${rate} is ${value}, below ${least}`]
+}
+
+for (const target of TARGETS) {
+  const [rate, least] = target.atLeast
+  test(
+    `no kernel that ${target.gpu} is given first spills, and each has ${rate} of ${least} or more`,
+    { skip: whyNot(target) },
+    async () => {
+      const pipelines = await dumpedFor(target)
+      assert.ok(pipelines.length > 60, `${pipelines.length} pipelines`)
+      for (const wanted of ['forward', 'query_gradient', 'key_value_gradient'])
+        assert.equal(pipelines.filter(({ name }) => name.endsWith(`: flash-attention-shared.${wanted}`)).length, 2)
+      const found = await compiledFor(target, pipelines)
+      const bad = found.flatMap((values, i) => judged(target, pipelines[i]?.name ?? '', values))
+      assert.deepEqual(bad, [])
+    },
+  )
+}

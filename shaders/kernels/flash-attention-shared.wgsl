@@ -64,9 +64,14 @@ fn put_n(row: u32, step: u32, block: mat4x4f) {
   for (var j = 0u; j < 4u; j++) { tile_n[step + j][row / 4u] = block[j]; }
 }
 
+// AT_ONCE steps are unrolled. Where that is not the whole slab, the compiler must not see how many turns there are, or
+// it unrolls them all, and what it loads ahead does not fit into few registers.
 fn add_step_products(before: mat4x4f, own: Own) -> mat4x4f {
   var sum = before;
-  for (var k = 0u; k < SLAB; k++) { sum = add_outer(sum, tile_m[k][own.r], tile_n[k][own.c]); }
+  let end = select(turns(SLAB), SLAB, AT_ONCE == SLAB);
+  for (var first = 0u; first < end; first += AT_ONCE) {
+    for (var i = 0u; i < AT_ONCE; i++) { sum = add_outer(sum, tile_m[first + i][own.r], tile_n[first + i][own.c]); }
+  }
   return sum;
 }
 
@@ -94,22 +99,25 @@ fn products(at: Place, part_m: u32, m: u32, part_n: u32, n: u32, lane: u32) -> m
   return sum;
 }
 
+// Of rows of dy, or of values.
+fn upstream_or_value(at: Place, is_upstream: bool, t: u32, d: u32) -> mat4x4f {
+  if (is_upstream) { return upstream_block(at, t, d); }
+  return part_block(at, VALUES, t, d);
+}
+
 // Rows of dy by values, which are ∂/∂p. The rows of the workgroup's tile are those of dy, or those of the values.
 fn upstream_products(at: Place, owns_upstream: bool, m: u32, n: u32, lane: u32) -> mat4x4f {
   let own = own_of(lane);
   var sum = mat4x4f();
   for (var d = 0u; d < D; d += SLAB) {
     for (var i = lane; i < BLOCKS_M + BLOCKS_N; i += WORKGROUP) {
-      let is_m = i < BLOCKS_M;
-      let place = place_in_slab(select(i - BLOCKS_M, i, is_m));
-      let t = select(n, m, is_m) + place.x;
-      var block = mat4x4f();
-      if (is_m == owns_upstream) {
-        block = upstream_block(at, t, d + place.y);
+      if (i < BLOCKS_M) {
+        let place = place_in_slab(i);
+        put_m(place.x, place.y, upstream_or_value(at, owns_upstream, m + place.x, d + place.y));
       } else {
-        block = part_block(at, VALUES, t, d + place.y);
+        let place = place_in_slab(i - BLOCKS_M);
+        put_n(place.x, place.y, upstream_or_value(at, !owns_upstream, n + place.x, d + place.y));
       }
-      if (is_m) { put_m(place.x, place.y, block); } else { put_n(place.x, place.y, block); }
     }
     workgroupBarrier();
     sum = add_step_products(sum, own);

@@ -129,8 +129,8 @@ function reachable(fileText: string, names: readonly string[]): string {
 }
 
 /**
- * `turns`: a loop over a constant that lavapipe must not unroll, which it does up to 32 turns, and then compiles for
- * seconds.
+ * `turns`: a loop over a constant that a compiler must not unroll. lavapipe does up to 32 turns, and then compiles for
+ * seconds; Intel's compiler loads ahead for all of them, and spills.
  */
 const THREADS = `fn group_of(group: vec3u) -> u32 { return run.first + group.y * ${MAX_WORKGROUPS}u + group.x; }
 fn thread_of(group: vec3u, lane: u32) -> u32 { return group_of(group) * WORKGROUP + lane; }

@@ -12,14 +12,16 @@ interface AttentionTile {
   readonly n: number
   /** steps of a product that are in workgroup memory at once */
   readonly slab: number
+  /** … and of these, steps that an invocation may load ahead: half of them where registers are few */
+  readonly atOnce: number
 }
 
 /** A row has at most four numbers for each invocation along the columns. */
-const ATTENTION_TILES: readonly AttentionTile[] = [
-  { m: 16, n: 8, slab: 16 },
-  { m: 16, n: 16, slab: 16 },
-  { m: 8, n: 32, slab: 16 },
-]
+const ATTENTION_TILES: readonly AttentionTile[] = [16, 8].flatMap((atOnce) => [
+  { m: 16, n: 8, slab: 16, atOnce },
+  { m: 16, n: 16, slab: 16, atOnce },
+  { m: 8, n: 32, slab: 16, atOnce },
+])
 const EDGE = 4
 const BYTES_PER_QUAD = 16
 
@@ -31,16 +33,20 @@ export const FLASH_ATTENTION_BACKWARD_SHARED: readonly Variant<'flash_attention.
   (tile) => ({ ...variantOf(tile), recipe: (dims, capacity) => backward(tile, dims, capacity) }),
 )
 
-/** Of the tiles that a row fits into, the narrowest. Software adapters spend their time at barriers. */
+/**
+ * Of the tiles that a row fits into, the narrowest. Software adapters spend their time at barriers. Backward spills on
+ * Intel's GPUs where a whole slab is loaded ahead.
+ */
 function variantOf(tile: AttentionTile) {
   return {
     family: 'shared' as const,
-    name: `${tile.m * EDGE}×${tile.n * EDGE}/4×4`,
+    name: `${tile.m * EDGE}×${tile.n * EDGE}/4×4${tile.atOnce === tile.slab ? '' : ` u${tile.atOnce}`}`,
     fits: (traits: AdapterTraits, { headSize }: AttentionDims) =>
-      tile === ATTENTION_TILES.find(({ n }) => headSize <= n * EDGE) &&
+      tile.n === ATTENTION_TILES.find(({ n }) => headSize <= n * EDGE)?.n &&
       workgroupBytes(tile) <= traits.maxComputeWorkgroupStorageSize &&
       tile.m * tile.n <= traits.maxComputeInvocationsPerWorkgroup,
-    suits: (_: AttentionDims, __: number, { software }: AdapterTraits) => !software,
+    suits: (_: AttentionDims, __: number, { software, fewRegisters }: AdapterTraits) =>
+      !software && (!fewRegisters || tile.atOnce < tile.slab),
   }
 }
 
@@ -93,6 +99,7 @@ function parts(tile: AttentionTile, dims: AttentionDims, capacity: number) {
       ROW_LANES: tile.m,
       COLUMN_LANES: tile.n,
       SLAB: tile.slab,
+      AT_ONCE: tile.atOnce,
       ROW_TILES: rowTiles,
     },
     threads: (samples: number) => samples * heads * rowTiles * workgroup,
