@@ -10,6 +10,7 @@ export type {
   Conv2dDims,
   EmbeddingDims,
   GlobalAvgPoolDims,
+  InputActivation,
   TokenDims,
   TransposeDims,
   UpsampleDims,

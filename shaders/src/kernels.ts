@@ -121,20 +121,24 @@ export type RotaryDims = {
  */
 export type CachedAttentionDims = { readonly context: number; readonly heads: number; readonly headSize: number }
 
-/**
- * Activations that a product can apply to its results before it stores them: their derivative can be read off their
- * output.
- */
-export type Activation = 'relu' | 'tanh' | 'sigmoid' | 'leaky_relu'
+/** Activations whose derivative can be read off their output. */
+export type OutputActivation = 'relu' | 'tanh' | 'sigmoid' | 'leaky_relu'
+
+/** Activations whose derivative needs their input. */
+export type InputActivation = 'gelu' | 'gelu_tanh' | 'silu'
+
+/** What a product can apply to its results before it stores them. */
+export type Activation = OutputActivation | InputActivation
 
 /**
- * The epilogue of a product, y = activation(product + bias + residual); made by fusion, absent in graphs as they are
- * built.
+ * The epilogue of a product, y = activation(before) with before = product + bias + residual, which is stored too where
+ * a derivative needs it; made by fusion, absent in graphs as they are built.
  */
 export type FinishDims = { readonly activation?: Activation; /** of leaky_relu */ readonly slope?: number }
 
 /**
- * The epilogue of a gradient, dx = dx · derivative(activated), read off that activation's output; made by fusion too.
+ * The epilogue of a gradient, dx = dx · derivative(activated): the activation's output, or its input where the
+ * derivative needs that; made by fusion too.
  */
 export type DerivativeDims = { readonly derivative?: Activation; /** of leaky_relu */ readonly slope?: number }
 
@@ -166,7 +170,7 @@ type Elementwise<F> = {
   backward: { dims: ElementwiseDims; operands: { y: F; dy: F; dx: F } }
 }
 
-/** Activations whose derivative needs their input. */
+/** Of an InputActivation. */
 type ElementwiseFromInput<F> = {
   forward: Elementwise<F>['forward']
   backward: { dims: ElementwiseDims; operands: { x: F; dy: F; dx: F } }
@@ -187,11 +191,17 @@ type ChannelNorm<F> = {
  */
 export interface Kernels<F, I> {
   // y = activation(x · weightᵀ + bias + residual)
-  'linear.forward': { dims: LinearDims & FinishDims; operands: { x: F; weight: F; bias?: F; residual?: F; y: F } }
+  'linear.forward': {
+    dims: LinearDims & FinishDims
+    operands: { x: F; weight: F; bias?: F; residual?: F; before?: F; y: F }
+  }
   'linear.inputGradient': { dims: LinearDims & DerivativeDims; operands: { weight: F; dy: F; activated?: F; dx: F } }
   'linear.parameterGradient': { dims: LinearDims; operands: { x: F; dy: F; dweight: F; dbias?: F } }
   // weight (out, channels/groups, kernel, kernel)
-  'conv2d.forward': { dims: Conv2dDims & FinishDims; operands: { x: F; weight: F; bias?: F; residual?: F; y: F } }
+  'conv2d.forward': {
+    dims: Conv2dDims & FinishDims
+    operands: { x: F; weight: F; bias?: F; residual?: F; before?: F; y: F }
+  }
   'conv2d.inputGradient': { dims: Conv2dDims & DerivativeDims; operands: { weight: F; dy: F; activated?: F; dx: F } }
   'conv2d.parameterGradient': { dims: Conv2dDims; operands: { x: F; dy: F; dweight: F; dbias?: F } }
   'maxpool2d.forward': { dims: Pool2dDims; operands: { x: F; y: F } }
@@ -262,13 +272,17 @@ export interface Kernels<F, I> {
   'flash_attention.backward': { dims: AttentionDims; operands: { qkv: F; y: F; logSums: F; dy: F; dqkv: F } }
   // weight, bias (columns,); mean and inverse = 1/√(variance + eps) of each row are kept for backward
   'layernorm.forward': { dims: RowNormDims; operands: { x: F; weight: F; bias?: F; y: F; mean: F; inverse: F } }
-  'layernorm.inputGradient': { dims: RowNormDims; operands: { x: F; weight: F; dy: F; mean: F; inverse: F; dx: F } }
+  // dx is the gradient + residual
+  'layernorm.inputGradient': {
+    dims: RowNormDims
+    operands: { x: F; weight: F; dy: F; mean: F; inverse: F; residual?: F; dx: F }
+  }
   'layernorm.parameterGradient': {
     dims: RowNormDims
     operands: { x: F; dy: F; mean: F; inverse: F; dweight: F; dbias?: F }
   }
   'rmsnorm.forward': { dims: RowNormDims; operands: { x: F; weight: F; y: F; inverse: F } }
-  'rmsnorm.inputGradient': { dims: RowNormDims; operands: { x: F; weight: F; dy: F; inverse: F; dx: F } }
+  'rmsnorm.inputGradient': { dims: RowNormDims; operands: { x: F; weight: F; dy: F; inverse: F; residual?: F; dx: F } }
   'rmsnorm.parameterGradient': { dims: RowNormDims; operands: { x: F; dy: F; inverse: F; dweight: F } }
   'groupnorm.forward': ChannelNorm<F>['forward']
   'groupnorm.backward': ChannelNorm<F>['backward']

@@ -232,8 +232,9 @@ function finisher(name: string, finish: Epilogue | undefined): string[] {
         'activated_quad(r * activated_stride, c)); }',
     ]
   const sum = finish?.residual ? 'v + residual_quad(r * residual_stride, c)' : 'v'
-  const value = finish?.activation ? `${finish.activation}_of(${sum})` : sum
-  return [`fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { return ${value}; }`]
+  const keep = finish?.before ? 'before_put(r, c, sum); ' : ''
+  const value = finish?.activation ? `${finish.activation}_of(sum)` : 'sum'
+  return [`fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { let sum = ${sum}; ${keep}return ${value}; }`]
 }
 
 /** What was cleared and what is not read are zeros alike, and the sum of both with `v` has the same bits. */

@@ -45,11 +45,18 @@ test('a product that another operator reads too keeps its result', () => {
   assert.deepEqual(kernels(fuseGraph(buildGraph(output))), ['linear.forward'])
 })
 
-test('activations whose derivative needs their input are not fused, nor is a sum after one', () => {
-  assert.deepEqual(kernels(fuseGraph(buildGraph(model([linear('a', 6), { type: 'gelu' }])))), [
-    'linear.forward',
-    'gelu.forward',
-  ])
+test('a product stores what goes into an activation too, where the derivative needs it', () => {
+  const { forward } = fuseGraph(buildGraph(model([linear('a', 6), { type: 'gelu' }, linear('b', 2)])))
+  const [first, second] = forward
+  assert.ok(first?.kernel === 'linear.forward' && second?.kernel === 'linear.forward')
+  assert.equal(first.dims.activation, 'gelu')
+  assert.notEqual(first.operands.before?.storage, first.operands.y.storage)
+  assert.equal(second.operands.x.storage, first.operands.y.storage)
+})
+
+test('what forward reads besides its activation stays as it is, and so does a sum after one', () => {
+  const shared = model([linear('a', 6), { type: 'residual', layers: [{ type: 'gelu' }, linear('b', 6)] }])
+  assert.deepEqual(kernels(fuseGraph(buildGraph(shared))), ['linear.forward', 'gelu.forward', 'linear.forward'])
   const late = model([{ type: 'residual', layers: [linear('a', 6), { type: 'relu' }] }])
   assert.deepEqual(kernels(fuseGraph(buildGraph(late))), ['linear.forward', 'add.forward'])
 })
@@ -87,6 +94,17 @@ test('the backward of an activation becomes the epilogue of the gradient that it
   ])
 })
 
+test('the gradient of a norm ends in the sum with what is carried past it', () => {
+  const branch = [{ type: 'layernorm', name: 'norm' }, linear('b', 8), { type: 'gelu_tanh' }, linear('c', 6)]
+  const spec = model([linear('a', 6), { type: 'residual', layers: branch }, linear('d', 2)])
+  assert.deepEqual(backwards(fuseGraph(buildGraph(spec))), [
+    'linear.inputGradient',
+    'linear.inputGradient gelu_tanh',
+    'linear.inputGradient',
+    'layernorm.inputGradient',
+  ])
+})
+
 test('a gradient that another operator reads or adds to stays as it is', () => {
   const spec = model([linear('a', 6), { type: 'relu' }, { type: 'residual', layers: [linear('b', 6)] }, linear('c', 2)])
   assert.deepEqual(backwards(fuseGraph(buildGraph(spec))), [
@@ -103,8 +121,9 @@ test('a gradient that another operator reads or adds to stays as it is', () => {
   )
 })
 
-test('fused and unfused graphs compute the same bits', async () => {
-  const spec = model(
+/** Every epilogue that there is, of both kinds of products. */
+const EPILOGUES: readonly ModelSpec[] = [
+  model(
     [
       { type: 'conv2d', name: 'a', out: 3, kernel: 2 },
       { type: 'leaky_relu', negative_slope: 0.2 },
@@ -118,7 +137,30 @@ test('fused and unfused graphs compute the same bits', async () => {
       { type: 'tanh' },
     ],
     [2, 5, 4],
-  )
+  ),
+  model([
+    linear('a', 6),
+    {
+      type: 'residual',
+      layers: [
+        { type: 'rmsnorm', name: 'norm' },
+        linear('b', 7),
+        { type: 'gelu' },
+        linear('c', 5),
+        { type: 'gelu_tanh' },
+        linear('d', 6),
+      ],
+    },
+    { type: 'silu' },
+    linear('e', 2),
+  ]),
+]
+
+test('fused and unfused graphs compute the same bits', async () => {
+  for (const spec of EPILOGUES) await compareFused(spec)
+})
+
+async function compareFused(spec: ModelSpec): Promise<void> {
   const whole = buildGraph(spec)
   assert.ok(fuseGraph(whole).forward.length < whole.forward.length)
   assert.ok(fuseGraph(whole).backward.length < whole.backward.length)
@@ -144,4 +186,4 @@ test('fused and unfused graphs compute the same bits', async () => {
     }),
   )
   assert.deepEqual(results[1], results[0])
-})
+}

@@ -23,8 +23,9 @@ export type ProductPass = Omit<Pass, 'bindings'>
 const streamPass = { file: 'conv2d-lines', workgroup: STREAM_WORKGROUP } as const
 
 interface ForwardOperands {
-  readonly bias: unknown
-  readonly residual: unknown
+  readonly bias?: unknown
+  readonly residual?: unknown
+  readonly before?: unknown
 }
 
 /** x (B, C, H, W), weight (O, C/g, K, K), bias (O,), residual (B, O, H', W') → y (B, O, H', W') */
@@ -32,7 +33,7 @@ export function forwardRecipe(
   dims: Conv2dDims & FinishDims,
   lines: Lines,
   product: ProductPass,
-  { bias, residual }: ForwardOperands,
+  operands: ForwardOperands,
 ): Recipe {
   const packed = dims.groups * lines.outPadded * lines.tapQuads * 4
   const taps = lines.tapQuads * 4
@@ -51,12 +52,12 @@ export function forwardRecipe(
     array('packed', 'read', packed, 'vec4f'),
     array('taps', 'read', taps, 'vec4u'),
     array('lines', 'read', lines.elements, 'vec4f'),
-    optional('bias', 'read', dims.out, bias),
+    optional('bias', 'read', dims.out, operands.bias),
     ...finishedMatrix('y', {
       rows: lines.capacity * dims.out * dims.outHeight,
       columns: dims.outWidth,
-      residual,
       activation: dims.activation,
+      operands,
     }),
   ]
   return {

@@ -59,7 +59,7 @@ function splitOf(tile: SharedTile, dims: Conv2dDims, capacity: number) {
 
 // x (B, C, H, W), weight (O, C/g, K, K), bias (O,), residual (B, O, H', W') → y (B, O, H', W')
 function forward(tile: SharedTile): MakeRecipe<'conv2d.forward'> {
-  return (dims, capacity, { bias, residual }) => {
+  return (dims, capacity, operands) => {
     const pass = productPass(tile, dims, outputProduct(dims, capacity), {
       steps: tapsOf(dims),
       a: 4,
@@ -76,11 +76,11 @@ function forward(tile: SharedTile): MakeRecipe<'conv2d.forward'> {
             bindings: [
               array('x', 'read', capacity * dims.channels * dims.height * dims.width),
               matrix('weight', 'read', dims.out, tapsOf(dims)),
-              optional('bias', 'read', dims.out, bias),
+              optional('bias', 'read', dims.out, operands.bias),
               ...finishedMatrix('y', {
                 rows: capacity * dims.out,
                 columns: dims.outHeight * dims.outWidth,
-                residual,
+                operands,
                 activation: dims.activation,
               }),
             ],

@@ -112,7 +112,7 @@ function forward(tile: SubgroupTile): MakeRecipe<'conv2d.forward'> {
       dims,
       lines,
       overCells(tile, lines, { dims, entryPoint: 'forward_products', productOf: forwardProduct }),
-      { bias: operands.bias, residual: operands.residual },
+      operands,
     )
   }
 }

@@ -110,10 +110,10 @@ function windowsOf(dims: Conv2dDims, capacity: number, isTurned = false) {
 
 /** x (B, C, H, W), weight (O, C/g, K, K), bias (O,), residual (B, O, H', W') → y (B, O, H', W') */
 function forward(tile: SubgroupTile): MakeRecipe<'conv2d.forward'> {
-  return (dims, capacity, { bias, residual }) => {
+  return (dims, capacity, operands) => {
     const windows = windowsOf(dims, capacity)
-    const target = finishedMatrix('y', { ...resultSize(dims, windows), residual, activation: dims.activation })
-    return convolution('x', { dims, windows, tile, bias: optional('bias', 'read', dims.out, bias), target })
+    const target = finishedMatrix('y', { ...resultSize(dims, windows), activation: dims.activation, operands })
+    return convolution('x', { dims, windows, tile, bias: optional('bias', 'read', dims.out, operands.bias), target })
   }
 }
 

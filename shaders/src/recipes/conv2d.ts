@@ -53,10 +53,7 @@ function forward(tile: RegisterTile): MakeRecipe<'conv2d.forward'> {
   return (dims, capacity, operands) => {
     const sizes = sizesOf(dims, capacity, tile)
     const threads = (samples: number) => samples * dims.groups * sizes.tiles.OUT_TILES * sizes.tiles.OUT_PAIRS
-    return forwardRecipe(dims, sizes.lines, product(sizes, 'forward', threads), {
-      bias: operands.bias,
-      residual: operands.residual,
-    })
+    return forwardRecipe(dims, sizes.lines, product(sizes, 'forward', threads), operands)
   }
 }
 

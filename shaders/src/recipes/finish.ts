@@ -3,25 +3,41 @@
 import type { Activation, DerivativeDims, FinishDims } from '../kernels.ts'
 import { matrix, real, type MatrixBinding, type Pass } from '../recipe.ts'
 
-/** The matrix of results and, where one is added, the residual. */
-export function finishedMatrix(
-  name: string,
-  {
-    rows,
-    columns,
-    residual,
-    activation,
-  }: { rows: number; columns: number; residual: unknown; activation: Activation | undefined },
-): MatrixBinding[] {
-  const target = {
-    ...matrix(name, 'write', rows, columns),
-    operand: 'y',
-    finish: { residual: residual !== undefined, activation },
-  }
-  return residual === undefined ? [target] : [matrix('residual', 'read', rows, columns), target]
+interface FinishedResult {
+  readonly rows: number
+  readonly columns: number
+  readonly activation: Activation | undefined
+  /** the operands of the call: which of them there are */
+  readonly operands: { readonly residual?: unknown; readonly before?: unknown }
 }
 
-/** The matrix of a gradient and, where it passes through an activation, that activation's output. */
+/** The matrix of results and, where they are added or kept, the residual and what went into the activation. */
+export function finishedMatrix(
+  name: string,
+  { rows, columns, activation, operands: { residual, before } }: FinishedResult,
+): MatrixBinding[] {
+  return [
+    ...residualMatrix(residual, rows, columns),
+    ...(before === undefined ? [] : [matrix('before', 'write', rows, columns)]),
+    {
+      ...matrix(name, 'write', rows, columns),
+      operand: 'y',
+      finish: { residual: residual !== undefined, before: before !== undefined, activation },
+    },
+  ]
+}
+
+/** The matrix of a gradient to which a residual may be added. */
+export function summedMatrix(name: string, rows: number, columns: number, residual: unknown): MatrixBinding[] {
+  const target = { ...matrix(name, 'write', rows, columns), finish: { residual: residual !== undefined } }
+  return [...residualMatrix(residual, rows, columns), target]
+}
+
+function residualMatrix(residual: unknown, rows: number, columns: number): MatrixBinding[] {
+  return residual === undefined ? [] : [matrix('residual', 'read', rows, columns)]
+}
+
+/** The matrix of a gradient and, where it passes through an activation, what that one's derivative is read off. */
 export function gradientMatrix(
   name: string,
   { rows, columns, derivative }: { rows: number; columns: number; derivative: Activation | undefined },

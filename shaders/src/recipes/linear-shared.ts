@@ -105,15 +105,15 @@ function splitSize(tile: ProductTile, product: RowProduct): ProductSize {
 }
 
 function forward(tile: ProductTile): MakeRecipe<'linear.forward'> {
-  return (dims, capacity, { bias, residual }) => {
+  return (dims, capacity, operands) => {
     const rows = capacity * dims.rows
     return rowProduct(tile, dims, capacity, {
       n: dims.out,
       k: dims.in,
       left: matrix('x', 'read', rows, dims.in),
       right: matrix('weight', 'read', dims.out, dims.in),
-      bias: optional('bias', 'read', dims.out, bias),
-      result: finishedMatrix('result', { rows, columns: dims.out, residual, activation: dims.activation }),
+      bias: optional('bias', 'read', dims.out, operands.bias),
+      result: finishedMatrix('result', { rows, columns: dims.out, activation: dims.activation, operands }),
     })
   }
 }

@@ -72,7 +72,7 @@ function productOf({ joint }: SubgroupWay, { m, n }: Size, batch = 1): SubgroupP
 }
 
 function forward(way: SubgroupWay): MakeRecipe<'linear.forward'> {
-  return (dims, capacity, { bias, residual }) => {
+  return (dims, capacity, operands) => {
     const rows = capacity * dims.rows
     const product = productPass(way, {
       ...forwardSize(dims, capacity),
@@ -83,8 +83,8 @@ function forward(way: SubgroupWay): MakeRecipe<'linear.forward'> {
     })
     const bindings = [
       ...product.bindings,
-      optional('bias', 'read', dims.out, bias),
-      ...finishedMatrix('result', { rows, columns: dims.out, residual, activation: dims.activation }),
+      optional('bias', 'read', dims.out, operands.bias),
+      ...finishedMatrix('result', { rows, columns: dims.out, activation: dims.activation, operands }),
     ]
     return { scratch: {}, passes: [withFinish({ ...product, bindings }, dims)] }
   }

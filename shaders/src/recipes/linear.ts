@@ -49,7 +49,7 @@ export const LINEAR_PARAMETER_GRADIENT: readonly Variant<'linear.parameterGradie
 
 // x (R, in), weight (out, in), bias (out,), residual (R, out) → y (R, out)
 function forward(tile: RegisterTile): MakeRecipe<'linear.forward'> {
-  return (dims, capacity, { bias, residual }) => {
+  return (dims, capacity, operands) => {
     const rows = capacity * dims.rows
     return only(
       withFinish(
@@ -59,8 +59,8 @@ function forward(tile: RegisterTile): MakeRecipe<'linear.forward'> {
           bindings: [
             matrix('x', 'read', rows, dims.in),
             matrix('weight', 'read', dims.out, dims.in),
-            optional('bias', 'read', dims.out, bias),
-            ...finishedMatrix('y', { rows, columns: dims.out, residual, activation: dims.activation }),
+            optional('bias', 'read', dims.out, operands.bias),
+            ...finishedMatrix('y', { rows, columns: dims.out, activation: dims.activation, operands }),
           ],
           threads: (samples) => registerThreads(tile, { m: samples * dims.rows, n: dims.out, batch: 1 }),
         },

@@ -14,6 +14,7 @@ import {
   type Recipe,
 } from '../recipe.ts'
 import type { MakeRecipe } from '../variants.ts'
+import { summedMatrix } from './finish.ts'
 import { BUSY_SUMS, ownRows, type ShareRows } from './row-sharing.ts'
 
 const file = 'row-norm'
@@ -32,13 +33,19 @@ export function rmsnormForward(share: ShareRows): MakeRecipe<'rmsnorm.forward'> 
   return (dims, capacity) => forwardPass(share, 'rmsnorm', { ...dims, capacity }, [])
 }
 
-// x, dy (R, columns), weight (columns,), mean, inverse (R,) → dx (R, columns)
+// x, dy, residual (R, columns), weight (columns,), mean, inverse (R,) → dx (R, columns)
 export function rowNormInputGradient(share: ShareRows) {
-  return (dims: RowNormDims, capacity: number, { mean }: { readonly x: unknown; readonly mean?: unknown }): Recipe =>
-    inputGradient(share, { ...dims, capacity }, mean)
+  return (dims: RowNormDims, capacity: number, operands: InputGradientOperands): Recipe =>
+    inputGradient(share, { ...dims, capacity }, operands)
 }
 
-function inputGradient(share: ShareRows, dims: SampledDims, mean: unknown): Recipe {
+interface InputGradientOperands {
+  readonly x: unknown
+  readonly mean?: unknown
+  readonly residual?: unknown
+}
+
+function inputGradient(share: ShareRows, dims: SampledDims, { mean, residual }: InputGradientOperands): Recipe {
   const { columns, rows, capacity } = dims
   const { sharing, invocations } = share({ steps: Math.ceil(columns / 4), reads: 6, workgroup: TILE_WORKGROUP })
   return {
@@ -52,7 +59,7 @@ function inputGradient(share: ShareRows, dims: SampledDims, mean: unknown): Reci
         bindings: [
           matrix('weight', 'read', 1, columns),
           matrix('dy', 'read', capacity * rows, columns),
-          matrix('dx', 'write', capacity * rows, columns),
+          ...summedMatrix('dx', capacity * rows, columns, residual),
           ...normalizedBindings(dims, mean),
         ],
         threads: (samples) => invocations(samples * rows),

@@ -50,7 +50,7 @@ type InputGradient = KernelOperands<'rmsnorm.inputGradient', Float32Array> & { r
 export function rowNormInputGradient(
   dims: RowNormDims,
   samples: number,
-  { x, weight, dy, mean, inverse, dx }: InputGradient,
+  { x, weight, dy, mean, inverse, residual, dx }: InputGradient,
 ): void {
   const { columns } = dims
   forEachRow(dims, samples, (row, start) => {
@@ -58,7 +58,10 @@ export function rowNormInputGradient(
     const g = (i: number) => (dy[start + i] ?? 0) * (weight[i] ?? 0)
     const shift = mean ? average(columns, g) : 0
     const slope = average(columns, (i) => g(i) * normalized(i))
-    for (let i = 0; i < columns; i++) dx[start + i] = (inverse[row] ?? 0) * (g(i) - shift - normalized(i) * slope)
+    for (let i = 0; i < columns; i++) {
+      dx[start + i] = (inverse[row] ?? 0) * (g(i) - shift - normalized(i) * slope)
+      if (residual) dx[start + i] = (dx[start + i] ?? 0) + (residual[start + i] ?? 0)
+    }
   })
 }
 

@@ -1,27 +1,36 @@
 // Fusion: an activation, or the sum with a residual, that alone reads a product's results becomes the product's
-// epilogue. An activation's backward becomes that of the gradient which it alone reads. One pass and one value less
-// each; the arithmetic and its order stay the same. Pure: call lists in, call lists out.
+// epilogue. An activation's backward becomes that of the gradient which it alone reads, and the sum of a gradient with
+// what is carried past it that of a norm's. One pass less each, and mostly one value; the arithmetic and its order stay
+// the same. Pure: call lists in, call lists out.
 
-import type { Activation, KernelCallOf } from '@starling-grid/shaders'
+import type { Activation, InputActivation, KernelCallOf } from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
 import type { Call } from './storages.ts'
 import type { Tensor } from './tensor.ts'
 
 type ProductCall = KernelCallOf<'linear.forward', Tensor> | KernelCallOf<'conv2d.forward', Tensor>
 
-/** Activations whose backward reads their output, so that no reader needs the product's former value. */
+/** Where backward reads the input of one, the product stores its former value too. */
 const ACTIVATIONS: { readonly [K in Call['kernel']]?: Activation } = {
   'relu.forward': 'relu',
   'tanh.forward': 'tanh',
   'sigmoid.forward': 'sigmoid',
   'leaky_relu.forward': 'leaky_relu',
+  'gelu.forward': 'gelu',
+  'gelu_tanh.forward': 'gelu_tanh',
+  'silu.forward': 'silu',
 }
+
+const FROM_INPUT: ReadonlySet<Activation> = new Set<InputActivation>(['gelu', 'gelu_tanh', 'silu'])
 
 const DERIVATIVES: { readonly [K in Call['kernel']]?: Activation } = {
   'relu.backward': 'relu',
   'tanh.backward': 'tanh',
   'sigmoid.backward': 'sigmoid',
   'leaky_relu.backward': 'leaky_relu',
+  'gelu.backward': 'gelu',
+  'gelu_tanh.backward': 'gelu_tanh',
+  'silu.backward': 'silu',
 }
 
 /** Gradients that end in an epilogue. */
@@ -34,32 +43,47 @@ const GIVERS: ReadonlySet<string> = new Set<GiverName>([
   'maxpool2d.backward',
 ])
 
+/** A norm's gradient of its input ends in the sum with what is carried past it. */
+type NormName = 'layernorm.inputGradient' | 'rmsnorm.inputGradient'
+type NormGradient = { [K in NormName]: KernelCallOf<K, Tensor> }[NormName]
+const NORMS: ReadonlySet<string> = new Set<NormName>(['layernorm.inputGradient', 'rmsnorm.inputGradient'])
+
 /** The same graph with fewer calls. */
 export function fuseGraph(graph: Graph): Graph {
-  const readers = readerCounts(graph)
-  const forward = fuseCalls(graph.forward, readers)
-  const backward = fuseBackward(graph.backward, readers)
+  const { forward, evaluation, loss, backward } = graph
+  const inAll = readerCounts(graph, [
+    [...forward, ...loss, ...backward],
+    [...evaluation, ...loss],
+  ])
+  const inForward = readerCounts(graph, [
+    [...forward, ...loss],
+    [...evaluation, ...loss],
+  ])
+  const fused = fuseCalls(forward, { inAll, inForward })
   return {
     ...graph,
-    forward,
-    backward,
-    evaluation: graph.evaluation === graph.forward ? forward : fuseCalls(graph.evaluation, readers),
+    forward: fused,
+    backward: fuseBackward(backward, inAll),
+    evaluation: evaluation === forward ? fused : fuseCalls(evaluation, { inAll, inForward }),
   }
 }
 
 /** Storage → calls that read it in the part where most do. What is read from outside counts as read by many. */
 type Readers = ReadonlyMap<number, number>
 
-function readerCounts(graph: Graph): Readers {
+interface ForwardReaders {
+  readonly inAll: Readers
+  readonly inForward: Readers
+}
+
+function readerCounts(graph: Graph, parts: readonly (readonly Call[])[]): Readers {
   const counts = new Map<number, number>()
-  const add = (calls: readonly Call[]) => {
+  for (const calls of parts) {
     const seen = new Map<number, number>()
     for (const call of calls)
       for (const { storage } of readTensors(call)) seen.set(storage, (seen.get(storage) ?? 0) + 1)
     for (const [storage, count] of seen) counts.set(storage, Math.max(counts.get(storage) ?? 0, count))
   }
-  add([...graph.forward, ...graph.loss, ...graph.backward])
-  add([...graph.evaluation, ...graph.loss])
   counts.set(graph.output.storage, Infinity)
   return counts
 }
@@ -74,10 +98,11 @@ function readTensors({ kernel, operands }: Call): Tensor[] {
   )
 }
 
-function fuseCalls(calls: readonly Call[], readers: Readers): Call[] {
+function fuseCalls(calls: readonly Call[], { inAll, inForward }: ForwardReaders): Call[] {
   const fused: Call[] = []
   for (const call of calls) {
-    const merged = merge(call, (source) => productOf(fused, source, readers))
+    const alone = merge(call, (source) => productOf(fused, source, inAll))
+    const merged = alone ?? mergeKept(call, (source) => productOf(fused, source, inForward))
     // At the place of the later call, where the residual is certainly there.
     if (merged) fused.splice(fused.indexOf(merged.from), 1)
     fused.push(merged?.call ?? call)
@@ -96,37 +121,62 @@ function productOf(fused: readonly Call[], { storage }: Tensor, readers: Readers
 function fuseBackward(calls: readonly Call[], readers: Readers): Call[] {
   const fused: Call[] = []
   for (const call of calls) {
-    const derivative = DERIVATIVES[call.kernel]
-    const { y, dy, dx } = call.operands as { y: Tensor; dy: Tensor; dx: Tensor }
-    const from = derivative && giverOf(fused, dy, readers)
-    if (from) fused.splice(fused.indexOf(from), 1)
-    const slope = call.kernel === 'leaky_relu.backward' ? { slope: call.dims.slope } : {}
-    // The compiler cannot follow that kernel, dims and operands come from one gradient.
-    fused.push(
-      from
-        ? ({
-            kernel: from.kernel,
-            dims: { ...from.dims, ...slope, derivative },
-            operands: { ...from.operands, activated: y, dx },
-          } as Call)
-        : call,
-    )
+    const merged = mergeDerivative(call, fused, readers) ?? mergeGradientSum(call, fused, readers)
+    if (merged) fused.splice(fused.indexOf(merged.from), 1)
+    fused.push(merged?.call ?? call)
   }
   return fused
 }
 
-/** Who makes a gradient that only one call reads. */
-function giverOf(fused: readonly Call[], { storage }: Tensor, readers: Readers): Giver | undefined {
-  if (readers.get(storage) !== 2) return undefined
-  return fused.filter(isGiver).find(({ operands }) => operands.dx.storage === storage)
+/** The gradient that the backward of an activation alone reads, with that backward as its epilogue. */
+function mergeDerivative(call: Call, fused: readonly Call[], readers: Readers): Merged | undefined {
+  const derivative = DERIVATIVES[call.kernel]
+  if (!derivative) return undefined
+  const { x, y, dy, dx } = call.operands as { x?: Tensor; y?: Tensor; dy: Tensor; dx: Tensor }
+  const from = fused.filter(isGiver).find(isMakerOf(dy, readers))
+  const slope = call.kernel === 'leaky_relu.backward' ? { slope: call.dims.slope } : {}
+  // The compiler cannot follow that kernel, dims and operands come from one gradient.
+  return (
+    from && {
+      from,
+      call: {
+        kernel: from.kernel,
+        dims: { ...from.dims, ...slope, derivative },
+        operands: { ...from.operands, activated: x ?? y, dx },
+      } as Call,
+    }
+  )
+}
+
+/** The gradient of a norm's input that a sum alone reads, with that sum as its epilogue. */
+function mergeGradientSum(call: Call, fused: readonly Call[], readers: Readers): Merged | undefined {
+  if (call.kernel !== 'add.forward') return undefined
+  const { a, b, y } = call.operands
+  for (const [source, residual] of [
+    [b, a],
+    [a, b],
+  ] as const) {
+    const from = fused.filter(isNormGradient).find(isMakerOf(source, readers))
+    if (from) return { from, call: { ...from, operands: { ...from.operands, residual, dx: y } } as Call }
+  }
+  return undefined
+}
+
+/** Whether a call makes a gradient that only one other reads. */
+function isMakerOf({ storage }: Tensor, readers: Readers): (call: Giver | NormGradient) => boolean {
+  return ({ operands }) => operands.dx.storage === storage && readers.get(storage) === 2
 }
 
 function isGiver(call: Call): call is Giver {
   return GIVERS.has(call.kernel) && (call as Giver).dims.derivative === undefined
 }
 
+function isNormGradient(call: Call): call is NormGradient {
+  return NORMS.has(call.kernel) && (call as NormGradient).operands.residual === undefined
+}
+
 interface Merged {
-  readonly from: ProductCall
+  readonly from: Call
   readonly call: Call
 }
 
@@ -139,6 +189,15 @@ function merge(call: Call, productFor: (source: Tensor) => ProductCall | undefin
   const from = productFor(x)
   const slope = call.kernel === 'leaky_relu.forward' ? { slope: call.dims.slope } : {}
   return from && { from, call: withEpilogue(from, { ...slope, activation }, { y }) }
+}
+
+/** The same for an activation whose input only backward reads besides: the product stores both. */
+function mergeKept(call: Call, productFor: (source: Tensor) => ProductCall | undefined): Merged | undefined {
+  const activation = ACTIVATIONS[call.kernel]
+  if (!activation || !FROM_INPUT.has(activation)) return undefined
+  const { x, y } = call.operands as { x: Tensor; y: Tensor }
+  const from = productFor(x)
+  return from && { from, call: withEpilogue(from, { activation }, { before: x, y }) }
 }
 
 function mergeSum(
@@ -159,7 +218,7 @@ function mergeSum(
 function withEpilogue(
   { kernel, dims, operands }: ProductCall,
   more: { readonly activation?: Activation; readonly slope?: number },
-  changed: { readonly y: Tensor; readonly residual?: Tensor },
+  changed: { readonly y: Tensor; readonly residual?: Tensor; readonly before?: Tensor },
 ): Call {
   // The compiler cannot follow that kernel, dims and operands come from one product.
   return { kernel, dims: { ...dims, ...more }, operands: { ...operands, ...changed } } as Call

@@ -171,6 +171,7 @@ export const conv2dForward: WasmKernel<'conv2d.forward'> = (dims, capacity, oper
       matrix('weight', 'read', out, taps),
       optional('bias', 'read', out, operands.bias),
       ...(operands.residual ? [matrix('residual', 'read', capacity * out, cells)] : []),
+      ...(operands.before ? [matrix('before', 'write', capacity * out, cells)] : []),
       matrix('y', 'write', capacity * out, cells),
     ],
     scratchBytes: lines.scratchBytes,
@@ -195,7 +196,13 @@ export const conv2dForward: WasmKernel<'conv2d.forward'> = (dims, capacity, oper
           const place = w.int(i32.add(i32.mul(i32.add(plane, row), cells), cell))
           const shifted = w.has('bias') ? v128.add(sum, v128.loadSplat(w.at('bias', i32.add(firstOut, row)))) : sum
           const residual = w.has('residual') ? v128.load(w.at('residual', place)) : undefined
-          storeFirst(w, w.at('y', place), finished(w, dims, shifted, residual), i32.sub(block.cells, column))
+          const left = w.int(i32.sub(block.cells, column))
+          const y = finished(w, dims, {
+            sum: shifted,
+            residual,
+            keep: (before) => w.has('before') && storeFirst(w, w.at('before', place), before, left),
+          })
+          storeFirst(w, w.at('y', place), y, left)
         },
       })
     },

@@ -1,6 +1,6 @@
 // Operators that look at one element at a time, over everything in pieces, and those that only bring elements
 // elsewhere.
-import type { Activation, KernelName } from '../../kernels.ts'
+import type { Activation, ElementwiseDims, InputActivation, KernelName } from '../../kernels.ts'
 import { matrix } from '../../recipe.ts'
 import { dropoutRule } from '../../reference/dropout.ts'
 import { ACTIVATIONS } from '../epilogue.ts'
@@ -15,12 +15,11 @@ import {
   STREAM_PIECE,
   TOKENS_OF_PIECE,
 } from '../loops.ts'
-import { exp, normalDensity, normalDistribution, sigmoid } from '../mathematics.ts'
 import { FLOAT_BYTES, onePass, type PieceWriter, type WasmRecipe, type WasmKernel } from '../pass.ts'
 import { storeFirst } from '../products.ts'
 import { i32, v128, type V128 } from '../values.ts'
 
-const { constant, add, mul, sub } = v128
+const { constant, add, mul } = v128
 
 /** y = f(inputs), element by element */
 export function mapped(
@@ -64,23 +63,31 @@ function second(values: readonly V128[]): V128 {
 }
 
 type Plain = Exclude<Activation, 'leaky_relu'>
+type PlainOutput = Exclude<Plain, InputActivation>
 
-export function activationForward<A extends Plain>(activation: A): WasmKernel<`${Plain}.forward`> {
+export function activationForward(activation: Plain): WasmKernel<`${Plain}.forward`> {
   return (dims, capacity) =>
-    mapped(`${activation as Plain}.forward`, dims, capacity, {
+    mapped(`${activation}.forward`, dims, capacity, {
       inputs: ['x'],
       output: 'y',
       f: (w, values) => ACTIVATIONS[activation].apply(w, first(values), 0),
     })
 }
 
-export function activationBackward<A extends Plain>(activation: A): WasmKernel<`${Plain}.backward`> {
-  return (dims, capacity) =>
-    mapped(`${activation as Plain}.backward`, dims, capacity, {
-      inputs: ['y', 'dy'],
-      output: 'dx',
-      f: (w, values) => ACTIVATIONS[activation].derivative(w, first(values), second(values), 0),
-    })
+export function activationBackward(activation: PlainOutput): WasmKernel<`${PlainOutput}.backward`> {
+  return (dims, capacity) => derivative(activation, 'y', dims, capacity)
+}
+
+export function activationBackwardFromInput(activation: InputActivation): WasmKernel<`${InputActivation}.backward`> {
+  return (dims, capacity) => derivative(activation, 'x', dims, capacity)
+}
+
+function derivative(activation: Plain, readOff: 'x' | 'y', dims: ElementwiseDims, capacity: number): WasmRecipe {
+  return mapped(`${activation}.backward`, dims, capacity, {
+    inputs: [readOff, 'dy'],
+    output: 'dx',
+    f: (w, values) => ACTIVATIONS[activation].derivative(w, first(values), second(values), 0),
+  })
 }
 
 export const leakyReluForward: WasmKernel<'leaky_relu.forward'> = (dims, capacity) =>
@@ -96,66 +103,6 @@ export const leakyReluBackward: WasmKernel<'leaky_relu.backward'> = (dims, capac
     output: 'dx',
     f: (w, values) => ACTIVATIONS.leaky_relu.derivative(w, first(values), second(values), dims.slope),
   })
-
-interface InputActivation {
-  value(w: PieceWriter, x: V128): V128
-  slope(w: PieceWriter, x: V128): V128
-}
-
-const ROOT = Math.sqrt(2 / Math.PI)
-const CUBIC = 0.044715
-const GELU_ENDS = 30
-
-/** (1 + tanh u) / 2 with u = √(2/π) · (x + 0.044715 x³), without the cancellation near −1 */
-function geluShare(w: PieceWriter, x: V128): V128 {
-  const u = mul(mul(x, constant(-2 * ROOT)), add(constant(1), mul(mul(x, x), constant(CUBIC))))
-  return v128.div(constant(1), add(constant(1), exp(w, u)))
-}
-
-/** Activations whose derivative needs their input. */
-const FROM_INPUT: Readonly<Record<'gelu' | 'gelu_tanh' | 'silu', InputActivation>> = {
-  gelu: {
-    value: (w, x) => mul(x, normalDistribution(w, x)),
-    slope: (w, x) => add(normalDistribution(w, x), mul(x, normalDensity(w, x))),
-  },
-  gelu_tanh: {
-    value: (w, x) => mul(x, geluShare(w, x)),
-    slope(w, of) {
-      // beyond these the slope is 0 or 1 to all digits, and squares of what is larger would overflow
-      const x = w.variable(v128.min(v128.max(of, constant(-GELU_ENDS)), constant(GELU_ENDS)))
-      const share = w.variable(geluShare(w, x))
-      const inner = add(constant(1), mul(mul(x, x), constant(3 * CUBIC)))
-      return add(share, mul(mul(mul(mul(x, constant(2 * ROOT)), share), sub(constant(1), share)), inner))
-    },
-  },
-  silu: {
-    value: (w, x) => mul(x, sigmoid(w, x)),
-    slope(w, x) {
-      const share = w.variable(sigmoid(w, x))
-      return mul(share, add(constant(1), mul(x, sub(constant(1), share))))
-    },
-  },
-}
-
-type FromInputName = keyof typeof FROM_INPUT
-
-export function fromInputForward(name: FromInputName): WasmKernel<`${FromInputName}.forward`> {
-  return (dims, capacity) =>
-    mapped(`${name}.forward`, dims, capacity, {
-      inputs: ['x'],
-      output: 'y',
-      f: (w, values) => FROM_INPUT[name].value(w, first(values)),
-    })
-}
-
-export function fromInputBackward(name: FromInputName): WasmKernel<`${FromInputName}.backward`> {
-  return (dims, capacity) =>
-    mapped(`${name}.backward`, dims, capacity, {
-      inputs: ['x', 'dy'],
-      output: 'dx',
-      f: (w, values) => mul(second(values), FROM_INPUT[name].slope(w, first(values))),
-    })
-}
 
 export const addForward: WasmKernel<'add.forward'> = (dims, capacity) =>
   mapped('add.forward', dims, capacity, {

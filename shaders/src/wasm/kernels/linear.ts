@@ -2,7 +2,7 @@
 // columns for a block of rows: the weights of the panel are brought side by side first, and then meet every row.
 import type { DerivativeDims, FinishDims, LinearDims } from '../../kernels.ts'
 import { matrix, optional } from '../../recipe.ts'
-import { finished, finishedGradient } from '../epilogue.ts'
+import { ACTIVATIONS, finished, finishedGradient } from '../epilogue.ts'
 import { elementOf, packRows, packTurned, partOf, piecesOf, transposed, VECTOR } from '../loops.ts'
 import { FLOAT_BYTES, onePass, type PieceWriter, wasmPass, type WasmRecipe, type WasmKernel } from '../pass.ts'
 import { PANEL, product, storeFirst } from '../products.ts'
@@ -51,6 +51,7 @@ export const linearForward: WasmKernel<'linear.forward'> = (dims, capacity, oper
       matrix('weight', 'read', out, inputs),
       optional('bias', 'read', out, operands.bias),
       ...(operands.residual ? [matrix('residual', 'read', count, out)] : []),
+      ...(operands.before ? [matrix('before', 'write', count, out)] : []),
       matrix('y', 'write', count, out),
     ],
     scratchBytes: packedBytes(inputs),
@@ -74,13 +75,13 @@ export const linearForward: WasmKernel<'linear.forward'> = (dims, capacity, oper
         put(row, column, sum) {
           const place = w.int(i32.add(i32.mul(i32.add(block.row, row), out), i32.add(block.column, column)))
           const residual = w.has('residual') ? v128.load(w.at('residual', place)) : undefined
-          const shifted = bias ? v128.add(sum, bias(column)) : sum
-          storeFirst(
-            w,
-            w.at('y', place),
-            finished(w, dims, shifted, residual),
-            i32.sub(i32.sub(out, block.column), column),
-          )
+          const left = w.int(i32.sub(i32.sub(out, block.column), column))
+          const y = finished(w, dims, {
+            sum: bias ? v128.add(sum, bias(column)) : sum,
+            residual,
+            keep: (before) => w.has('before') && storeFirst(w, w.at('before', place), before, left),
+          })
+          storeFirst(w, w.at('y', place), y, left)
         },
       })
     },
@@ -102,7 +103,7 @@ function shapeOf({ rows, in: inputs, out }: LinearDims): Record<string, number> 
 
 /** What sets functions of equal shapes apart. */
 export function epilogueOf({ activation, derivative, slope = 0 }: FinishDims & DerivativeDims): Record<string, number> {
-  const number = ['relu', 'tanh', 'sigmoid', 'leaky_relu'].indexOf(activation ?? derivative ?? '') + 1
+  const number = Object.keys(ACTIVATIONS).indexOf(activation ?? derivative ?? '') + 1
   return { epilogue: number, slope }
 }
 

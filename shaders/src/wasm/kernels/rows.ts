@@ -172,7 +172,7 @@ function normalizedRow(w: PieceWriter, x: I32, row: I32): (e: I32) => V128 {
 // With g = dy · weight: dx = inverse · (g − average of g − x̂ · average of g·x̂); the first average is the mean's
 // doing.
 export function rowNormInputGradient(norm: 'layernorm' | 'rmsnorm'): WasmKernel<`${typeof norm}.inputGradient`> {
-  return (dims, capacity) => {
+  return (dims, capacity, { residual }) => {
     const { rows, columns } = dims
     const count = capacity * rows
     return onePass(`${norm}.inputGradient`, {
@@ -183,6 +183,7 @@ export function rowNormInputGradient(norm: 'layernorm' | 'rmsnorm'): WasmKernel<
         matrix('dy', 'read', count, columns),
         ...(norm === 'layernorm' ? [matrix('mean', 'read', count, 1)] : []),
         matrix('inverse', 'read', count, 1),
+        ...(residual ? [matrix('residual', 'read', count, columns)] : []),
         matrix('dx', 'write', count, columns),
       ],
       pieces: (samples) => piecesOf(samples * rows, ROWS),
@@ -196,9 +197,11 @@ export function rowNormInputGradient(norm: 'layernorm' | 'rmsnorm'): WasmKernel<
           const shift = norm === 'layernorm' ? average(shiftSum) : undefined
           const slope = average(slopeSum)
           const inverse = w.variable(v128.loadSplat(w.at('inverse', row)))
+          const past = residual ? w.int(w.at('residual', i32.mul(row, columns))) : undefined
           fillRow(w, columns, w.int(w.at('dx', i32.mul(row, columns))), (e) => {
             const centred = shift ? sub(g(e), shift) : g(e)
-            return mul(inverse, sub(centred, mul(normalized(e), slope)))
+            const gradient = mul(inverse, sub(centred, mul(normalized(e), slope)))
+            return past ? add(gradient, v128.load(elementOf(past, e))) : gradient
           })
         }),
     })

@@ -1,12 +1,10 @@
 // Activations: operators that look at one element at a time, and softmax.
 
-import { lastSize, type RowDims } from '@starling-grid/shaders'
+import { type InputActivation, lastSize, type RowDims } from '@starling-grid/shaders'
 import type { Node, Op } from './op.ts'
 
-/** Activations whose derivative can be read off their output … */
+/** Activations whose derivative can be read off their output, and that have no setting. */
 type FromOutput = 'relu' | 'tanh' | 'sigmoid'
-/** … and those that need their input for it. */
-type FromInput = 'gelu' | 'gelu_tanh' | 'silu'
 
 // x (…) → y (…)
 export function fromOutput<O extends FromOutput>(op: O): Op<O> {
@@ -20,9 +18,9 @@ export function fromOutput<O extends FromOutput>(op: O): Op<O> {
 }
 
 // x (…) → y (…)
-export function fromInput<O extends FromInput>(op: O): Op<O> {
-  const forward: `${FromInput}.forward` = `${op}.forward`
-  const backward: `${FromInput}.backward` = `${op}.backward`
+export function fromInput<O extends InputActivation>(op: O): Op<O> {
+  const forward: `${InputActivation}.forward` = `${op}.forward`
+  const backward: `${InputActivation}.backward` = `${op}.backward`
   return {
     forward: ({ inputs: [x], y }) => [{ kernel: forward, dims: { size: x.size }, operands: { x, y } }],
     backward: ({ inputs: [x] }, { dy, dinputs: [dx] }) =>
