@@ -1,5 +1,6 @@
 // Dropout, four elements of a sample per invocation. y = x · SCALE, or 0 where the hash of (key of the sample, NODE,
-// element) is below THRESHOLD. Nothing is stored: backward is the same kernel on dy. x, y (B, SIZE), keys (B,)
+// element) is below THRESHOLD; a residual may be added. Nothing is stored: backward is the same kernel on dy.
+// x, y, residual (B, SIZE), keys (B,)
 
 @compute @workgroup_size(WORKGROUP)
 fn forward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) lane: u32) {

@@ -222,8 +222,8 @@ export interface Kernels<F, I> {
   // one call for each input
   'concat.forward': { dims: ConcatDims; operands: { x: F; y: F } }
   'concat.backward': { dims: ConcatDims; operands: { dy: F; dx: F } }
-  // keys (samples,) any integers; the gradient is the same kernel applied to dy
-  'dropout.forward': { dims: DropoutDims; operands: { x: F; keys: I; y: F } }
+  // y = what is left of x + residual; keys (samples,) any integers; the gradient is the same kernel applied to dy
+  'dropout.forward': { dims: DropoutDims; operands: { x: F; keys: I; residual?: F; y: F } }
   // y = a + b
   'add.forward': { dims: ElementwiseDims; operands: { a: F; b: F; y: F } }
   // y = factor · x; the gradient is the same kernel applied to dy

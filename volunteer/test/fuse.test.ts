@@ -94,6 +94,34 @@ test('the backward of an activation becomes the epilogue of the gradient that it
   ])
 })
 
+test('a dropout ends in the sum with what is carried past it, in both directions', () => {
+  const branch = [linear('b', 6), { type: 'dropout', p: 0.5 }]
+  const graph = fuseGraph(
+    buildGraph(
+      model([
+        linear('a', 6),
+        { type: 'residual', layers: branch },
+        { type: 'residual', layers: [{ type: 'dropout', p: 0.1 }] },
+        linear('c', 2),
+      ]),
+    ),
+  )
+  assert.deepEqual(kernels(graph), [
+    'linear.forward',
+    'linear.forward',
+    'dropout.forward',
+    'dropout.forward',
+    'linear.forward',
+  ])
+  assert.deepEqual(backwards(graph), [
+    'linear.inputGradient',
+    'dropout.forward',
+    'dropout.forward',
+    'linear.inputGradient',
+    'add.forward',
+  ])
+})
+
 test('the gradient of a norm ends in the sum with what is carried past it', () => {
   const branch = [{ type: 'layernorm', name: 'norm' }, linear('b', 8), { type: 'gelu_tanh' }, linear('c', 6)]
   const spec = model([linear('a', 6), { type: 'residual', layers: branch }, linear('d', 2)])
@@ -149,6 +177,7 @@ const EPILOGUES: readonly ModelSpec[] = [
         linear('c', 5),
         { type: 'gelu_tanh' },
         linear('d', 6),
+        { type: 'dropout', p: 0.4 },
       ],
     },
     { type: 'silu' },

@@ -3,9 +3,14 @@
 import type { DropoutDims } from '../kernels.ts'
 import { array, matrix, real, STREAM_WORKGROUP, type Recipe } from '../recipe.ts'
 import { dropoutRule } from '../reference/dropout.ts'
+import { summedMatrix } from './finish.ts'
 
-// x (B, size), keys (B,) → y (B, size)
-export function dropoutForward({ size, node, p }: DropoutDims, capacity: number): Recipe {
+// x, residual (B, size), keys (B,) → y (B, size)
+export function dropoutForward(
+  { size, node, p }: DropoutDims,
+  capacity: number,
+  { residual }: { readonly x: unknown; readonly residual?: unknown },
+): Recipe {
   const quads = Math.ceil(size / 4)
   const { threshold, scale } = dropoutRule(p)
   return {
@@ -18,7 +23,7 @@ export function dropoutForward({ size, node, p }: DropoutDims, capacity: number)
         bindings: [
           matrix('x', 'read', capacity, size),
           array('keys', 'read', capacity, 'i32'),
-          matrix('y', 'write', capacity, size),
+          ...summedMatrix('y', capacity, size, residual),
         ],
         workgroup: STREAM_WORKGROUP,
         threads: (samples) => samples * quads,

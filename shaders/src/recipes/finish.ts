@@ -27,7 +27,7 @@ export function finishedMatrix(
   ]
 }
 
-/** The matrix of a gradient to which a residual may be added. */
+/** The matrix of results, or of a gradient, to which a residual may be added. */
 export function summedMatrix(name: string, rows: number, columns: number, residual: unknown): MatrixBinding[] {
   const target = { ...matrix(name, 'write', rows, columns), finish: { residual: residual !== undefined } }
   return [...residualMatrix(residual, rows, columns), target]

@@ -1,17 +1,19 @@
-// Plain dropout: y = x · scale, or 0 where the hash of (key of the sample, node, element) is below the threshold. Equal
-// to the shader bit for bit: the hash is of integers, and the one product is rounded once.
+// Plain dropout: y = x · scale, or 0 where the hash of (key of the sample, node, element) is below the threshold, +
+// residual. Equal to the shader bit for bit where none is added: the hash is of integers, and the one product is
+// rounded once.
 
 import type { DropoutDims, KernelOperands } from '../kernels.ts'
 
 export function dropoutForward(
   dims: DropoutDims,
   samples: number,
-  { x, keys, y }: KernelOperands<'dropout.forward', Float32Array, Int32Array>,
+  { x, keys, residual, y }: KernelOperands<'dropout.forward', Float32Array, Int32Array>,
 ): void {
   const { threshold, scale } = dropoutRule(dims.p)
   for (let i = 0; i < samples * dims.size; i++) {
     const dropped = hash(keys[Math.floor(i / dims.size)] ?? 0, dims.node, i % dims.size) < threshold
     y[i] = dropped ? 0 : (x[i] ?? 0) * scale
+    if (residual) y[i] = (y[i] ?? 0) + (residual[i] ?? 0)
   }
 }
 

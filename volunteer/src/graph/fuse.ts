@@ -1,7 +1,7 @@
 // Fusion: an activation, or the sum with a residual, that alone reads a product's results becomes the product's
-// epilogue. An activation's backward becomes that of the gradient which it alone reads, and the sum of a gradient with
-// what is carried past it that of a norm's. One pass less each, and mostly one value; the arithmetic and its order stay
-// the same. Pure: call lists in, call lists out.
+// epilogue. An activation's backward becomes that of the gradient which it alone reads. A sum becomes that of a dropout,
+// and, of a gradient with what is carried past it, that of a norm's. One pass less each, and mostly one value; the
+// arithmetic and its order stay the same. Pure: call lists in, call lists out.
 
 import type { Activation, InputActivation, KernelCallOf } from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
@@ -43,10 +43,12 @@ const GIVERS: ReadonlySet<string> = new Set<GiverName>([
   'maxpool2d.backward',
 ])
 
-/** A norm's gradient of its input ends in the sum with what is carried past it. */
-type NormName = 'layernorm.inputGradient' | 'rmsnorm.inputGradient'
-type NormGradient = { [K in NormName]: KernelCallOf<K, Tensor> }[NormName]
-const NORMS: ReadonlySet<string> = new Set<NormName>(['layernorm.inputGradient', 'rmsnorm.inputGradient'])
+/** What may end in a sum and in nothing else: dropouts, and in backward norms too → the name of its result. */
+const SUMMED: { readonly [K in Call['kernel']]?: 'y' | 'dx' } = {
+  'dropout.forward': 'y',
+  'layernorm.inputGradient': 'dx',
+  'rmsnorm.inputGradient': 'dx',
+}
 
 /** The same graph with fewer calls. */
 export function fuseGraph(graph: Graph): Graph {
@@ -102,7 +104,8 @@ function fuseCalls(calls: readonly Call[], { inAll, inForward }: ForwardReaders)
   const fused: Call[] = []
   for (const call of calls) {
     const alone = merge(call, (source) => productOf(fused, source, inAll))
-    const merged = alone ?? mergeKept(call, (source) => productOf(fused, source, inForward))
+    const kept = alone ?? mergeKept(call, (source) => productOf(fused, source, inForward))
+    const merged = kept ?? mergeSummed(call, fused, inAll)
     // At the place of the later call, where the residual is certainly there.
     if (merged) fused.splice(fused.indexOf(merged.from), 1)
     fused.push(merged?.call ?? call)
@@ -121,7 +124,7 @@ function productOf(fused: readonly Call[], { storage }: Tensor, readers: Readers
 function fuseBackward(calls: readonly Call[], readers: Readers): Call[] {
   const fused: Call[] = []
   for (const call of calls) {
-    const merged = mergeDerivative(call, fused, readers) ?? mergeGradientSum(call, fused, readers)
+    const merged = mergeDerivative(call, fused, readers) ?? mergeSummed(call, fused, readers)
     if (merged) fused.splice(fused.indexOf(merged.from), 1)
     fused.push(merged?.call ?? call)
   }
@@ -133,7 +136,7 @@ function mergeDerivative(call: Call, fused: readonly Call[], readers: Readers): 
   const derivative = DERIVATIVES[call.kernel]
   if (!derivative) return undefined
   const { x, y, dy, dx } = call.operands as { x?: Tensor; y?: Tensor; dy: Tensor; dx: Tensor }
-  const from = fused.filter(isGiver).find(isMakerOf(dy, readers))
+  const from = fused.filter(isGiver).find((maker) => isReadOnce(maker.operands.dx, maker, dy, readers))
   const slope = call.kernel === 'leaky_relu.backward' ? { slope: call.dims.slope } : {}
   // The compiler cannot follow that kernel, dims and operands come from one gradient.
   return (
@@ -148,31 +151,35 @@ function mergeDerivative(call: Call, fused: readonly Call[], readers: Readers): 
   )
 }
 
-/** The gradient of a norm's input that a sum alone reads, with that sum as its epilogue. */
-function mergeGradientSum(call: Call, fused: readonly Call[], readers: Readers): Merged | undefined {
+/** A dropout or a norm's gradient whose result a sum alone reads, with that sum as its epilogue. */
+function mergeSummed(call: Call, fused: readonly Call[], readers: Readers): Merged | undefined {
   if (call.kernel !== 'add.forward') return undefined
   const { a, b, y } = call.operands
   for (const [source, residual] of [
     [b, a],
     [a, b],
   ] as const) {
-    const from = fused.filter(isNormGradient).find(isMakerOf(source, readers))
-    if (from) return { from, call: { ...from, operands: { ...from.operands, residual, dx: y } } as Call }
+    const from = fused.find((maker) => isReadOnce(summedResult(maker), maker, source, readers))
+    const result = from && SUMMED[from.kernel]
+    // The compiler cannot follow that kernel and operands come from one call.
+    if (result) return { from, call: { ...from, operands: { ...from.operands, residual, [result]: y } } as Call }
   }
   return undefined
 }
 
-/** Whether a call makes a gradient that only one other reads. */
-function isMakerOf({ storage }: Tensor, readers: Readers): (call: Giver | NormGradient) => boolean {
-  return ({ operands }) => operands.dx.storage === storage && readers.get(storage) === 2
+function summedResult({ kernel, operands }: Call): Tensor | undefined {
+  const result = SUMMED[kernel]
+  const named = operands as Readonly<Record<string, Tensor | undefined>>
+  return result === undefined || named['residual'] ? undefined : named[result]
+}
+
+/** Whether a call made the source of another, which alone reads it. The maker of a gradient counts as one, too. */
+function isReadOnce(made: Tensor | undefined, { kernel }: Call, { storage }: Tensor, readers: Readers): boolean {
+  return made?.storage === storage && readers.get(storage) === (kernel.endsWith('.forward') ? 1 : 2)
 }
 
 function isGiver(call: Call): call is Giver {
   return GIVERS.has(call.kernel) && (call as Giver).dims.derivative === undefined
-}
-
-function isNormGradient(call: Call): call is NormGradient {
-  return NORMS.has(call.kernel) && (call as NormGradient).operands.residual === undefined
 }
 
 interface Merged {

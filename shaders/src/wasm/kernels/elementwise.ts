@@ -151,7 +151,7 @@ function stirred(w: PieceWriter, [x, y, z]: readonly [V128, V128, V128]): readon
   return [a, b, w.variable(v128.intAdd(z, v128.intMul(a, b)))]
 }
 
-export const dropoutForward: WasmKernel<'dropout.forward'> = (dims, capacity) => {
+export const dropoutForward: WasmKernel<'dropout.forward'> = (dims, capacity, { residual }) => {
   const { threshold, scale } = dropoutRule(dims.p)
   const { size, node } = dims
   return onePass('dropout.forward', {
@@ -159,11 +159,13 @@ export const dropoutForward: WasmKernel<'dropout.forward'> = (dims, capacity) =>
     bindings: [
       matrix('x', 'read', capacity, size),
       matrix('keys', 'read', capacity, 1),
+      ...(residual ? [matrix('residual', 'read', capacity, size)] : []),
       matrix('y', 'write', capacity, size),
     ],
     pieces: (samples) => samples,
     write(w) {
       const [x, y] = [w.int(w.at('x', i32.mul(w.piece, size))), w.int(w.at('y', i32.mul(w.piece, size)))]
+      const past = residual ? w.int(w.at('residual', i32.mul(w.piece, size))) : undefined
       const key = w.variable(started(v128.intSplat(i32.load(w.at('keys', w.piece)))))
       const folded = (word: V128) => w.variable(v128.xor(word, v128.intShiftRight(word, 16)))
       fillRow(w, size, y, (element) => {
@@ -171,7 +173,8 @@ export const dropoutForward: WasmKernel<'dropout.forward'> = (dims, capacity) =>
         const [a, b, c] = stirred(w, [key, started(v128.intConstant(node)), w.variable(started(index))])
         const [hash] = stirred(w, [folded(a), folded(b), folded(c)])
         const dropped = v128.intLessUnsigned(hash, v128.intConstant(threshold | 0))
-        return v128.andNot(mul(v128.load(elementOf(x, element)), constant(scale)), dropped)
+        const kept = v128.andNot(mul(v128.load(elementOf(x, element)), constant(scale)), dropped)
+        return past ? add(kept, v128.load(elementOf(past, element))) : kept
       })
     },
   })
