@@ -137,8 +137,7 @@ test('what a segment needs is computed again from where one value crossed, and t
     'layernorm linear attention',
     'layernorm linear',
     'layernorm linear attention',
-    'layernorm linear',
-    'embedding positions dropout layernorm linear attention',
+    'layernorm linear attention linear dropout layernorm linear',
   ])
 })
 
