@@ -176,9 +176,13 @@ function halfOf(element: ArrayBinding['element']): string {
  *   x_rows(first, last) starts of four rows, none past `last`
  *   x_quad(start, c)    columns c … c+3 of the row that starts there
  *   x_block(rows, c)    the same of four rows, each a column of the mat4x4f
+ *   x_kept(r, c, v)     what is there, after x_put(r, c, v)
  *   x_put_block(r, end, c, block), x_add_block(…)   writes or adds four rows from r, those below `end` only
  */
-function matrixText({ name, access, columns, finish, begins = false }: MatrixBinding, variableText: string): string {
+function matrixText(
+  { name, access, columns, finish, half = false, begins = false }: MatrixBinding,
+  variableText: string,
+): string {
   const aligned = columns % 4 === 0
   const lines = [
     variableText,
@@ -191,6 +195,7 @@ function matrixText({ name, access, columns, finish, begins = false }: MatrixBin
   ]
   if (access !== 'read')
     lines.push(
+      keeper(name, half),
       ...finisher(name, finish),
       aligned ? alignedPut(name, columns) : raggedPut(name, columns),
       ...adder(name, begins),
@@ -233,8 +238,16 @@ function finisher(name: string, finish: Epilogue | undefined): string[] {
     ]
   const sum = finish?.residual ? 'v + residual_quad(r * residual_stride, c)' : 'v'
   const keep = finish?.before ? 'before_put(r, c, sum); ' : ''
-  const value = finish?.activation ? `${finish.activation}_of(sum)` : 'sum'
+  // At the value that its derivative will read.
+  const seen = finish?.before ? 'before_kept(r, c, sum)' : 'sum'
+  const value = finish?.activation ? `${finish.activation}_of(${seen})` : 'sum'
   return [`fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { let sum = ${sum}; ${keep}return ${value}; }`]
+}
+
+/** Read back where it was rounded: compilers leave a rounding out that is only written down. */
+function keeper(name: string, half: boolean): string {
+  const kept = half ? `${name}_quad(r * ${name}_stride, c)` : 'v'
+  return `fn ${name}_kept(r: u32, c: u32, v: vec4f) -> vec4f { return ${kept}; }`
 }
 
 /** What was cleared and what is not read are zeros alike, and the sum of both with `v` has the same bits. */
