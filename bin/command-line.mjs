@@ -1,5 +1,6 @@
 // The commands, each a TypeScript file that is loaded into this process. A signal, a kill or an exit code then means
 // that command and nothing in between. Plain JavaScript, because TypeScript is not readable yet.
+import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 /** Exit code of a program that was called wrongly. */
@@ -49,8 +50,13 @@ if (process.channel) {
   process.channel.unref()
 }
 
+function ownVersion() {
+  return JSON.parse(readFileSync(new URL('../cli/package.json', import.meta.url), 'utf8')).version
+}
+
 export async function run([name, ...args]) {
   if (name === '--help' || name === '-h' || name === 'help') return console.log(help())
+  if (name === '--version' || name === '-V') return console.log(ownVersion())
   const command = Object.hasOwn(COMMANDS, name ?? '') ? COMMANDS[name] : undefined
   if (command === undefined) {
     console.error(name === undefined ? help() : `Unknown command "${name}".\n\n${help()}`)
@@ -84,6 +90,6 @@ function help() {
   const rows = Object.entries(COMMANDS).map(([name, { does }]) => `  ${name.padEnd(width)}  ${does}`)
   return (
     `Usage: starling COMMAND [options]\n\n${rows.join('\n')}\n\n\`starling COMMAND --help\` lists its options. ` +
-    'With npm: npm run COMMAND -- [options]'
+    'With npm: npm run COMMAND -- [options]\n`starling --version` says which this is.'
   )
 }

@@ -30,6 +30,14 @@ test('--help is one table of all commands', () => {
     assert.match(stdout, new RegExp(`^  ${command} `, 'm'))
 })
 
+test('--version is the version alone, so that scripts can read it', () => {
+  for (const option of ['--version', '-V']) {
+    const { status, stdout } = starling([option])
+    assert.equal(status, 0)
+    assert.match(stdout, /^\d+\.\d+\.\d+\n$/)
+  }
+})
+
 test('a command that does not exist is wrong use, and so is none', () => {
   for (const args of [['strat'], ['toString'], []]) {
     const { status, stdout, stderr } = starling(args)

@@ -1,9 +1,10 @@
 // What compilers of GPUs make of the kernels that a GPU is given first, without a GPU: Mesa's RADV and ANV compile for
 // AMD's and Intel's GPUs that this machine does not have. It takes Mesa's drivers, the headers of Vulkan, spirv-as and
-// a C compiler. RADV has a null device; ANV wants one that Mesa pretends, which no package has: build it from the source
-// of the Mesa that is installed (`meson setup b -Dtools=drm-shim,intel -Dgallium-drivers=crocus -Dvulkan-drivers=
-// -Dplatforms= -Dglx=disabled -Degl=disabled -Dgbm=disabled -Dllvm=disabled`, then
-// `ninja -C b src/intel/tools/libintel_noop_drm_shim.so`), and name it in STARLING_INTEL_SHIM.
+// a C compiler. RADV has a null device; ANV wants one that Mesa pretends, which no package has. Build it from the
+// source of the Mesa that is installed, and name it in STARLING_INTEL_SHIM:
+//   meson setup b -Dtools=drm-shim,intel -Dgallium-drivers=crocus -Dvulkan-drivers= -Dplatforms= -Dllvm=disabled \
+//     -Dglx=disabled -Degl=disabled -Dgbm=disabled
+//   ninja -C b src/intel/tools/libintel_noop_drm_shim.so
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'

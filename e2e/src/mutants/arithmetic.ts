@@ -129,7 +129,7 @@ export const ARITHMETIC: readonly Mutant[] = [
   ),
   ...mutantsOf(
     KERNELS,
-    'shaders/kernels/gelu-tanh.wgsl',
+    'shaders/kernels/activations.wgsl',
     ['gpu-operators'],
     [['gelu_tanh: 0.044715 → 0.0447', 'const CUBIC = 0.044715;', 'const CUBIC = 0.0447;']],
   ),
@@ -617,7 +617,16 @@ export const ARITHMETIC: readonly Mutant[] = [
     ['volunteer/test/fuse'],
     [
       ['a product that others read, too, loses its result', 'if (readers.get(storage) !== 1) return undefined', ''],
-      ['a gradient that others add to gets an epilogue', 'if (readers.get(storage) !== 2) return undefined', ''],
+      [
+        'a gradient that others add to gets an epilogue',
+        "readers.get(storage) === (kernel.endsWith('.forward') ? 1 : 2)",
+        'true',
+      ],
+      [
+        'what a derivative needs is not stored',
+        'withEpilogue(from, { activation }, { before: x, y })',
+        'withEpilogue(from, { activation }, { y })',
+      ],
     ],
   ),
   ...mutantsOf(

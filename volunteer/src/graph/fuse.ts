@@ -1,7 +1,7 @@
 // Fusion: an activation, or the sum with a residual, that alone reads a product's results becomes the product's
-// epilogue. An activation's backward becomes that of the gradient which it alone reads. A sum becomes that of a dropout,
-// and, of a gradient with what is carried past it, that of a norm's. One pass less each, and mostly one value; the
-// arithmetic and its order stay the same. Pure: call lists in, call lists out.
+// epilogue. An activation's backward becomes that of the gradient which it alone reads. A sum becomes that of a
+// dropout, and, of a gradient with what is carried past it, that of a norm's. One pass less each, and mostly one value;
+// the arithmetic and its order stay the same. Pure: call lists in, call lists out.
 
 import type { Activation, InputActivation, KernelCallOf } from '@starling-grid/shaders'
 import type { Graph } from './build.ts'
