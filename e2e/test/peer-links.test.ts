@@ -30,6 +30,8 @@ const PATH = '/signalling'
 const COMMAND_MS = 120_000
 /** ms, of a machine that does much else: there three tries of ICE do not suffice */
 const BUSY_LINK_OPEN_MS = 25_000
+/** Links without heartbeats: on a busy machine an end that only reads is quiet for longer than members ever are. */
+const RELAY_LIMITS = { messagesPerSecond: 10_000, pauseMs: 20, quietMs: COMMAND_MS }
 const tokens = new Map<MemberId, string>()
 const refusals: ErrorCode[] = []
 /** processes of a test that failed would keep this one */
@@ -52,6 +54,7 @@ before(async () => {
   registerRelay(app, {
     authenticate: (id, token) => tokens.get(id) === token,
     mayRelay: (a, b) => tokens.has(a) && tokens.has(b),
+    limits: RELAY_LIMITS,
     linkOpenMs: LINK_OPEN_MS,
     onRefusal: (code) => refusals.push(code),
     onForwarded: () => undefined,

@@ -130,10 +130,8 @@ function rebuild(signal: Signal): Signal {
       const {
         type,
         connectionId,
-        candidate: { candidate: text, sdpMid = null, sdpMLineIndex = null },
+        candidate: { candidate, sdpMid = null, sdpMLineIndex = null },
       } = signal.payload
-      // Some libraries say "a=candidate:", browsers say "candidate:".
-      const candidate = text.replace(/^a=/, '')
       requirePlausibleCandidate(candidate)
       return {
         type: signal.type,
