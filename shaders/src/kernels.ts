@@ -131,8 +131,8 @@ export type InputActivation = 'gelu' | 'gelu_tanh' | 'silu'
 export type Activation = OutputActivation | InputActivation
 
 /**
- * The epilogue of a product, y = activation(before) with before = product + bias + residual, which is stored too where
- * a derivative needs it; made by fusion, absent in graphs as they are built.
+ * The epilogue of a product, y = activation(preactivation) with preactivation = product + bias + residual, which is
+ * stored too where a derivative needs it; made by fusion, absent in graphs as they are built.
  */
 export type FinishDims = { readonly activation?: Activation; /** of leaky_relu */ readonly slope?: number }
 
@@ -193,14 +193,14 @@ export interface Kernels<F, I> {
   // y = activation(x · weightᵀ + bias + residual)
   'linear.forward': {
     dims: LinearDims & FinishDims
-    operands: { x: F; weight: F; bias?: F; residual?: F; before?: F; y: F }
+    operands: { x: F; weight: F; bias?: F; residual?: F; preactivation?: F; y: F }
   }
   'linear.inputGradient': { dims: LinearDims & DerivativeDims; operands: { weight: F; dy: F; activated?: F; dx: F } }
   'linear.parameterGradient': { dims: LinearDims; operands: { x: F; dy: F; dweight: F; dbias?: F } }
   // weight (out, channels/groups, kernel, kernel)
   'conv2d.forward': {
     dims: Conv2dDims & FinishDims
-    operands: { x: F; weight: F; bias?: F; residual?: F; before?: F; y: F }
+    operands: { x: F; weight: F; bias?: F; residual?: F; preactivation?: F; y: F }
   }
   'conv2d.inputGradient': { dims: Conv2dDims & DerivativeDims; operands: { weight: F; dy: F; activated?: F; dx: F } }
   'conv2d.parameterGradient': { dims: Conv2dDims; operands: { x: F; dy: F; dweight: F; dbias?: F } }

@@ -40,13 +40,13 @@ export interface MatrixBinding extends NamedBinding {
 }
 
 /**
- * The epilogue of a result: the sum with the binding `residual`, which goes into the binding `before` too, then the
- * activation. For a gradient it is the derivative of an activation, computed from the binding `activated`. These
+ * The epilogue of a result: the sum with the binding `residual`, which goes into the binding `preactivation` too, then
+ * the activation. For a gradient it is the derivative of an activation, computed from the binding `activated`. These
  * bindings are matrices of the result's sizes.
  */
 export interface Epilogue {
   readonly residual?: boolean
-  readonly before?: boolean
+  readonly preactivation?: boolean
   readonly activation?: Activation | undefined
   readonly derivative?: Activation
 }

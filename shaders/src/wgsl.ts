@@ -237,9 +237,9 @@ function finisher(name: string, finish: Epilogue | undefined): string[] {
         'activated_quad(r * activated_stride, c)); }',
     ]
   const sum = finish?.residual ? 'v + residual_quad(r * residual_stride, c)' : 'v'
-  const keep = finish?.before ? 'before_put(r, c, sum); ' : ''
+  const keep = finish?.preactivation ? 'preactivation_put(r, c, sum); ' : ''
   // At the value that its derivative will read.
-  const seen = finish?.before ? 'before_kept(r, c, sum)' : 'sum'
+  const seen = finish?.preactivation ? 'preactivation_kept(r, c, sum)' : 'sum'
   const value = finish?.activation ? `${finish.activation}_of(${seen})` : 'sum'
   return [`fn ${name}_finish(r: u32, c: u32, v: vec4f) -> vec4f { let sum = ${sum}; ${keep}return ${value}; }`]
 }

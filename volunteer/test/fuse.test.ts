@@ -50,7 +50,7 @@ test('a product stores what goes into an activation too, where the derivative ne
   const [first, second] = forward
   assert.ok(first?.kernel === 'linear.forward' && second?.kernel === 'linear.forward')
   assert.equal(first.dims.activation, 'gelu')
-  assert.notEqual(first.operands.before?.storage, first.operands.y.storage)
+  assert.notEqual(first.operands.preactivation?.storage, first.operands.y.storage)
   assert.equal(second.operands.x.storage, first.operands.y.storage)
 })
 

@@ -624,7 +624,7 @@ export const ARITHMETIC: readonly Mutant[] = [
       ],
       [
         'what a derivative needs is not stored',
-        'withEpilogue(from, { activation }, { before: x, y })',
+        'withEpilogue(from, { activation }, { preactivation: x, y })',
         'withEpilogue(from, { activation }, { y })',
       ],
     ],

@@ -25,7 +25,7 @@ const streamPass = { file: 'conv2d-lines', workgroup: STREAM_WORKGROUP } as cons
 interface ForwardOperands {
   readonly bias?: unknown
   readonly residual?: unknown
-  readonly before?: unknown
+  readonly preactivation?: unknown
 }
 
 /** x (B, C, H, W), weight (O, C/g, K, K), bias (O,), residual (B, O, H', W') → y (B, O, H', W') */

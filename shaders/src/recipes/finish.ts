@@ -8,21 +8,21 @@ interface FinishedResult {
   readonly columns: number
   readonly activation: Activation | undefined
   /** the operands of the call: which of them there are */
-  readonly operands: { readonly residual?: unknown; readonly before?: unknown }
+  readonly operands: { readonly residual?: unknown; readonly preactivation?: unknown }
 }
 
 /** The matrix of results and, where they are added or kept, the residual and what went into the activation. */
 export function finishedMatrix(
   name: string,
-  { rows, columns, activation, operands: { residual, before } }: FinishedResult,
+  { rows, columns, activation, operands: { residual, preactivation } }: FinishedResult,
 ): MatrixBinding[] {
   return [
     ...residualMatrix(residual, rows, columns),
-    ...(before === undefined ? [] : [matrix('before', 'write', rows, columns)]),
+    ...(preactivation === undefined ? [] : [matrix('preactivation', 'write', rows, columns)]),
     {
       ...matrix(name, 'write', rows, columns),
       operand: 'y',
-      finish: { residual: residual !== undefined, before: before !== undefined, activation },
+      finish: { residual: residual !== undefined, preactivation: preactivation !== undefined, activation },
     },
   ]
 }

@@ -15,7 +15,7 @@ type Conv2dOperands<K extends 'forward' | 'inputGradient' | 'parameterGradient'>
 export function conv2dForward(
   dims: Conv2dDims & FinishDims,
   samples: number,
-  { x, weight, bias, residual, before, y }: Conv2dOperands<'forward'>,
+  { x, weight, bias, residual, preactivation, y }: Conv2dOperands<'forward'>,
 ): void {
   const filters = rowsOf(weight, dims.out, tapsOf(dims))
   const lines = emptyLines(dims)
@@ -26,7 +26,7 @@ export function conv2dForward(
       for (const [tap, line] of lines.entries()) addScaled(row, line, filters[o]?.[tap] ?? 0)
     }
   })
-  finish(dims, { size: samples * dims.out * dims.outHeight * dims.outWidth, residual, before, y })
+  finish(dims, { size: samples * dims.out * dims.outHeight * dims.outWidth, residual, preactivation, y })
 }
 
 export function conv2dInputGradient(

@@ -1,5 +1,5 @@
-// Epilogues, on results that are stored already: of a product, before = y + residual and y = activation(before); of a
-// gradient, dx = dx · derivative(activated).
+// Epilogues, on results that are stored already: of a product, preactivation = y + residual and
+// y = activation(preactivation); of a gradient, dx = dx · derivative(activated).
 
 import type { Activation, DerivativeDims, FinishDims } from '../kernels.ts'
 import { geluTanhBackward, geluTanhForward } from './gelu-tanh.ts'
@@ -16,57 +16,57 @@ interface FinishSizes {
   readonly slope: number
 }
 
-interface GradientOperands {
-  readonly activated: Float32Array
-  readonly dx: Float32Array
+interface Applied {
+  forward(sizes: FinishSizes, y: Float32Array): void
+  backward(sizes: FinishSizes, operands: { readonly activated: Float32Array; readonly dx: Float32Array }): void
 }
 
-const APPLY: {
-  readonly [A in Activation]: {
-    forward(sizes: FinishSizes, y: Float32Array): void
-    backward(sizes: FinishSizes, operands: GradientOperands): void
+type PlainKernel<O> = (sizes: FinishSizes, samples: number, operands: O) => void
+type Forward = PlainKernel<{ x: Float32Array; y: Float32Array }>
+
+function fromOutput(
+  forward: Forward,
+  backward: PlainKernel<{ y: Float32Array; dy: Float32Array; dx: Float32Array }>,
+): Applied {
+  return {
+    forward: (sizes, y) => forward(sizes, 1, { x: y, y }),
+    backward: (sizes, { activated, dx }) => backward(sizes, 1, { y: activated, dy: dx, dx }),
   }
-} = {
-  relu: {
-    forward: (sizes, y) => reluForward(sizes, 1, { x: y, y }),
-    backward: (sizes, { activated: y, dx }) => reluBackward(sizes, 1, { y, dy: dx, dx }),
-  },
-  tanh: {
-    forward: (sizes, y) => tanhForward(sizes, 1, { x: y, y }),
-    backward: (sizes, { activated: y, dx }) => tanhBackward(sizes, 1, { y, dy: dx, dx }),
-  },
-  sigmoid: {
-    forward: (sizes, y) => sigmoidForward(sizes, 1, { x: y, y }),
-    backward: (sizes, { activated: y, dx }) => sigmoidBackward(sizes, 1, { y, dy: dx, dx }),
-  },
-  leaky_relu: {
-    forward: (sizes, y) => leakyReluForward(sizes, 1, { x: y, y }),
-    backward: (sizes, { activated: y, dx }) => leakyReluBackward(sizes, 1, { y, dy: dx, dx }),
-  },
-  gelu: {
-    forward: (sizes, y) => geluForward(sizes, 1, { x: y, y }),
-    backward: (sizes, { activated: x, dx }) => geluBackward(sizes, 1, { x, dy: dx, dx }),
-  },
-  gelu_tanh: {
-    forward: (sizes, y) => geluTanhForward(sizes, 1, { x: y, y }),
-    backward: (sizes, { activated: x, dx }) => geluTanhBackward(sizes, 1, { x, dy: dx, dx }),
-  },
-  silu: {
-    forward: (sizes, y) => siluForward(sizes, 1, { x: y, y }),
-    backward: (sizes, { activated: x, dx }) => siluBackward(sizes, 1, { x, dy: dx, dx }),
-  },
+}
+
+function fromInput(
+  forward: Forward,
+  backward: PlainKernel<{ x: Float32Array; dy: Float32Array; dx: Float32Array }>,
+): Applied {
+  return {
+    forward: (sizes, y) => forward(sizes, 1, { x: y, y }),
+    backward: (sizes, { activated, dx }) => backward(sizes, 1, { x: activated, dy: dx, dx }),
+  }
+}
+
+const APPLY: { readonly [A in Activation]: Applied } = {
+  relu: fromOutput(reluForward, reluBackward),
+  tanh: fromOutput(tanhForward, tanhBackward),
+  sigmoid: fromOutput(sigmoidForward, sigmoidBackward),
+  leaky_relu: fromOutput(leakyReluForward, leakyReluBackward),
+  gelu: fromInput(geluForward, geluBackward),
+  gelu_tanh: fromInput(geluTanhForward, geluTanhBackward),
+  silu: fromInput(siluForward, siluBackward),
 }
 
 interface ProductResults {
   readonly size: number
   readonly residual: Float32Array | undefined
-  readonly before: Float32Array | undefined
+  readonly preactivation: Float32Array | undefined
   readonly y: Float32Array
 }
 
-export function finish({ activation, slope = 0 }: FinishDims, { size, residual, before, y }: ProductResults): void {
+export function finish(
+  { activation, slope = 0 }: FinishDims,
+  { size, residual, preactivation, y }: ProductResults,
+): void {
   if (residual) for (let i = 0; i < size; i++) y[i] = (y[i] ?? 0) + (residual[i] ?? 0)
-  before?.set(y.subarray(0, size))
+  preactivation?.set(y.subarray(0, size))
   if (activation) APPLY[activation].forward({ size, slope }, y)
 }
 

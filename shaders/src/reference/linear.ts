@@ -12,12 +12,12 @@ type LinearOperands<K extends 'forward' | 'inputGradient' | 'parameterGradient'>
 export function linearForward(
   dims: LinearDims & FinishDims,
   samples: number,
-  { x, weight, bias, residual, before, y }: LinearOperands<'forward'>,
+  { x, weight, bias, residual, preactivation, y }: LinearOperands<'forward'>,
 ): void {
   const weights = rowsOf(weight, dims.out, dims.in)
   for (const [r, row] of rowsOf(x, samples * dims.rows, dims.in).entries())
     for (const [o, weightRow] of weights.entries()) y[r * dims.out + o] = dot(row, weightRow) + (bias?.[o] ?? 0)
-  finish(dims, { size: samples * dims.rows * dims.out, residual, before, y })
+  finish(dims, { size: samples * dims.rows * dims.out, residual, preactivation, y })
 }
 
 // dx (R, in) = dy (R, out) · weight (out, in) · derivative(activated)

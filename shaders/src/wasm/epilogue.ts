@@ -96,18 +96,18 @@ interface ProductSum {
   readonly sum: V128
   readonly residual: V128 | undefined
   /** stores what goes into the activation */
-  keep(before: V128): void
+  keep(preactivation: V128): void
 }
 
-/** y = activation(before) with before = sum + residual */
+/** y = activation(preactivation) with preactivation = sum + residual */
 export function finished(
   f: FunctionWriter,
   { activation, slope = 0 }: FinishDims,
   { sum, residual, keep }: ProductSum,
 ): V128 {
-  const before = residual ? add(sum, residual) : sum
-  if (!activation) return before
-  const kept = f.variable(before)
+  const preactivation = residual ? add(sum, residual) : sum
+  if (!activation) return preactivation
+  const kept = f.variable(preactivation)
   keep(kept)
   return ACTIVATIONS[activation].apply(f, kept, slope)
 }

@@ -204,7 +204,7 @@ function mergeKept(call: Call, productFor: (source: Tensor) => ProductCall | und
   if (!activation || !FROM_INPUT.has(activation)) return undefined
   const { x, y } = call.operands as { x: Tensor; y: Tensor }
   const from = productFor(x)
-  return from && { from, call: withEpilogue(from, { activation }, { before: x, y }) }
+  return from && { from, call: withEpilogue(from, { activation }, { preactivation: x, y }) }
 }
 
 function mergeSum(
@@ -225,7 +225,7 @@ function mergeSum(
 function withEpilogue(
   { kernel, dims, operands }: ProductCall,
   more: { readonly activation?: Activation; readonly slope?: number },
-  changed: { readonly y: Tensor; readonly residual?: Tensor; readonly before?: Tensor },
+  changed: { readonly y: Tensor; readonly residual?: Tensor; readonly preactivation?: Tensor },
 ): Call {
   // The compiler cannot follow that kernel, dims and operands come from one product.
   return { kernel, dims: { ...dims, ...more }, operands: { ...operands, ...changed } } as Call

@@ -17,7 +17,7 @@ import type { Tensor } from './tensor.ts'
  * The names by which kernels know what flows; everything else (mean, probabilities, logSums …) needs its digits or its
  * range.
  */
-const FLOWING = new Set(['x', 'y', 'dy', 'dx', 'a', 'b', 'residual', 'before', 'activated', 'qkv', 'dqkv'])
+const FLOWING = new Set(['x', 'y', 'dy', 'dx', 'a', 'b', 'residual', 'preactivation', 'activated', 'qkv', 'dqkv'])
 
 /** Kernels where gradients begin. */
 const LOSS = /\.loss$|^cross_entropy\./

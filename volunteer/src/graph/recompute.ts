@@ -59,7 +59,7 @@ function withRecomputed(
   return [...renamed.slice(0, at), ...again.map((call) => renameStorages(call, copies)), ...renamed.slice(at)]
 }
 
-const RESULTS: ReadonlySet<string> = new Set(['y', 'before', 'mean', 'inverse', 'probabilities', 'logSums'])
+const RESULTS: ReadonlySet<string> = new Set(['y', 'preactivation', 'mean', 'inverse', 'probabilities', 'logSums'])
 
 /** What a call of forward writes: all of a value, or, as a concatenation and rotary positions do, a part of it. */
 export function resultsOf({ kernel, operands }: Call): number[] {

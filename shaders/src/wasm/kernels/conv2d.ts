@@ -171,7 +171,7 @@ export const conv2dForward: WasmKernel<'conv2d.forward'> = (dims, capacity, oper
       matrix('weight', 'read', out, taps),
       optional('bias', 'read', out, operands.bias),
       ...(operands.residual ? [matrix('residual', 'read', capacity * out, cells)] : []),
-      ...(operands.before ? [matrix('before', 'write', capacity * out, cells)] : []),
+      ...(operands.preactivation ? [matrix('preactivation', 'write', capacity * out, cells)] : []),
       matrix('y', 'write', capacity * out, cells),
     ],
     scratchBytes: lines.scratchBytes,
@@ -200,7 +200,7 @@ export const conv2dForward: WasmKernel<'conv2d.forward'> = (dims, capacity, oper
           const y = finished(w, dims, {
             sum: shifted,
             residual,
-            keep: (before) => w.has('before') && storeFirst(w, w.at('before', place), before, left),
+            keep: (value) => w.has('preactivation') && storeFirst(w, w.at('preactivation', place), value, left),
           })
           storeFirst(w, w.at('y', place), y, left)
         },

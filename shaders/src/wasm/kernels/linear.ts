@@ -51,7 +51,7 @@ export const linearForward: WasmKernel<'linear.forward'> = (dims, capacity, oper
       matrix('weight', 'read', out, inputs),
       optional('bias', 'read', out, operands.bias),
       ...(operands.residual ? [matrix('residual', 'read', count, out)] : []),
-      ...(operands.before ? [matrix('before', 'write', count, out)] : []),
+      ...(operands.preactivation ? [matrix('preactivation', 'write', count, out)] : []),
       matrix('y', 'write', count, out),
     ],
     scratchBytes: packedBytes(inputs),
@@ -79,7 +79,7 @@ export const linearForward: WasmKernel<'linear.forward'> = (dims, capacity, oper
           const y = finished(w, dims, {
             sum: bias ? v128.add(sum, bias(column)) : sum,
             residual,
-            keep: (before) => w.has('before') && storeFirst(w, w.at('before', place), before, left),
+            keep: (value) => w.has('preactivation') && storeFirst(w, w.at('preactivation', place), value, left),
           })
           storeFirst(w, w.at('y', place), y, left)
         },
