@@ -49,6 +49,19 @@ describe('the journal in PostgreSQL', { skip: server === undefined }, () => {
     line.close()
   })
 
+  test('a connection that ends between two statements fails as a disk does', async () => {
+    const url = newDatabase()
+    const line = await cuttableLine(Number(new URL(url).port))
+    const store = await prepared(url.replace(/:\d+\//, `:${line.port}/`))
+    line.endAfterBegin()
+    await assert.rejects(store.append(JOB, 1, [row(1)]), { code: 'disk-failed', message: /not queryable/ })
+    line.endAfterBegin()
+    await persistently(() => store.append(JOB, 1, [row(1)]))
+    assert.deepEqual(await blocksOf(store), [1])
+    await store.close()
+    line.close()
+  })
+
   test('while the server is down an append fails; when it is back, all that was acknowledged is there', async () => {
     const store = await prepared(newDatabase())
     await store.append(JOB, 1, [row(1)])
@@ -97,13 +110,31 @@ interface CuttableLine {
   readonly cuts: number
   /** The next COMMIT arrives, and its answer does not. */
   cutAfterCommit(): void
+  /** Behind the next answer to BEGIN comes what a process of a server says that lost its postmaster. */
+  endAfterBegin(): void
   close(): void
+}
+
+/** ErrorResponse, postgresql.org/docs/current/protocol-message-formats.html */
+const LAST_WORDS = errorResponse({ S: 'FATAL', V: 'FATAL', C: '57P01', M: 'terminating: the postmaster is gone' })
+
+function errorResponse(fields: Readonly<Record<string, string>>): Buffer {
+  const body = Buffer.from(
+    `${Object.entries(fields)
+      .map(([type, value]) => `${type}${value}\0`)
+      .join('')}\0`,
+  )
+  const head = Buffer.alloc(5)
+  head.write('E')
+  head.writeInt32BE(body.length + 4, 1)
+  return Buffer.concat([head, body])
 }
 
 /** Between the store and the server. */
 async function cuttableLine(port: number): Promise<CuttableLine> {
   let cuts = 0
   let armed = false
+  let ending = false
   const sockets = new Set<Socket>()
   const line = createServer((near) => {
     const far = connect(port, '127.0.0.1')
@@ -120,7 +151,10 @@ async function cuttableLine(port: number): Promise<CuttableLine> {
       far.write(bytes)
     })
     far.on('data', (bytes) => {
-      if (!silent) near.write(bytes)
+      if (ending && bytes.includes('BEGIN\0')) {
+        ending = false
+        near.end(Buffer.concat([bytes, LAST_WORDS]))
+      } else if (!silent) near.write(bytes)
       else {
         cuts++
         near.destroy()
@@ -138,6 +172,9 @@ async function cuttableLine(port: number): Promise<CuttableLine> {
     },
     cutAfterCommit() {
       armed = true
+    },
+    endAfterBegin() {
+      ending = true
     },
     close() {
       for (const socket of sockets) socket.destroy()

@@ -1,8 +1,8 @@
 // Who has which job, in a PostgreSQL database that several coordinators share. Silence is measured by the database's
 // clock alone, so that clocks of machines may differ.
 import type { JobId } from '@starling-grid/protocol'
-import type pg from 'pg'
 import { type CoordinatorId, type OwnerBook, requireTurn } from './owner-book.ts'
+import type { Connection, Statements } from './postgres-connection.ts'
 
 export const OWNERS_SCHEMA = `
   ALTER TABLE jobs ADD COLUMN IF NOT EXISTS owner TEXT;
@@ -16,9 +16,9 @@ const FORGOTTEN_AFTER = '1 day'
 
 export interface OwnersDatabase {
   /** @throws GridError 'disk-failed' */
-  transaction<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T>
+  transaction<T>(work: (client: Statements) => Promise<T>): Promise<T>
   /** A connection of its own. @throws GridError 'disk-failed' */
-  connect(): Promise<pg.PoolClient>
+  connect(): Promise<Connection>
 }
 
 export function postgresOwners({ transaction, connect }: OwnersDatabase): OwnerBook {

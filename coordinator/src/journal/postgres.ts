@@ -7,6 +7,7 @@ import type { JournalEntry } from '../run/state.ts'
 import { fenceAfter, ownerRow, requireFence, requireListed } from './fence.ts'
 import type { CoordinatorId, OwnerBook } from './owner-book.ts'
 import type { JobCopy, PortableState } from './portable.ts'
+import { connect, type Statements } from './postgres-connection.ts'
 import { OWNERS_SCHEMA, postgresOwners } from './postgres-owners.ts'
 import { type RecordChange, recordChanges, snapshotPlace } from './record-rows.ts'
 import { inOrder, type JournalRow, type KeptValue, type StoredJob } from './state-store.ts'
@@ -89,7 +90,7 @@ class PostgresState implements PortableState {
     this.#name = name
     this.owners = postgresOwners({
       transaction: (work) => this.#transaction(work),
-      connect: () => this.#connect(),
+      connect: () => connect(this.#pool, this.#name),
     })
   }
 
@@ -240,8 +241,8 @@ class PostgresState implements PortableState {
   }
 
   /** @throws GridError 'disk-failed'; Unanswered when it may have taken place; what `work` throws */
-  async #transaction<T>(work: (client: pg.PoolClient) => Promise<T>, begin = 'BEGIN'): Promise<T> {
-    const client = await this.#connect()
+  async #transaction<T>(work: (client: Statements) => Promise<T>, begin = 'BEGIN'): Promise<T> {
+    const client = await connect(this.#pool, this.#name)
     let committing = false
     try {
       await client.query(begin)
@@ -251,50 +252,17 @@ class PostgresState implements PortableState {
       client.release()
       return result
     } catch (cause) {
-      const isOwn = !committing && !isOfDatabase(cause)
       const isRolledBack = await rolledBack(client)
       client.release(!isRolledBack)
-      if (isOwn) throw cause
-      throw committing && !isRolledBack ? this.#unanswered(cause) : this.#failure(cause)
+      throw committing && !isRolledBack ? new Unanswered('disk-failed', describeError(cause), { cause }) : cause
     }
-  }
-
-  #connect(): Promise<pg.PoolClient> {
-    return this.#pool.connect().catch((cause: unknown) => {
-      throw this.#failure(cause)
-    })
-  }
-
-  #failure(cause: unknown): GridError {
-    return new GridError(
-      'disk-failed',
-      `expected to use ${this.#name}, got: ${describeError(cause)}; check that it runs and has space`,
-      { cause },
-    )
-  }
-
-  #unanswered(cause: unknown): Unanswered {
-    return new Unanswered(
-      'disk-failed',
-      `expected an answer of ${this.#name}, got: ${describeError(cause)}; it is asked again`,
-      { cause },
-    )
   }
 }
 
 /** The server was asked to commit and did not answer: this process does not know whether it did. */
 class Unanswered extends GridError {}
 
-/** What the driver throws has a code: of SQL, or of the operating system for a connection that broke. */
-function isOfDatabase(cause: unknown): boolean {
-  return cause instanceof Error && !(cause instanceof GridError) && isOfDriver(cause)
-}
-
-function isOfDriver(cause: Error): boolean {
-  return 'code' in cause || cause.message.startsWith('Connection terminated') || cause.message.includes('timeout')
-}
-
-async function rolledBack(client: pg.PoolClient): Promise<boolean> {
+async function rolledBack(client: Statements): Promise<boolean> {
   try {
     await client.query('ROLLBACK')
     return true
@@ -309,7 +277,7 @@ interface NewJob {
   readonly owner?: CoordinatorId | undefined
 }
 
-async function insertJob(client: pg.PoolClient, { id, description }: StoredJob, { fence, rows, owner }: NewJob) {
+async function insertJob(client: Statements, { id, description }: StoredJob, { fence, rows, owner }: NewJob) {
   try {
     const inserted = await client.query<{ number: number }>(
       'INSERT INTO jobs (id, fence, rows, description, owner) VALUES ($1, $2, $3, $4, $5) RETURNING number',
@@ -317,19 +285,25 @@ async function insertJob(client: pg.PoolClient, { id, description }: StoredJob, 
     )
     return inserted.rows[0]?.number ?? 0
   } catch (cause) {
-    if (cause instanceof pg.DatabaseError && cause.code === UNIQUE_VIOLATION)
+    if (codeOf(cause) === UNIQUE_VIOLATION)
       throw new GridError('duplicate', `expected a new job id, got ${id}, which exists; choose another`, { cause })
     throw cause
   }
 }
 
+/** Of SQL, when that is why a statement failed. */
+function codeOf(failure: unknown): string | undefined {
+  const cause = failure instanceof GridError ? failure.cause : undefined
+  return cause instanceof pg.DatabaseError ? cause.code : undefined
+}
+
 const COUNTS = 'number, fence::float8, rows::float8'
 
-async function lock(client: pg.PoolClient, job: JobId): Promise<LockedJob> {
+async function lock(client: Statements, job: JobId): Promise<LockedJob> {
   return only(job, await client.query<LockedJob>(`SELECT ${COUNTS} FROM jobs WHERE id = $1 FOR UPDATE`, [job]))
 }
 
-async function find(client: pg.PoolClient, job: JobId): Promise<LockedJob> {
+async function find(client: Statements, job: JobId): Promise<LockedJob> {
   return only(job, await client.query<LockedJob>(`SELECT ${COUNTS} FROM jobs WHERE id = $1`, [job]))
 }
 
@@ -338,16 +312,16 @@ function only(job: JobId, { rows: [found] }: pg.QueryResult<LockedJob>): LockedJ
   return found
 }
 
-async function isDeleted(client: pg.PoolClient, { number }: LockedJob): Promise<boolean> {
+async function isDeleted(client: Statements, { number }: LockedJob): Promise<boolean> {
   const { rowCount } = await client.query('SELECT 1 FROM deletions WHERE job = $1', [number])
   return rowCount !== 0
 }
 
-async function setJob(client: pg.PoolClient, { number }: LockedJob, to: { fence: number; rows: number }) {
+async function setJob(client: Statements, { number }: LockedJob, to: { fence: number; rows: number }) {
   await client.query('UPDATE jobs SET fence = $2, rows = $3 WHERE number = $1', [number, to.fence, to.rows])
 }
 
-async function appendRows(client: pg.PoolClient, locked: LockedJob, rows: readonly JournalRow[]): Promise<void> {
+async function appendRows(client: Statements, locked: LockedJob, rows: readonly JournalRow[]): Promise<void> {
   const entries = rows.map(({ entry }) => entry)
   await insertRows(client, locked, rows)
   await keepRecords(client, locked.number, recordChanges(entries))
@@ -360,7 +334,7 @@ async function appendRows(client: pg.PoolClient, locked: LockedJob, rows: readon
 }
 
 /** Behind the rows that the job has. */
-async function insertRows(client: pg.PoolClient, { number, rows: first }: LockedJob, rows: readonly JournalRow[]) {
+async function insertRows(client: Statements, { number, rows: first }: LockedJob, rows: readonly JournalRow[]) {
   for (let from = 0; from < rows.length; from += COPY_ROWS) {
     const some = rows.slice(from, from + COPY_ROWS)
     await client.query(
@@ -373,7 +347,7 @@ async function insertRows(client: pg.PoolClient, { number, rows: first }: Locked
 }
 
 async function journalOf(
-  client: pg.PoolClient,
+  client: Statements,
   job: number,
 ): Promise<{ readonly place: string; readonly row: JournalRow }[]> {
   const { rows } = await client.query<{ place: string; at: number; entry: string }>(
@@ -384,7 +358,7 @@ async function journalOf(
 }
 
 /** In their order; what lies between two cuts of the chain is put at once. */
-async function keepRecords(client: pg.PoolClient, job: number, changes: readonly RecordChange[]): Promise<void> {
+async function keepRecords(client: Statements, job: number, changes: readonly RecordChange[]): Promise<void> {
   let records: StepRecord[] = []
   for (const change of changes) {
     if ('record' in change) records.push(change.record)
@@ -396,7 +370,7 @@ async function keepRecords(client: pg.PoolClient, job: number, changes: readonly
   await putRecords(client, job, records)
 }
 
-async function putRecords(client: pg.PoolClient, job: number, records: readonly StepRecord[]): Promise<void> {
+async function putRecords(client: Statements, job: number, records: readonly StepRecord[]): Promise<void> {
   const newest = [...new Map(records.map((record) => [record.v, record])).values()]
   for (let from = 0; from < newest.length; from += COPY_ROWS) {
     const some = newest.slice(from, from + COPY_ROWS)
@@ -408,7 +382,7 @@ async function putRecords(client: pg.PoolClient, job: number, records: readonly 
   }
 }
 
-async function recordsOf(client: pg.PoolClient, job: number, from: number, limit: number): Promise<StepRecord[]> {
+async function recordsOf(client: Statements, job: number, from: number, limit: number): Promise<StepRecord[]> {
   const { rows } = await client.query<{ record: string }>(
     'SELECT record FROM records WHERE job = $1 AND v >= $2 ORDER BY v LIMIT $3',
     [job, from, limit],
