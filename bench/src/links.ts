@@ -19,11 +19,13 @@ import { isWanted, type SuiteOptions } from './suite.ts'
 /** ms one way */
 const LATENCIES = [20, 50, 100]
 const MEGABITS = [20, 100]
-/** Of packets: a wired line of a home loses about as many. */
+/** Of packets: a wired line of a home loses about as many, and one behind a busy Wi-Fi fifty times as many. */
 const LOSS = 1e-4
+const WIRELESS_LOSS = 5e-3
 const LINES: readonly HomeLine[] = [
   ...LATENCIES.flatMap((latencyMs) => MEGABITS.map((megabits) => ({ megabits, latencyMs, loss: 0 }))),
   { megabits: 100, latencyMs: 50, loss: LOSS },
+  { megabits: 20, latencyMs: 20, loss: WIRELESS_LOSS },
   { megabits: 200, latencyMs: 50, loss: 0 },
 ]
 type EndKind = 'Node' | 'Chromium'

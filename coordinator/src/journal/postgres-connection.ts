@@ -8,13 +8,13 @@ export interface Statements {
   query<Row extends pg.QueryResultRow>(text: string, values?: readonly unknown[]): Promise<pg.QueryResult<Row>>
 }
 
-export interface Connection extends Statements {
+export interface PostgresConnection extends Statements {
   /** @param isBroken then it is closed, and not given to the next one that asks */
   release(isBroken?: boolean): void
 }
 
 /** @param name of the database, as people are told it. @throws GridError 'disk-failed' when there is no connection */
-export async function connect(pool: pg.Pool, name: string): Promise<Connection> {
+export async function connect(pool: pg.Pool, name: string): Promise<PostgresConnection> {
   const failed = (cause: unknown): never => {
     const got = describeError(cause)
     throw new GridError('disk-failed', `expected to use ${name}, got: ${got}; check that it runs and has space`, {

@@ -2,7 +2,7 @@
 // clock alone, so that clocks of machines may differ.
 import type { JobId } from '@starling-grid/protocol'
 import { type CoordinatorId, type OwnerBook, requireTurn } from './owner-book.ts'
-import type { Connection, Statements } from './postgres-connection.ts'
+import type { PostgresConnection, Statements } from './postgres-connection.ts'
 
 export const OWNERS_SCHEMA = `
   ALTER TABLE jobs ADD COLUMN IF NOT EXISTS owner TEXT;
@@ -18,7 +18,7 @@ export interface OwnersDatabase {
   /** @throws GridError 'disk-failed' */
   transaction<T>(work: (client: Statements) => Promise<T>): Promise<T>
   /** A connection of its own. @throws GridError 'disk-failed' */
-  connect(): Promise<Connection>
+  connect(): Promise<PostgresConnection>
 }
 
 export function postgresOwners({ transaction, connect }: OwnersDatabase): OwnerBook {
