@@ -46,7 +46,7 @@ const CONV = model(
   ],
 )
 
-/** Without an epilogue at the end of a residual: for tiles whose code others have, since each takes seconds to compile. */
+/** Without an epilogue at the end of a residual: for tiles whose code others have, since each compiles for seconds. */
 const SHORT_LINEAR = model(
   [2, 70],
   [{ type: 'linear', name: 'a', out: 67, bias: false }, { type: 'tanh' }, { type: 'linear', name: 'd', out: 3 }],
