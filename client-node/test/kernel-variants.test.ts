@@ -46,22 +46,6 @@ const CONV = model(
   ],
 )
 
-/** Without an epilogue at the end of a residual: for tiles whose code others have, since each compiles for seconds. */
-const SHORT_LINEAR = model(
-  [2, 70],
-  [{ type: 'linear', name: 'a', out: 67, bias: false }, { type: 'tanh' }, { type: 'linear', name: 'd', out: 3 }],
-)
-const SHORT_CONV = model(
-  [4, 11, 9],
-  [
-    { type: 'conv2d', name: 'a', out: 6, kernel: 3, stride: 2, padding: 1, groups: 2, bias: false },
-    { type: 'leaky_relu', negative_slope: 0.1 },
-    { type: 'conv2d', name: 'd', out: 2, kernel: 2 },
-  ],
-)
-/** Tiles in workgroup memory whose every epilogue is met: one of each size of results. */
-const WHOLE = ['64×64/8×8', '32×32/4×4']
-
 /**
  * Stride 1, with every size of kernel that has windows, padding from none to all, groups, no bias, and an epilogue in
  * backward.
@@ -111,14 +95,14 @@ function variants(): { family: KernelFamily; name: string }[] {
 }
 
 /** Tiles with more rows than columns, and splits, are those of linear layers; flat ones serve convolutions too. */
-function modelsFor({ family, name }: { readonly family: KernelFamily; readonly name: string }) {
-  const isShort = family === 'shared' && !WHOLE.includes(name)
-  const linear = ['linear', isShort ? SHORT_LINEAR : LINEAR, 41] as const
-  const convolution = ['convolution', isShort ? SHORT_CONV : CONV, 5] as const
+function modelsFor({ name }: { readonly name: string }) {
   if (name.endsWith('windows')) return [['convolution', WINDOWS, 5]] as const
-  if (name.endsWith('split') || name.startsWith('64×16')) return [linear]
-  if (/^8×(128|32)\/4×4/.test(name)) return [convolution]
-  return [linear, convolution]
+  if (name.endsWith('split') || name.startsWith('64×16')) return [['linear', LINEAR, 41]] as const
+  if (/^8×(128|32)\/4×4/.test(name)) return [['convolution', CONV, 5]] as const
+  return [
+    ['linear', LINEAR, 41],
+    ['convolution', CONV, 5],
+  ] as const
 }
 
 for (const wanted of variants())

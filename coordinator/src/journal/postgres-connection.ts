@@ -5,7 +5,7 @@ import type pg from 'pg'
 
 export interface Statements {
   /** @throws GridError 'disk-failed', whose cause is the driver's */
-  query<Row extends pg.QueryResultRow>(text: string, values?: readonly unknown[]): Promise<pg.QueryResult<Row>>
+  query<Row extends pg.QueryResultRow>(text: string, values?: unknown[]): Promise<pg.QueryResult<Row>>
 }
 
 export interface PostgresConnection extends Statements {
@@ -23,7 +23,7 @@ export async function connect(pool: pg.Pool, name: string): Promise<PostgresConn
   }
   const client = await pool.connect().catch(failed)
   return {
-    query: (text, values) => client.query(text, values === undefined ? undefined : [...values]).catch(failed),
+    query: (text, values) => client.query(text, values).catch(failed),
     release: (isBroken) => client.release(isBroken),
   }
 }

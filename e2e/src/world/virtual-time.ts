@@ -71,7 +71,7 @@ export class VirtualTime {
       await new Promise((resolve) => setImmediate(resolve))
   }
 
-  /** Node settles all promises between two immediates of one turn, and a turn costs as much as ten of them. */
+  /** Node settles all promises between two immediates of one turn, and a turn for each event costs a sixth more. */
   #afterPromises(act: () => void): void {
     this.#next = act
     if (this.#immediates > 0) return

@@ -31,9 +31,6 @@ const LOSS_TOLERANCE = 1e-3
 const GRADIENT_TOLERANCE = 1e-4
 /** relative to how far training moved: Adam amplifies the rounding of gradients near zero */
 const FINAL_TOLERANCE = 2e-2
-const HALF_FINAL_TOLERANCE = 5e-2
-/** PyTorch, rounding to f16 as we do, moves 0.18 and 0.30 away from itself (decision 53). */
-const HALF_ADAPTIVE_FINAL_TOLERANCE = 0.35
 
 /** A case, and how its batches are called. */
 export interface Trajectory {
@@ -67,11 +64,6 @@ function readSpec({ description }: GoldenCase): ModelSpec {
 function readOptimizer({ description }: GoldenCase): OptimizerSpec {
   const { weight_decay: weightDecay, note: _, ...rest } = description['optimizer'] as Record<string, unknown>
   return parseOptimizerSpec({ ...rest, ...(weightDecay === undefined ? {} : { weightDecay }) })
-}
-
-/** Whether a step divides each gradient by its own size, so that those near zero move a parameter as far as others. */
-function isAdaptive({ type }: OptimizerSpec): boolean {
-  return type !== 'sgd'
 }
 
 export interface TrainedTrajectory {
@@ -133,11 +125,7 @@ export function compareTraining(
     {
       what: 'final',
       error: relativeError(moved(final), moved(goal)),
-      tolerance: toleranceFor(
-        backend,
-        FINAL_TOLERANCE,
-        isAdaptive(readOptimizer(golden)) ? HALF_ADAPTIVE_FINAL_TOLERANCE : HALF_FINAL_TOLERANCE,
-      ),
+      tolerance: toleranceFor(backend, FINAL_TOLERANCE, 'final'),
     },
   ]
 }
