@@ -46,8 +46,12 @@ const RESTING_PAIRS = PAIRS.filter(([from]) => from === 'Node')
 const REACH = 0.6
 /** Connections that may be made in a row, failed tries included. */
 const CONNECTIONS = 32
-/** ms in which a link finds its rate; in which it is measured; and in which nothing more comes when it has run dry. */
+/**
+ * ms in which a link finds its rate, and in which it opens further connections where packets get lost; in which it is
+ * measured; and in which nothing more comes when it has run dry.
+ */
 const RISE_MS = 2000
+const LOSSY_RISE_MS = 16_000
 const COUNTED_MS = 4000
 const DRY_MS = 400
 /** bare packets need no time to find their rate */
@@ -88,7 +92,7 @@ function nameOf({ line: { megabits, latencyMs, loss }, pair: [from, to], restMs 
 }
 
 async function rowOf(measured: LinkCase, options: SuiteOptions): Promise<BenchRow> {
-  const { line, pair, restMs } = measured
+  const { line, pair } = measured
   const name = nameOf(measured)
   options.log(name)
   const undo: (() => unknown)[] = []
@@ -103,7 +107,7 @@ async function rowOf(measured: LinkCase, options: SuiteOptions): Promise<BenchRo
     const isAim = name === 'link Chromium to Chromium, 100 Mbit/s, 50 ms'
     const row = await race(
       { name, adapter: 'WebRTC', unit: 'MB/s', ...(isAim ? { reach: { peer: 'udp', ratio: REACH } } : {}) },
-      linkRate(ends, restMs),
+      linkRate(ends, measured),
       { udp: await bareRate(path, bare) },
       options.rounds,
     )
@@ -113,7 +117,7 @@ async function rowOf(measured: LinkCase, options: SuiteOptions): Promise<BenchRo
   }
 }
 
-async function startPair([from, to]: readonly [EndKind, EndKind]): Promise<readonly [OrderedEnd, OrderedEnd]> {
+export async function startPair([from, to]: readonly [EndKind, EndKind]): Promise<readonly [OrderedEnd, OrderedEnd]> {
   if (from === 'Node' && to === 'Node') return [await startProcess(), await startProcess()]
   const tabs = await openPages({ modules: { page: PAGE }, gpu: false }, from === to ? 2 : 1)
   const [first, second] = tabs.pages.map(({ call }): OrderedEnd => ({ call, close: tabs.close }))
@@ -123,7 +127,7 @@ async function startPair([from, to]: readonly [EndKind, EndKind]): Promise<reado
 }
 
 /** Introduces them to each other over the path. Returns what ends the introductions. */
-async function connect(path: ShapedPath, [from, to]: readonly [OrderedEnd, OrderedEnd]): Promise<() => void> {
+export async function connect(path: ShapedPath, [from, to]: readonly [OrderedEnd, OrderedEnd]): Promise<() => void> {
   const signalling = await startLocalSignalling(reroute((connection, side) => path.face(connection, side)))
   const [near, far] = [newMemberId(), newMemberId()]
   await from.call('join', signalling.access(near))
@@ -133,11 +137,11 @@ async function connect(path: ShapedPath, [from, to]: readonly [OrderedEnd, Order
   return () => signalling.stop()
 }
 
-function linkRate([from, to]: readonly [OrderedEnd, OrderedEnd], restMs: number): Contender {
+function linkRate([from, to]: readonly [OrderedEnd, OrderedEnd], { line, restMs }: LinkCase): Contender {
   const arrived = async () => (await to.call('arrived')) as Arrived
   const push = async (countedMs: number): Promise<number> => {
     await from.call('push')
-    await delay(RISE_MS)
+    await delay(line.loss === 0 ? RISE_MS : LOSSY_RISE_MS)
     const rate = await rateOf(arrived, countedMs)
     await from.call('halt')
     await dry(arrived)

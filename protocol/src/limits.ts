@@ -1,7 +1,7 @@
 // Bounds of sizes and times, each with its unit and its reason. `npm run docs` writes them into docs/PROTOCOL.md.
 
 /** Raised when an older program could misread a newer one. */
-export const PROTOCOL_VERSION = 11
+export const PROTOCOL_VERSION = 12
 
 /** Bytes of one control message (JSON over WebSocket): a START with W steps of 16 blocks is about 20 kB. */
 export const MAX_MESSAGE_BYTES = 256 * 1024
@@ -11,8 +11,8 @@ export const MAX_PLAIN_MESSAGE_BYTES = 64 * 1024
 export const MAX_PLAIN_MESSAGE_VALUES = 4096
 /** Payload bytes of a sent peer frame. Every WebRTC stack accepts 64 KiB without negotiation. */
 export const FRAME_PAYLOAD_BYTES = 60 * 1024
-/** Payload bytes of an accepted peer frame. WebRTC takes messages of up to 256 KiB. */
-export const MAX_FRAME_PAYLOAD_BYTES = 256 * 1024 - 36
+/** Payload bytes of an accepted peer frame. WebRTC takes messages of up to 256 KiB; a frame has a number there. */
+export const MAX_FRAME_PAYLOAD_BYTES = 256 * 1024 - 4 - 36
 /** Bytes queued on a data channel before `send` waits. Chromium closes a channel at 16 MiB. */
 export const HIGH_WATER_BYTES = 1024 * 1024
 /** Bytes left in the queue when a waiting `send` continues. */

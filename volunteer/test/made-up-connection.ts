@@ -1,13 +1,39 @@
 // A WebRTC connection whose other side is the test.
 import { type FrameType, type MemberId, packFrame, unpackFrame } from '@starling-grid/protocol'
 import { RECEIPT_BYTES } from '../src/link/flight-window.ts'
+import { NUMBER_BYTES } from '../src/link/frame-order.ts'
 import type { RtcConnection } from '../src/link/rtc-link.ts'
+
+/** Of a greeting, or of a frame with its number. */
+function frameIn(message: Uint8Array): FrameType {
+  const isNumbered = String.fromCharCode(...message.subarray(NUMBER_BYTES, 2 * NUMBER_BYTES)) === 'STRL'
+  return unpackFrame(isNumbered ? message.slice(NUMBER_BYTES) : message).type
+}
+
+/** What one sends the other gets, by way of `carry`. */
+export function wire(
+  first: MadeUpChannel,
+  second: MadeUpChannel,
+  carry = (deliver: () => void): void => deliver(),
+): void {
+  for (const [from, to] of [
+    [first, second],
+    [second, first],
+  ] as const) {
+    from.carry = (bytes) => {
+      const message = bytes.slice().buffer
+      carry(() => to.deliver(message))
+    }
+    from.onClosed = () => carry(() => to.close())
+  }
+}
 
 /** A data channel whose other side is the test. */
 export class MadeUpChannel extends EventTarget {
   readyState: RTCDataChannelState = 'connecting'
   binaryType = 'blob'
   bufferedAmount = 0
+  label = 'dc_made-up'
   readonly sent: FrameType[] = []
   receipts = 0
   carry: ((bytes: Uint8Array) => void) | undefined
@@ -15,7 +41,7 @@ export class MadeUpChannel extends EventTarget {
 
   send(bytes: Uint8Array): void {
     if (bytes.byteLength === RECEIPT_BYTES) this.receipts++
-    else this.sent.push(unpackFrame(bytes).type)
+    else this.sent.push(frameIn(bytes))
     this.carry?.(bytes)
   }
   close(): void {

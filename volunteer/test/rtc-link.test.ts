@@ -13,9 +13,9 @@ import {
 } from '@starling-grid/protocol'
 import { openPeerJsNetwork, type PeerLink, type SignallingAccess } from '@starling-grid/volunteer'
 import type { PeerJsClient } from '../src/link/peerjs-network.ts'
-import { openRtcLink } from '../src/link/rtc-link.ts'
+import { openSubflow } from '../src/link/rtc-link.ts'
 import { type Signalled, SignalGate } from '../src/link/signal-gate.ts'
-import { MadeUpChannel, MadeUpConnection } from './made-up-connection.ts'
+import { MadeUpChannel, MadeUpConnection, wire } from './made-up-connection.ts'
 
 const near = memberId('a'.repeat(32))
 const far = memberId('b'.repeat(32))
@@ -26,13 +26,16 @@ interface Opening {
   readonly abort: AbortController
 }
 
+const openLink = async (...opening: Parameters<typeof openSubflow>): Promise<PeerLink> =>
+  (await openSubflow(...opening)).link
+
 function begin(dialled: boolean, milliseconds = 1000): Opening {
   const connection = new MadeUpConnection(far, dialled)
   const abort = new AbortController()
   return {
     connection,
     abort,
-    link: openRtcLink(connection, { self: near, dialled, milliseconds, signal: abort.signal }),
+    link: openLink(connection, { self: near, dialled, milliseconds, signal: abort.signal }),
   }
 }
 
@@ -142,14 +145,14 @@ test('text on an open link closes it', async () => {
   assert.match(await closed, /text/)
 })
 
-async function openLink(): Promise<{ readonly channel: MadeUpChannel; readonly link: PeerLink }> {
+async function openedLink(): Promise<{ readonly channel: MadeUpChannel; readonly link: PeerLink }> {
   const { connection, link } = begin(true)
   connection.channel.open()
   connection.channel.deliverFrame('greeting')
   return { channel: connection.channel, link: await link }
 }
 
-const receiptOf = (bytes: number): ArrayBuffer => Uint32Array.of(bytes).buffer
+const receiptOf = (bytes: number, next = 0): ArrayBuffer => Uint32Array.of(bytes, next).buffer
 
 const chunk = packFrame({
   type: 'chunk',
@@ -162,7 +165,7 @@ const chunk = packFrame({
 })
 
 test('frames wait for the receipt of those under way, and no frame is lost in the wait', async () => {
-  const { channel, link } = await openLink()
+  const { channel, link } = await openedLink()
   const greetingBytes = packFrame({
     type: 'greeting',
     generation: 0,
@@ -182,7 +185,7 @@ test('frames wait for the receipt of those under way, and no frame is lost in th
 })
 
 test('a link that gets frames says how many bytes came', async () => {
-  const { channel } = await openLink()
+  const { channel } = await openedLink()
   channel.deliverFrame('chunk', new Uint8Array(20_000))
   assert.equal(channel.receipts, 0)
   channel.deliverFrame('chunk', new Uint8Array(20_000))
@@ -190,7 +193,7 @@ test('a link that gets frames says how many bytes came', async () => {
 })
 
 test('a channel that is closed natively, and throws at a receipt, ends its link and no process', async () => {
-  const { channel, link } = await openLink()
+  const { channel, link } = await openedLink()
   const closed = new Promise<string>((resolve) => {
     link.onClose = resolve
   })
@@ -200,7 +203,7 @@ test('a channel that is closed natively, and throws at a receipt, ends its link 
 })
 
 test('a receipt of bytes that were not sent closes the link', async () => {
-  const { channel, link } = await openLink()
+  const { channel, link } = await openedLink()
   const closed = new Promise<string>((resolve) => {
     link.onClose = resolve
   })
@@ -246,16 +249,13 @@ function linked(a: End, b: End): { readonly links: Promise<PeerLink>[]; readonly
   ]
   const [first, second] = sides.map(({ connection }) => connection.channel)
   assert.ok(first && second)
-  first.carry = (bytes) => second.deliver(bytes.slice().buffer)
-  first.onClosed = () => second.close()
-  second.onClosed = () => first.close()
-  second.carry = (bytes) => first.deliver(bytes.slice().buffer)
+  wire(first, second)
   const links = sides.map(({ self, connection, dialled }) => {
     connection.native.localDescription = describe(...self.here)
     connection.native.remoteDescription = describe(...self.there)
     const { identity } = self
     const { signal } = new AbortController()
-    return openRtcLink(connection, { self: self.id, identity, dialled, milliseconds: 2000, signal })
+    return openLink(connection, { self: self.id, identity, dialled, milliseconds: 2000, signal })
   })
   const connections = sides.map(({ connection }) => connection)
   connections[1]?.announce()
@@ -459,23 +459,60 @@ test('links outlive the client that signalled for them; dials go through the new
 
 test('links are refused until the volunteer accepts them, and never more than four of one member', async () => {
   const { network, client } = await openNetwork()
-  const arrive = async (): Promise<MadeUpConnection> => {
-    const connection = new MadeUpConnection(far, false)
-    client.emit('connection', connection)
-    connection.announce()
-    connection.channel.open()
-    connection.channel.deliverFrame('greeting')
-    await soon()
-    return connection
-  }
-  assert.ok((await arrive()).closed)
+  assert.ok((await arrive(client, 'dc_0')).closed)
   const links: PeerLink[] = []
   network.onLink = (link) => links.push(link)
-  for (let i = 0; i < 4; i++) assert.equal((await arrive()).closed, false)
-  assert.ok((await arrive()).closed)
+  for (let i = 1; i < 5; i++) assert.equal((await arrive(client, `dc_${i}`)).closed, false)
+  assert.equal((await arrive(client, 'dc_5')).channel.readyState, 'closed')
   links[0]?.close('making room')
   await soon()
-  assert.equal((await arrive()).closed, false)
+  assert.equal((await arrive(client, 'dc_6')).closed, false)
+  network.stop()
+})
+
+async function arrive(client: MadeUpClient, label: string, from = far): Promise<MadeUpConnection> {
+  const connection = new MadeUpConnection(from, false)
+  connection.channel.label = label
+  client.emit('connection', connection)
+  connection.announce()
+  connection.channel.open()
+  connection.channel.deliverFrame('greeting')
+  await soon()
+  return connection
+}
+
+test('a further connection joins the link that its label names, of its own member, up to four', async () => {
+  const { network, client } = await openNetwork()
+  const links: PeerLink[] = []
+  network.onLink = (link) => links.push(link)
+  await arrive(client, 'dc_1')
+  const joined = [await arrive(client, 'joins_dc_1'), await arrive(client, 'joins_dc_1')]
+  assert.equal(links.length, 1, 'they are no links of their own')
+  assert.ok((await arrive(client, 'joins_dc_2')).closed, 'there is no such link')
+  const stranger = memberId('c'.repeat(32))
+  await arrive(client, 'dc_3', stranger)
+  assert.ok((await arrive(client, 'joins_dc_1', stranger)).closed, 'the link is of another member')
+  assert.equal((await arrive(client, 'joins_dc_1')).closed, false)
+  assert.ok((await arrive(client, 'joins_dc_1')).closed, 'four connections are enough')
+  const closed = new Promise<string>((resolve) => {
+    if (links[0] !== undefined) links[0].onClose = resolve
+  })
+  joined[0]?.channel.close()
+  assert.match(await closed, /closed by the other side/, 'a link ends with any of its connections')
+  assert.equal(joined[1]?.channel.readyState, 'closed')
+  network.stop()
+})
+
+test('a member that offers eight connections has no room for more', async () => {
+  const { network, client } = await openNetwork()
+  network.onLink = () => undefined
+  network.expect([far])
+  for (let i = 0; i < 4; i++) await arrive(client, `dc_${i}`)
+  client.socket.says(offerOf(far))
+  assert.equal(client.shown.length, 1)
+  for (let i = 0; i < 4; i++) await arrive(client, `joins_dc_${i}`)
+  client.socket.says(offerOf(far))
+  assert.equal(client.shown.length, 1, 'it is not even answered')
   network.stop()
 })
 

@@ -16,6 +16,8 @@ export type LineOrders = Readonly<Record<string, (argument: never) => Promise<un
 
 /** ms for a link to open */
 const OPEN_MS = 30_000
+/** Where a frame's header has its step: here it is the frame's number. */
+const STEP_AT = 12
 /** Bytes of a frame, as the library sends them. */
 export const FRAME_BYTES = CHUNK_BYTES + FRAME_HEADER_BYTES
 
@@ -23,10 +25,15 @@ export function lineEnd(openNetwork: (access: SignallingAccess) => Promise<PeerN
   let network: PeerNetwork | undefined
   let link: PeerLink | undefined
   let pushing = false
+  let pushed = 0
   let bytes = 0
   const take = (taken: PeerLink): void => {
     link = taken
+    let expected = 0
     taken.onFrame = (frame) => {
+      const number = markIn(frame)
+      // Thrown, it closes the link: nothing more arrives, and there is no figure.
+      if (number !== expected++) throw new Error(`expected frame ${expected - 1}, got ${number}`)
       bytes += frame.byteLength
     }
   }
@@ -44,7 +51,8 @@ export function lineEnd(openNetwork: (access: SignallingAccess) => Promise<PeerN
     },
     async push() {
       pushing = true
-      if (link !== undefined) pushWhile(link, () => pushing).catch(() => undefined) // nothing more arrives then
+      const goesOn = (): number | undefined => (pushing ? pushed++ : undefined)
+      if (link !== undefined) pushWhile(link, goesOn).catch(() => undefined) // nothing more arrives then
     },
     async halt() {
       pushing = false
@@ -58,7 +66,15 @@ export function lineEnd(openNetwork: (access: SignallingAccess) => Promise<PeerN
   }
 }
 
-async function pushWhile(link: PeerLink, goesOn: () => boolean): Promise<void> {
+/** `next`: the number of the next frame; undefined: it was the last. */
+async function pushWhile(link: PeerLink, next: () => number | undefined): Promise<void> {
   const frame = zeroChunk()
-  while (goesOn()) await link.send(frame)
+  for (let number = next(); number !== undefined; number = next()) {
+    new DataView(frame.buffer).setUint32(STEP_AT, number, true)
+    await link.send(frame)
+  }
+}
+
+function markIn(frame: Uint8Array): number {
+  return new DataView(frame.buffer, frame.byteOffset).getUint32(STEP_AT, true)
 }

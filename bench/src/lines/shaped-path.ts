@@ -81,6 +81,11 @@ export class ShapedPath {
     return this.#underWay.b.bytes
   }
 
+  /** Connections with somebody behind both faces. */
+  get connectionsUsed(): number {
+    return this.#connections.filter(({ behind }) => behind.a !== undefined && behind.b !== undefined).length
+  }
+
   /** Packets towards both sides. */
   get counts(): Readonly<Record<string, number>> {
     const { a, b } = this.#towards

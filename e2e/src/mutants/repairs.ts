@@ -678,8 +678,49 @@ export const REPAIRS: readonly Mutant[] = [
   ...mutantsOf(
     OWN,
     'volunteer/src/link/rtc-link.ts',
+    ['volunteer/test/rtc-link', 'volunteer/test/subflows'],
+    [
+      ['a connection that waits is not told of room', 'this.link.drained()', ''],
+      ['who waits for frames that were out of order hears nothing', ' || frames > 1', ''],
+    ],
+  ),
+  ...mutantsOf(
+    OWN,
+    'volunteer/src/link/frame-order.ts',
+    ['volunteer/test/frame-order', 'volunteer/test/subflows'],
+    [
+      ['frames are handed on as they come', 'if (number !== this.#next) return', 'if (number < 0) return'],
+      ['frames without end wait for an earlier one', 'if (this.#aheadBytes > MOST_AHEAD_BYTES)', 'if (false)'],
+      ['a number counts twice', 'isOld || this.#ahead.has(number)', 'isOld'],
+    ],
+  ),
+  ...mutantsOf(
+    OWN,
+    'volunteer/src/link/subflows.ts',
+    ['volunteer/test/subflows', 'volunteer/test/rtc-link'],
+    [
+      ['a link is not told of room', 'this.link.drained()\n  }\n\n  async', '}\n\n  async'],
+      ['frames leave that the receiver has no room for', 'this.#all.length > 1 && this.#cost >', 'this.#cost > 1e9 +'],
+      ['all frames take the first connection', 'a.flight.underWay - b.flight.underWay', '0'],
+      ['connections without end join a link', 'if (this.#all.length >= MOST_SUBFLOWS) return false', ''],
+    ],
+  ),
+  ...mutantsOf(
+    OWN,
+    'volunteer/src/link/rtc-links.ts',
     ['volunteer/test/rtc-link'],
-    [['a link that waits is not told of room', 'this.#link.drained()', '']],
+    [['a member joins the link of another', ' && one.link.peer === peer', '']],
+  ),
+  ...mutantsOf(
+    OWN,
+    'volunteer/src/link/further-subflows.ts',
+    ['volunteer/test/further-subflows'],
+    [
+      ['a full line gets further connections', ' && sample.ms < QUEUED * this.#shortestMs', ''],
+      ['a line that carries all frames gets further connections', 'framesHeld > HELD_FRAMES && ', ''],
+      ['a network of its own gets further connections', ' || this.#shortestMs < NEAR_MS', ''],
+      ['a line that is full for moments gets further connections', '< ROUNDS * this.#shortestMs', '< 0'],
+    ],
   ),
   ...mutantsOf(
     OWN,

@@ -1,10 +1,11 @@
 // A PeerLink over any ordered channel of bytes: back-pressure, frames that came early, closing exactly once.
 // Independent of what carries the bytes; a carrier is a Channel of a few lines.
 import { describeError, GridError, HIGH_WATER_BYTES, type MemberId } from '@starling-grid/protocol'
+import { NUMBER_BYTES } from './frame-order.ts'
 import type { LinkCarrier, PeerLink } from './peer-link.ts'
 
-/** Bytes of one frame with its header: the largest message that WebRTC takes, in tabs and in Node. */
-export const MAX_LINK_FRAME_BYTES = 256 * 1024
+/** Bytes of one frame with its header: the largest message that WebRTC takes in tabs and in Node, less its number. */
+export const MAX_LINK_FRAME_BYTES = 256 * 1024 - NUMBER_BYTES
 /** Bytes kept for an owner that has not set onFrame yet: one high-water mark at the sender plus one on the way. */
 export const MAX_EARLY_BYTES = 2 * HIGH_WATER_BYTES
 
@@ -30,6 +31,7 @@ export class ChannelLink implements PeerLink {
   readonly peer: MemberId
   readonly carrier: LinkCarrier
   readonly #channel: Channel
+  readonly #mostBytes: number
   #waiting: WaitingSend[] = []
   #congested = false
   #early: Uint8Array[] = []
@@ -43,8 +45,10 @@ export class ChannelLink implements PeerLink {
     this.#noteClosed = resolve
   })
 
-  constructor(peer: MemberId, channel: Channel, carrier: LinkCarrier) {
+  /** `mostBytes`: of one frame */
+  constructor(peer: MemberId, channel: Channel, carrier: LinkCarrier, mostBytes = MAX_LINK_FRAME_BYTES) {
     this.peer = peer
+    this.#mostBytes = mostBytes
     this.carrier = carrier
     this.#channel = channel
   }
@@ -77,7 +81,7 @@ export class ChannelLink implements PeerLink {
 
   send(frame: Uint8Array<ArrayBuffer>): Promise<void> {
     if (this.#closedBecause !== undefined) return Promise.reject(this.#lost())
-    if (frame.byteLength > MAX_LINK_FRAME_BYTES) return Promise.reject(tooLarge(frame.byteLength))
+    if (frame.byteLength > this.#mostBytes) return Promise.reject(this.#tooLarge(frame.byteLength))
     return new Promise((resolve, reject) => {
       this.#waiting.push({ frame, resolve, reject })
       this.#pump()
@@ -96,7 +100,7 @@ export class ChannelLink implements PeerLink {
   /** From the channel: a frame came. */
   received(frame: Uint8Array): void {
     if (this.#closedBecause !== undefined) return
-    if (frame.byteLength > MAX_LINK_FRAME_BYTES) return this.close(tooLarge(frame.byteLength).message)
+    if (frame.byteLength > this.#mostBytes) return this.close(this.#tooLarge(frame.byteLength).message)
     if (this.#onFrame !== undefined) return this.#deliver(frame)
     this.#early.push(frame)
     this.#earlyBytes += frame.byteLength
@@ -149,8 +153,8 @@ export class ChannelLink implements PeerLink {
   #lost(): GridError {
     return new GridError('link-lost', `the link to ${this.peer} is closed: ${this.#closedBecause ?? 'unknown'}`)
   }
-}
 
-function tooLarge(bytes: number): GridError {
-  return new GridError('message-too-large', `expected a frame of at most ${MAX_LINK_FRAME_BYTES} bytes, got ${bytes}`)
+  #tooLarge(bytes: number): GridError {
+    return new GridError('message-too-large', `expected a frame of at most ${this.#mostBytes} bytes, got ${bytes}`)
+  }
 }

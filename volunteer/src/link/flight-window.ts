@@ -9,13 +9,14 @@ import { GridError } from '@starling-grid/protocol'
  */
 export const RECEIPT_EVERY_BYTES = 32 * 1024
 /** Bytes of a receipt: fewer than any frame has. */
-export const RECEIPT_BYTES = 4
+export const RECEIPT_BYTES = 8
 
 /** Four frames of the ring: SCTP forgets what a line carries when it has nothing to send between them. */
 const LEAST_BYTES = 256 * 1024
 /**
- * Of the first window, and of one in a network of its own: two frames and the one across the border. A busy reader's
- * socket overflows when more come at once, and both SCTPs then wait for their timers, longer each time (decision 0039).
+ * Of the first window, of one in a network of its own, and of each of several connections: two frames and the one
+ * across the border. A busy reader's socket overflows when more come at once, and both SCTPs then wait for their timers,
+ * longer each time (decision 0039).
  */
 const LEAST_NEAR_BYTES = 128 * 1024
 /** A line of 200 Mbit/s over 80 ms each way. */
@@ -33,7 +34,17 @@ const ROUNDS = 10
 const NEAR_MS = 15
 /** ms for which the shortest way is remembered at least: lines change */
 const REMEMBERED_MS = 30_000
+/** Receipts of which the time of a frame is the mean, as of TCP's round trip (RFC 6298). */
+const SMOOTHED = 8
 const COUNTER = 2 ** 32
+
+/** What the receiver says, both modulo 2³². */
+export interface Receipt {
+  /** bytes of this connection that came */
+  readonly bytes: number
+  /** the number of the frame that its owner gets next (frame-order.ts) */
+  readonly next: number
+}
 
 interface Mark {
   /** bytes sent with this frame and those before */
@@ -46,19 +57,22 @@ interface Mark {
 }
 
 export class FlightWindow {
+  /** the link has other connections: together they begin with no more than one */
+  isShared = false
   #bytes = LEAST_NEAR_BYTES
   /** of them at present: all at once after a rest would overflow the queue that they fill by and by */
   #allowed = LEAST_NEAR_BYTES
   #sent = 0
   /** bytes of the newest */
   #frameBytes = 0
+  /** that frames take there and their receipts back, ms; of those of late */
+  #frameMs = 0
   #arrived = 0
   readonly #marks: Mark[] = []
   #shortest = { now: Number.POSITIVE_INFINITY, before: Number.POSITIVE_INFINITY, since: 0 }
   /** bytes/ms, the best of each of the last round trips */
   readonly #rates: number[] = []
   #round = { at: 0, best: 0 }
-
   /** May the next frame leave? */
   get hasRoom(): boolean {
     return this.underWay < Math.min(this.#allowed, this.#bytes)
@@ -77,6 +91,11 @@ export class FlightWindow {
   /** bytes that were sent and have not arrived, as far as this side knows */
   get underWay(): number {
     return this.#sent - this.#arrived
+  }
+
+  /** Frames that wait in SCTP, if its packets take `ms` there and back: those under way are not all on the way. */
+  framesHeld(ms: number): number {
+    return (this.underWay / this.#frameBytes) * (1 - ms / this.#frameMs)
   }
 
   sent(bytes: number, now: number): void {
@@ -104,7 +123,7 @@ export class FlightWindow {
   }
 
   get #leastBytes(): number {
-    return this.#isNear ? LEAST_NEAR_BYTES : LEAST_BYTES
+    return this.#isNear || this.isShared ? LEAST_NEAR_BYTES : LEAST_BYTES
   }
 
   get #shortestMs(): number {
@@ -114,6 +133,7 @@ export class FlightWindow {
   /** What arrived in the time of one frame's way is what the line carries, if the owner had as much to send. */
   #measured({ at, arrived, isLast }: Mark, now: number): void {
     const ms = now - at
+    this.#frameMs += (ms - this.#frameMs) / (this.#frameMs === 0 ? 1 : SMOOTHED)
     this.#remember(ms, now)
     const rate = (this.#arrived - arrived) / Math.max(1, ms)
     if (isLast || rate > Math.max(...this.#rates)) this.#round.best = Math.max(this.#round.best, rate)
@@ -140,22 +160,25 @@ export class Receipts {
   #count = 0
   #said = 0
 
-  /** The receipt to send now; undefined: not yet. */
-  after(bytes: number): Uint8Array<ArrayBuffer> | undefined {
+  /** A receipt is due. */
+  after(bytes: number): boolean {
     this.#count += bytes
-    return this.#count - this.#said < RECEIPT_EVERY_BYTES ? undefined : this.latest()
+    return this.#count - this.#said >= RECEIPT_EVERY_BYTES
   }
 
   /** The receipt of all that came so far. */
-  latest(): Uint8Array<ArrayBuffer> {
+  latest(next: number): Uint8Array<ArrayBuffer> {
     this.#said = this.#count
     const receipt = new DataView(new ArrayBuffer(RECEIPT_BYTES))
     receipt.setUint32(0, this.#count % COUNTER, true)
+    receipt.setUint32(4, next, true)
     return new Uint8Array(receipt.buffer)
   }
 }
 
 /** Undefined: a frame. */
-export function receiptIn(message: ArrayBuffer): number | undefined {
-  return message.byteLength === RECEIPT_BYTES ? new DataView(message).getUint32(0, true) : undefined
+export function receiptIn(message: ArrayBuffer): Receipt | undefined {
+  if (message.byteLength !== RECEIPT_BYTES) return undefined
+  const view = new DataView(message)
+  return { bytes: view.getUint32(0, true), next: view.getUint32(4, true) }
 }

@@ -14,7 +14,8 @@ import type { ChannelLink } from './channel-link.ts'
 import { type DoorKeeper, MemberDoors } from './doors.ts'
 import type { LinkOpeningOptions } from './link-opening.ts'
 import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
-import { LINGER_MS, openRtcLink, type RtcConnection } from './rtc-link.ts'
+import { LINGER_MS, openSubflow, type RtcConnection, type Subflow } from './rtc-link.ts'
+import { RtcLinks } from './rtc-links.ts'
 import { isDoorSignal, type PeerJsSignal, readSignalled, type Signalled, SignalGate } from './signal-gate.ts'
 
 /** Milliseconds of one try to open a link: most open within one second, some never (a second try cures these). */
@@ -30,6 +31,8 @@ const SIGNALLING_RETRY_MS = 4000
  * spares.
  */
 const MAX_LINKS_PER_PEER = 4
+/** Those and further connections of its links (subflows.ts). */
+const MAX_CONNECTIONS_PER_PEER = 8
 
 /** Where the coordinator's signalling messages come in. */
 export interface SignallingSource {
@@ -47,7 +50,7 @@ export interface PeerJsClient {
   getConnection(peer: string, connectionId: string): unknown
   readonly open: boolean
   readonly disconnected: boolean
-  connect(peer: string, options: { serialization: 'raw'; reliable: true }): RtcConnection | undefined
+  connect(peer: string, options: { serialization: 'raw'; reliable: true; label?: string }): RtcConnection | undefined
   disconnect(): void
   destroy(): void
   on(event: 'open', listener: () => void): unknown
@@ -95,6 +98,7 @@ class PeerJsNetwork implements PeerNetwork {
   #access: SignallingAccess
   #client: PeerJsClient | undefined
   #links: ChannelLink[] = []
+  readonly #rtcLinks: RtcLinks
   /** connections from others that have not greeted yet */
   readonly #answering = new Set<RtcConnection>()
   /** ends the try to reach a member that signalling does not know */
@@ -113,6 +117,7 @@ class PeerJsNetwork implements PeerNetwork {
     this.#platform = platform
     this.#clock = platform.clock ?? systemClock
     this.#access = access
+    this.#rtcLinks = new RtcLinks({ clock: this.#clock, connect: (peer, label) => this.#connectMore(peer, label) })
     this.#doors = new MemberDoors({
       clock: this.#clock,
       coordinatorUrl: () => this.#access.url,
@@ -215,14 +220,18 @@ class PeerJsNetwork implements PeerNetwork {
 
   /** PeerJS keeps what is for no connection of its own for ever, and counts no connections. */
   #fits(client: PeerJsClient, { type, src, payload }: PeerJsSignal): boolean {
-    if (type === 'OFFER')
-      return this.onLink !== undefined && !this.#stopping.signal.aborted && this.#linksOf(src) < MAX_LINKS_PER_PEER
+    if (type === 'OFFER') return this.onLink !== undefined && !this.#stopping.signal.aborted && this.#hasRoomFor(src)
     return type === 'LEAVE' || type === 'EXPIRE' || Boolean(client.getConnection(src, payload?.connectionId ?? ''))
   }
 
   #linksOf(member: string): number {
     const all = [...[...this.#links, ...this.#answering].map(({ peer }) => peer), ...this.#arriving]
     return all.filter((peer) => peer === member).length
+  }
+
+  /** Only its channel tells whether an offer is of a link, or of a further connection. */
+  #hasRoomFor(member: string): boolean {
+    return this.#linksOf(member) + this.#rtcLinks.furtherOf(member) < MAX_CONNECTIONS_PER_PEER
   }
 
   #retryLater(): void {
@@ -246,20 +255,33 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   async #open(peer: MemberId, milliseconds: number, signal: AbortSignal): Promise<ChannelLink> {
-    const connection = this.#client?.connect(peer, { serialization: 'raw', reliable: true })
-    if (connection === undefined) throw new GridError('coordinator-lost', 'signalling is away')
     const giveUp = new AbortController()
     this.#unreachable.set(peer, (reason) => giveUp.abort(new Error(reason)))
     try {
-      return this.#keep(
-        await this.#openRtc(
-          connection,
-          this.#options(true, milliseconds, AbortSignal.any([signal, giveUp.signal, this.#stopping.signal])),
-        ),
-      )
+      const subflow = await this.#connect(peer, milliseconds, AbortSignal.any([signal, giveUp.signal]))
+      const link = this.#rtcLinks.linkOf(subflow)
+      if (link === undefined) throw new Error('internal: its label is a new one')
+      return this.#keep(link)
     } finally {
       this.#unreachable.delete(peer)
     }
+  }
+
+  async #connectMore(peer: MemberId, label: string): Promise<Subflow> {
+    this.#gate.dials(peer)
+    try {
+      return await this.#connect(peer, TRY_MS, this.#stopping.signal, label)
+    } finally {
+      this.#gate.dialled(peer)
+    }
+  }
+
+  async #connect(peer: MemberId, milliseconds: number, signal: AbortSignal, label?: string): Promise<Subflow> {
+    const options = { serialization: 'raw', reliable: true, ...(label === undefined ? {} : { label }) } as const
+    const connection = this.#client?.connect(peer, options)
+    if (connection === undefined) throw new GridError('coordinator-lost', 'signalling is away')
+    const stop = AbortSignal.any([signal, this.#stopping.signal])
+    return openSubflow(connection, this.#options(true, milliseconds, stop))
   }
 
   /**
@@ -271,11 +293,13 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   #answer(connection: RtcConnection): void {
-    const full = this.#linksOf(connection.peer) >= MAX_LINKS_PER_PEER
-    if (this.onLink === undefined || this.#stopping.signal.aborted || full) return connection.close()
+    const { peer } = connection
+    if (this.onLink === undefined || this.#stopping.signal.aborted || !this.#hasRoomFor(peer)) return connection.close()
     this.#answering.add(connection)
-    this.#acceptFrom(this.#openRtc(connection, this.#options(false, TRY_MS, this.#stopping.signal)), () =>
-      this.#answering.delete(connection),
+    const opening = openSubflow(connection, this.#options(false, TRY_MS, this.#stopping.signal))
+    this.#acceptFrom(
+      opening.then((subflow) => this.#rtcLinks.linkOf(subflow)),
+      () => this.#answering.delete(connection),
     )
   }
 
@@ -286,15 +310,11 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   /** When it fails, the dialler notices and tries again. */
-  #acceptFrom(opening: Promise<ChannelLink>, settled: () => void): void {
+  #acceptFrom(opening: Promise<ChannelLink | undefined>, settled: () => void): void {
     opening.finally(settled).then(
-      (link) => this.#accept(link),
+      (link) => link !== undefined && this.#accept(link),
       () => {},
     )
-  }
-
-  #openRtc(connection: RtcConnection, options: LinkOpeningOptions): Promise<ChannelLink> {
-    return openRtcLink(connection, options)
   }
 
   #options(dialled: boolean, milliseconds: number, signal: AbortSignal): LinkOpeningOptions {
@@ -303,8 +323,9 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   #accept(link: ChannelLink): void {
+    const isFull = this.#linksOf(link.peer) >= MAX_LINKS_PER_PEER
     this.#keep(link)
-    if (this.onLink === undefined || this.#stopping.signal.aborted) link.close('links are not taken now')
+    if (this.onLink === undefined || this.#stopping.signal.aborted || isFull) link.close('links are not taken now')
     else this.onLink(link)
   }
 

@@ -1,19 +1,32 @@
-// One WebRTC data channel as a PeerLink, from the connection that PeerJS made to the moment both sides have greeted.
-// The same for tabs and Node. A link counts as open only when frames went both ways: some channels open on one side
-// only.
+// One WebRTC connection of a link, from what PeerJS made to the moment both sides have greeted. The same for tabs and
+// Node. It counts as open only when frames went both ways: some channels open on one side only.
 import { type Clock, describeError, GridError, memberId, systemClock } from '@starling-grid/protocol'
-import { ChannelLink, type Channel } from './channel-link.ts'
-import { FlightWindow, receiptIn, Receipts } from './flight-window.ts'
+import { ChannelLink, type Channel, MAX_LINK_FRAME_BYTES } from './channel-link.ts'
+import { FlightWindow, type Receipt, receiptIn, Receipts } from './flight-window.ts'
+import { NUMBER_BYTES, stepsTo } from './frame-order.ts'
+import type { PathSample } from './further-subflows.ts'
 import { LinkOpening, type LinkOpeningOptions } from './link-opening.ts'
 
 /** Milliseconds that a closed channel may take to tell the other side before its connection is torn down. */
 export const LINGER_MS = 500
+
+/** What is used of statistics (W3C, Identifiers for WebRTC's Statistics API). */
+interface RtcStats {
+  readonly id: string
+  readonly type: string
+  /** of a transport */
+  readonly selectedCandidatePairId?: string
+  /** of a pair of candidates; seconds */
+  readonly currentRoundTripTime?: number
+  readonly responsesReceived?: number
+}
 
 /** What is used of an RTCPeerConnection; the type itself exists only where pages do. */
 export interface RtcPeerConnection {
   readonly connectionState: string
   readonly localDescription: { readonly sdp?: string } | null
   readonly remoteDescription: { readonly sdp?: string } | null
+  getStats?(): Promise<{ values(): Iterable<RtcStats> }>
   addEventListener(type: 'connectionstatechange', listener: () => void): void
   addEventListener(type: 'datachannel', listener: (event: { readonly channel: RTCDataChannel }) => void): void
 }
@@ -35,23 +48,39 @@ export interface RtcLinkOptions extends Omit<LinkOpeningOptions, 'clock'> {
   readonly clock?: Clock
 }
 
+/** A connection of a link; MPTCP's word (RFC 8684). Its frames are the link's with their numbers. */
+export interface Subflow {
+  readonly link: ChannelLink
+  /** of its data channel: the side that dialled chose it */
+  readonly label: string
+  readonly flight: Pick<FlightWindow, 'hasRoom' | 'underWay' | 'isShared' | 'framesHeld'>
+  /** The number of the frame that the link's owner gets next, for receipts. */
+  nextFrame: () => number
+  /** Called with each receipt of the other side; `wasFull`: until it came no frame could leave. */
+  onReceipt: (receipt: Receipt, wasFull: boolean) => void
+  /** Says now what came. */
+  sendReceipt(): void
+  /** Undefined: this WebRTC does not say. */
+  samplePath(): Promise<PathSample | undefined>
+}
+
 /** @throws GridError 'link-lost', or the signal's reason; the connection is closed then */
-export function openRtcLink(
+export async function openSubflow(
   connection: RtcConnection,
   { clock = systemClock, ...options }: RtcLinkOptions,
-): Promise<ChannelLink> {
+): Promise<Subflow> {
   const channel = new RtcChannel(connection, clock)
-  const link = new ChannelLink(memberId(connection.peer), channel, 'webrtc')
   const { peerConnection } = connection
   const opening = new LinkOpening(
-    link,
+    channel.link,
     { ...options, clock },
     {
       here: () => fingerprintIn(peerConnection?.localDescription),
       there: () => fingerprintIn(peerConnection?.remoteDescription),
     },
   )
-  return opening.open(() => new RtcOpening(connection, channel, opening).start())
+  await opening.open(() => new RtcOpening(connection, channel, opening).start())
+  return channel
 }
 
 class RtcOpening {
@@ -101,18 +130,13 @@ class RtcOpening {
     if (!(data instanceof ArrayBuffer)) return this.#link.close('expected binary frames on a link, got text')
     try {
       const receipt = receiptIn(data)
-      if (receipt !== undefined) return this.#arrived(receipt)
-      this.#channel.received(data.byteLength)
+      if (receipt !== undefined) return this.#channel.arrived(receipt)
+      const before = this.#channel.nextFrame()
       this.#opening.received(new Uint8Array(data))
+      this.#channel.received(data.byteLength, stepsTo(this.#channel.nextFrame(), before))
     } catch (error) {
       this.#link.close(describeError(error))
     }
-  }
-
-  /** What waits may leave now: a receipt is the only sign of it that tabs and Node have in common. */
-  #arrived(receipt: number): void {
-    this.#channel.arrived(receipt)
-    this.#link.drained()
   }
 }
 
@@ -125,10 +149,13 @@ function fingerprintIn(description: { readonly sdp?: string } | null | undefined
   throw new GridError('identity-unproven', `expected one fingerprint in a session description, got ${found.size}`)
 }
 
-class RtcChannel implements Channel {
+class RtcChannel implements Channel, Subflow {
+  readonly link: ChannelLink
+  readonly flight = new FlightWindow()
+  nextFrame: Subflow['nextFrame'] = () => 0
+  onReceipt: Subflow['onReceipt'] = () => undefined
   readonly #connection: RtcConnection
   readonly #clock: Clock
-  readonly #flight = new FlightWindow()
   readonly #receipts = new Receipts()
   #channel: RTCDataChannel | undefined
   #closed = false
@@ -136,6 +163,11 @@ class RtcChannel implements Channel {
   constructor(connection: RtcConnection, clock: Clock) {
     this.#connection = connection
     this.#clock = clock
+    this.link = new ChannelLink(memberId(connection.peer), this, 'webrtc', MAX_LINK_FRAME_BYTES + NUMBER_BYTES)
+  }
+
+  get label(): string {
+    return this.#channel?.label ?? ''
   }
 
   adopt(channel: RTCDataChannel): boolean {
@@ -152,22 +184,39 @@ class RtcChannel implements Channel {
   write(frame: Uint8Array<ArrayBuffer>): void {
     if (this.#channel === undefined) throw new Error('internal: nothing is sent before the channel is open')
     this.#channel.send(frame)
-    this.#flight.sent(frame.byteLength, this.#clock.now())
+    this.flight.sent(frame.byteLength, this.#clock.now())
   }
 
   get hasRoom(): boolean {
-    return this.#flight.hasRoom
+    return this.flight.hasRoom
   }
 
-  /** At the other side. @throws GridError 'message-malformed' */
-  arrived(receipt: number): void {
-    this.#flight.arrived(receipt, this.#clock.now())
+  /**
+   * At the other side. What waits may leave now: a receipt is the only sign of it that tabs and Node have in common.
+   * @throws GridError 'message-malformed'
+   */
+  arrived(receipt: Receipt): void {
+    const wasFull = !this.flight.hasRoom
+    this.flight.arrived(receipt.bytes, this.#clock.now())
+    this.onReceipt(receipt, wasFull)
+    this.link.drained()
   }
 
-  /** Here. */
-  received(bytes: number): void {
-    const receipt = this.#receipts.after(bytes)
-    if (receipt !== undefined && this.#channel?.readyState === 'open') this.#channel.send(receipt)
+  /** Here, and `frames` of the link were handed on with it: if more than one, its sender waits to hear of it. */
+  received(bytes: number, frames: number): void {
+    if (this.#receipts.after(bytes) || frames > 1) this.sendReceipt()
+  }
+
+  sendReceipt(): void {
+    if (this.#channel?.readyState === 'open') this.#channel.send(this.#receipts.latest(this.nextFrame()))
+  }
+
+  async samplePath(): Promise<PathSample | undefined> {
+    const stats = [...((await this.#connection.peerConnection?.getStats?.())?.values() ?? [])]
+    const used = stats.find(({ type }) => type === 'transport')?.selectedCandidatePairId
+    const { currentRoundTripTime, responsesReceived } = stats.find(({ id }) => id === used) ?? {}
+    if (currentRoundTripTime === undefined || responsesReceived === undefined) return undefined
+    return { ms: currentRoundTripTime * 1000, count: responsesReceived }
   }
 
   /** Closes the channel, which tells the other side; then the connection, which would not. */

@@ -1,0 +1,68 @@
+// Which WebRTC connections make which links of one volunteer, and how many there may be.
+import type { Clock, MemberId } from '@starling-grid/protocol'
+import type { ChannelLink } from './channel-link.ts'
+import type { Subflow } from './rtc-link.ts'
+import { linkToJoin, Subflows } from './subflows.ts'
+
+/**
+ * Connections beyond the first of each link, of all links together: three for each neighbour in a ring. A member with
+ * more neighbours sends so much at once that its own line is what loses packets.
+ */
+const MOST_FURTHER = 6
+
+export interface RtcLinksParts {
+  readonly clock: Clock
+  /** Another connection to this member, with this label. @throws GridError, or the network's reason to stop */
+  connect(peer: MemberId, label: string): Promise<Subflow>
+}
+
+export class RtcLinks {
+  readonly #parts: RtcLinksParts
+  readonly #links = new Set<Subflows>()
+
+  constructor(parts: RtcLinksParts) {
+    this.#parts = parts
+  }
+
+  /** Connections beyond the first ones, with this member. */
+  furtherOf(member: string): number {
+    return [...this.#links].filter(({ link }) => link.peer === member).reduce((sum, { size }) => sum + size - 1, 0)
+  }
+
+  /** The link that begins with this connection; undefined: it joined one that is there, or was closed. */
+  linkOf(subflow: Subflow): ChannelLink | undefined {
+    const label = linkToJoin(subflow.label)
+    if (label === undefined) return this.#begin(subflow)
+    const { peer } = subflow.link
+    const link = [...this.#links].find((one) => one.label === label && one.link.peer === peer)
+    if (this.#further >= MOST_FURTHER || link?.join(subflow) !== true)
+      subflow.link.close('expected a link to join, with room for another connection')
+    return undefined
+  }
+
+  get #further(): number {
+    return [...this.#links].reduce((sum, { size }) => sum + size - 1, 0)
+  }
+
+  #begin(subflow: Subflow): ChannelLink {
+    const subflows = new Subflows(subflow, {
+      clock: this.#parts.clock,
+      more: (label) => this.#more(subflows, label),
+    })
+    this.#links.add(subflows)
+    void subflows.link.closed.then(() => this.#links.delete(subflows))
+    return subflows.link
+  }
+
+  async #more(subflows: Subflows, label: string): Promise<boolean> {
+    if (this.#further >= MOST_FURTHER) return false
+    try {
+      const opened = await this.#parts.connect(subflows.link.peer, label)
+      const joined = this.#links.has(subflows) && subflows.join(opened)
+      if (!joined) opened.link.close('its link is closed, or full')
+      return joined
+    } catch {
+      return false
+    }
+  }
+}
