@@ -11,7 +11,7 @@ export const MAX_PLAIN_MESSAGE_BYTES = 64 * 1024
 export const MAX_PLAIN_MESSAGE_VALUES = 4096
 /** Payload bytes of a sent peer frame. Every WebRTC stack accepts 64 KiB without negotiation. */
 export const FRAME_PAYLOAD_BYTES = 60 * 1024
-/** Payload bytes of an accepted peer frame. WebRTC takes messages of up to 256 KiB; a frame has a number there. */
+/** Payload bytes of an accepted peer frame. WebRTC takes 256 KiB, a number included. */
 export const MAX_FRAME_PAYLOAD_BYTES = 256 * 1024 - 4 - 36
 /** Bytes queued on a data channel before `send` waits. Chromium closes a channel at 16 MiB. */
 export const HIGH_WATER_BYTES = 1024 * 1024

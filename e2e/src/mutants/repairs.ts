@@ -668,11 +668,7 @@ export const REPAIRS: readonly Mutant[] = [
         '',
       ],
       ['a window leaves its last frame out', 'carried - crossing', 'carried'],
-      [
-        'a network of its own has the window of a long line',
-        'this.#isNear ? LEAST_NEAR_BYTES : LEAST_BYTES',
-        'LEAST_BYTES',
-      ],
+      ['a network of its own has the window of a long line', 'this.#isNear || this.isShared', 'this.isShared'],
     ],
   ),
   ...mutantsOf(

@@ -15,8 +15,8 @@ export const RECEIPT_BYTES = 8
 const LEAST_BYTES = 256 * 1024
 /**
  * Of the first window, of one in a network of its own, and of each of several connections: two frames and the one
- * across the border. A busy reader's socket overflows when more come at once, and both SCTPs then wait for their timers,
- * longer each time (decision 0039).
+ * across the border. A busy reader's socket overflows when more come at once, and both SCTPs then wait for their
+ * timers, longer each time (decision 0039).
  */
 const LEAST_NEAR_BYTES = 128 * 1024
 /** A line of 200 Mbit/s over 80 ms each way. */
