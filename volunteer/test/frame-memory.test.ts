@@ -21,6 +21,11 @@ test('a frame of another length gets other memory', () => {
   assert.equal(takeMemory(BYTES).buffer, buffer)
 })
 
+test('memory of a length that no link takes is not kept', () => {
+  takeMemory(BYTES)
+  assert.equal(giveBack(new ArrayBuffer(BYTES + 8)), false)
+})
+
 test('what waits is bounded', () => {
   const all = Array.from({ length: 200 }, () => takeMemory(BYTES).buffer)
   assert.equal(all.filter((buffer) => giveBack(buffer)).length, (4 * 1024 * 1024) / BYTES)

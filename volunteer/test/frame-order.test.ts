@@ -1,9 +1,17 @@
 // Frames of a link with several connections: numbered by the sender, put in order by the receiver, bounded.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { costOf, FrameOrder, MOST_AHEAD_BYTES, numbered, stepsTo } from '../src/link/frame-order.ts'
+import { costOf, FrameNumbers, FrameOrder, MOST_AHEAD_BYTES, stepsTo } from '../src/link/frame-order.ts'
 
 const frame = (mark: number, bytes = 100): Uint8Array => new Uint8Array(bytes).fill(mark)
+
+/** The message of a frame with this number. */
+function numbered(frame: Uint8Array, number: number): Uint8Array {
+  const message = new FrameNumbers().messageOf(frame)
+  new DataView(message.buffer).setUint32(0, number, true)
+  return message
+}
+
 const marksOf = (frames: readonly Uint8Array[]): number[] => frames.map(([mark = -1]) => mark)
 
 test('frames that come in any order are handed on in that of their numbers, each once', () => {
@@ -14,10 +22,14 @@ test('frames that come in any order are handed on in that of their numbers, each
   assert.equal(order.next, 8)
 })
 
-test('a frame keeps its bytes and gets a number modulo 2³²', () => {
-  const message = numbered(frame(7), 2 ** 32 + 5)
-  assert.equal(new DataView(message.buffer).getUint32(0, true), 5)
-  assert.deepEqual(message.subarray(4), frame(7))
+test('frames are numbered from 0 on, in memory that the next one uses again', () => {
+  const numbers = new FrameNumbers()
+  const lengths = [100, 200, 50]
+  for (const [number, bytes] of lengths.entries()) {
+    const message = numbers.messageOf(frame(7, bytes))
+    assert.equal(new DataView(message.buffer).getUint32(0, true), number)
+    assert.deepEqual(message.subarray(4), frame(7, bytes))
+  }
   assert.equal(stepsTo(1, 2 ** 32 - 1), 2)
 })
 
@@ -29,7 +41,7 @@ const refused: readonly [what: string, numbers: readonly number[], bytes: number
   ['is one of thousands of short ones', Array.from({ length: 5000 }, (_, i) => i + 1), 1, 'message-'],
 ]
 for (const [what, numbers, bytes, code] of refused)
-  test(`a frame that ${what} is refused`, () => {
+  test(`threat 33: a frame that ${what} is refused`, () => {
     const order = new FrameOrder()
     let waiting = 0
     assert.throws(

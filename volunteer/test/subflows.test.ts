@@ -64,11 +64,11 @@ for (const { name, run } of peerLinkCases)
 test('a frame takes the connection with the least under way, so slow ones carry fewer', async () => {
   const { near: ours, far: theirs, subflows } = await linkOf([1, 1, 1, 30])
   const sent = subflows.map(() => 0)
-  for (const [i, { link }] of subflows.entries()) {
-    const send = link.send.bind(link)
-    link.send = (frame) => {
+  for (const [i, subflow] of subflows.entries()) {
+    const write = subflow.write.bind(subflow)
+    subflow.write = (message) => {
       sent[i] = (sent[i] ?? 0) + 1
-      return send(frame)
+      write(message)
     }
   }
   const there = farEndOf(theirs.link)
@@ -87,13 +87,11 @@ test('frames wait while an earlier one is under way on a connection that stands 
   let held: (() => void) | undefined
   const [, still] = subflows
   assert.ok(still)
-  const send = still.link.send.bind(still.link)
-  still.link.send = (frame) => {
-    const own = frame.slice()
-    if (held !== undefined) return send(own)
-    return new Promise((resolve, reject) => {
-      held = () => void send(own).then(resolve, reject)
-    })
+  const write = still.write.bind(still)
+  still.write = (message) => {
+    const own = message.slice()
+    if (held !== undefined) return write(own)
+    held = () => write(own)
   }
   const there = farEndOf(theirs.link)
   await there.read()

@@ -687,7 +687,7 @@ export const REPAIRS: readonly Mutant[] = [
     [
       ['frames are handed on as they come', 'if (number !== this.#next) return', 'if (number < 0) return'],
       ['frames without end wait for an earlier one', 'if (this.#aheadBytes > MOST_AHEAD_BYTES)', 'if (false)'],
-      ['a number counts twice', 'isOld || this.#ahead.has(number)', 'isOld'],
+      ['a number counts twice', 'isFar || this.#ahead.has(number)', 'isFar'],
     ],
   ),
   ...mutantsOf(

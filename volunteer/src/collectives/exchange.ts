@@ -4,6 +4,7 @@
 import { type Frame, FRAME_HEADER_BYTES, type FrameType, isGridError, packFrame } from '@starling-grid/protocol'
 import type { Codec, Movable } from '@starling-grid/protocol/floats'
 import { combine, type Numbers, type ReduceOp } from '../codec/numbers.ts'
+import { NUMBER_BYTES } from '../link/frame-order.ts'
 import { RankFailure } from '../reduce/rank-failure.ts'
 import { letGo } from './let-go.ts'
 import type { Step } from './steps.ts'
@@ -224,7 +225,7 @@ export class CollectiveExchange {
     if (step.effect === 'add') combine(this.#options.op, values as Numbers, received as Numbers)
     else values.set(received)
     if (step.effect === 'store' && !codec.lossless) chunk.wire = payload
-    else letGo(payload, FRAME_HEADER_BYTES)
+    else letGo(payload, FRAME_HEADER_BYTES + NUMBER_BYTES)
     return true
   }
 

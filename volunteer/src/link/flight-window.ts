@@ -73,6 +73,7 @@ export class FlightWindow {
   /** bytes/ms, the best of each of the last round trips */
   readonly #rates: number[] = []
   #round = { at: 0, best: 0 }
+
   /** May the next frame leave? */
   get hasRoom(): boolean {
     return this.underWay < Math.min(this.#allowed, this.#bytes)

@@ -15,11 +15,21 @@ export function costOf(frame: Uint8Array): number {
   return Math.max(frame.byteLength, LEAST_COST_BYTES)
 }
 
-export function numbered(frame: Uint8Array, number: number): Uint8Array<ArrayBuffer> {
-  const message = new Uint8Array(NUMBER_BYTES + frame.byteLength)
-  new DataView(message.buffer).setUint32(0, number % NUMBERS, true)
-  message.set(frame, NUMBER_BYTES)
-  return message
+/** At the sending end. */
+export class FrameNumbers {
+  #next = 0
+  /** one is enough: its bytes were copied before the next frame is numbered */
+  #memory = new Uint8Array(NUMBER_BYTES)
+
+  /** The frame behind its number, in memory that the next call uses again. */
+  messageOf(frame: Uint8Array): Uint8Array<ArrayBuffer> {
+    const bytes = NUMBER_BYTES + frame.byteLength
+    if (this.#memory.byteLength < bytes) this.#memory = new Uint8Array(bytes)
+    new DataView(this.#memory.buffer).setUint32(0, this.#next, true)
+    this.#memory.set(frame, NUMBER_BYTES)
+    this.#next = (this.#next + 1) % NUMBERS
+    return this.#memory.subarray(0, bytes)
+  }
 }
 
 /** From `number` on to `later`, both modulo 2³². */
@@ -49,8 +59,8 @@ export class FrameOrder {
   }
 
   #wait(number: number, frame: Uint8Array): readonly Uint8Array[] {
-    const isOld = stepsTo(number, this.#next) > MOST_AHEAD_BYTES / LEAST_COST_BYTES
-    if (isOld || this.#ahead.has(number))
+    const isFar = stepsTo(number, this.#next) > MOST_AHEAD_BYTES / LEAST_COST_BYTES
+    if (isFar || this.#ahead.has(number))
       throw new GridError(
         'message-malformed',
         `expected a frame soon after number ${this.#next} and each once, got number ${number}; close the link`,

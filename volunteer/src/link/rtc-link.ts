@@ -54,6 +54,8 @@ export interface Subflow {
   /** of its data channel: the side that dialled chose it */
   readonly label: string
   readonly flight: Pick<FlightWindow, 'hasRoom' | 'underWay' | 'isShared' | 'framesHeld'>
+  /** Sends now, and has copied the bytes when it returns. */
+  write(message: Uint8Array<ArrayBuffer>): void
   /** The number of the frame that the link's owner gets next, for receipts. */
   nextFrame: () => number
   /** Called with each receipt of the other side; `wasFull`: until it came no frame could leave. */

@@ -3,7 +3,7 @@
 import { type Clock, GridError } from '@starling-grid/protocol'
 import { ChannelLink, type Channel, MAX_LINK_FRAME_BYTES } from './channel-link.ts'
 import type { Receipt } from './flight-window.ts'
-import { costOf, FrameOrder, MOST_AHEAD_BYTES, numbered, stepsTo } from './frame-order.ts'
+import { costOf, FrameNumbers, FrameOrder, MOST_AHEAD_BYTES, stepsTo } from './frame-order.ts'
 import { FurtherSubflows } from './further-subflows.ts'
 import type { Subflow } from './rtc-link.ts'
 
@@ -32,7 +32,7 @@ export class Subflows implements Channel {
   readonly #all: Subflow[] = []
   readonly #further = new FurtherSubflows()
   readonly #order = new FrameOrder()
-  #number = 0
+  readonly #numbers = new FrameNumbers()
   /** of the first frame that the other side has not handed on, as far as this side knows */
   #known = 0
   /** of the frames from there on */
@@ -75,8 +75,7 @@ export class Subflows implements Channel {
   write(frame: Uint8Array<ArrayBuffer>): void {
     const subflow = this.#freest
     if (subflow === undefined) throw new Error('internal: a frame is written where there is room alone')
-    // A connection that is lost says so itself, and ends the link.
-    subflow.link.send(numbered(frame, this.#number++)).catch(() => undefined)
+    subflow.write(this.#numbers.messageOf(frame))
     this.#costs.push(costOf(frame))
     this.#cost += costOf(frame)
   }
