@@ -62,7 +62,8 @@ describe('the journal in PostgreSQL', { skip: server === undefined }, () => {
     line.close()
   })
 
-  test('while the server is down an append fails; when it is back, all that was acknowledged is there', async () => {
+  test('while the server is down an append fails; when it is back, all that was acknowledged is there', async (t) => {
+    t.after(() => postgres.start()) // for the tests after one that failed
     const store = await prepared(newDatabase())
     await store.append(JOB, 1, [row(1)])
     await postgres.kill()

@@ -11,6 +11,7 @@ export interface TestPostgres {
   database(name: string): string
   /** As when its machine loses power. */
   kill(): Promise<void>
+  /** Without effect while it runs. */
   start(): Promise<void>
   stop(): Promise<void>
 }
@@ -53,9 +54,10 @@ export async function startPostgres(): Promise<TestPostgres | undefined> {
       stdio: 'ignore',
     })
   }
+  const isRunning = (): boolean => server.exitCode === null && server.signalCode === null
   const end = async (signal: NodeJS.Signals): Promise<void> => {
     const ended = new Promise((resolve) => server.once('exit', resolve))
-    if (server.exitCode === null && server.signalCode === null && server.kill(signal)) await ended
+    if (isRunning() && server.kill(signal)) await ended
   }
   const url = `postgres://${USER}@127.0.0.1:${port}/postgres`
   const sql = (text: string): void => void execFileSync(join(bin, 'psql'), [url, '-qc', text], { stdio: 'pipe' })
@@ -78,7 +80,7 @@ export async function startPostgres(): Promise<TestPostgres | undefined> {
     },
     kill: () => end('SIGKILL'),
     async start() {
-      server = spawnServer()
+      if (!isRunning()) server = spawnServer()
       await ready()
     },
     async stop() {

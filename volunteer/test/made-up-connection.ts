@@ -86,6 +86,8 @@ export class MadeUpConnection implements RtcConnection {
   readonly peerConnection = this.native as unknown as NonNullable<RtcConnection['peerConnection']>
   readonly dataChannel: RTCDataChannel | null
   closed = false
+  /** of its channel, as it was offered */
+  label = this.channel.label
 
   constructor(peer: MemberId, dialled: boolean) {
     this.peer = peer

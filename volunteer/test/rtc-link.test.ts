@@ -463,15 +463,15 @@ test('links are refused until the volunteer accepts them, and never more than fo
   const links: PeerLink[] = []
   network.onLink = (link) => links.push(link)
   for (let i = 1; i < 5; i++) assert.equal((await arrive(client, `dc_${i}`)).closed, false)
-  assert.equal((await arrive(client, 'dc_5')).channel.readyState, 'closed')
+  assert.ok((await arrive(client, 'dc_5')).closed)
   links[0]?.close('making room')
   await soon()
   assert.equal((await arrive(client, 'dc_6')).closed, false)
   network.stop()
 })
 
-async function arrive(client: MadeUpClient, label: string, from = far): Promise<MadeUpConnection> {
-  const connection = new MadeUpConnection(from, false)
+async function arrive(client: MadeUpClient, label: string, from = far, offered = label): Promise<MadeUpConnection> {
+  const connection = Object.assign(new MadeUpConnection(from, false), { label: offered })
   connection.channel.label = label
   client.emit('connection', connection)
   connection.announce()
@@ -503,16 +503,33 @@ test('a further connection joins the link that its label names, of its own membe
   network.stop()
 })
 
-test('a member that offers eight connections has no room for more', async () => {
+test('a channel whose label is not the one that was offered is closed', async () => {
+  const { network, client } = await openNetwork()
+  const links: PeerLink[] = []
+  network.onLink = (link) => links.push(link)
+  await arrive(client, 'dc_1')
+  for (const [offered, label] of [
+    ['joins_dc_1', 'dc_2'],
+    ['dc_2', 'joins_dc_1'],
+  ] as const)
+    assert.equal((await arrive(client, label, far, offered)).channel.readyState, 'closed')
+  assert.equal(links.length, 1)
+  network.stop()
+})
+
+test('of one member four links and eight connections are answered', async () => {
   const { network, client } = await openNetwork()
   network.onLink = () => undefined
   network.expect([far])
   for (let i = 0; i < 4; i++) await arrive(client, `dc_${i}`)
   client.socket.says(offerOf(far))
+  assert.equal(client.shown.length, 0, 'a fifth link')
+  const further = { ...offerOf(far), payload: { ...offerOf(far).payload, label: 'joins_dc_1' } }
+  client.socket.says(further)
   assert.equal(client.shown.length, 1)
   for (let i = 0; i < 4; i++) await arrive(client, `joins_dc_${i}`)
-  client.socket.says(offerOf(far))
-  assert.equal(client.shown.length, 1, 'it is not even answered')
+  client.socket.says(further)
+  assert.equal(client.shown.length, 1, 'a ninth connection')
   network.stop()
 })
 

@@ -17,6 +17,7 @@ import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
 import { LINGER_MS, openSubflow, type RtcConnection, type Subflow } from './rtc-link.ts'
 import { RtcLinks } from './rtc-links.ts'
 import { isDoorSignal, type PeerJsSignal, readSignalled, type Signalled, SignalGate } from './signal-gate.ts'
+import { linkToJoin } from './subflows.ts'
 
 /** Milliseconds of one try to open a link: most open within one second, some never (a second try cures these). */
 const TRY_MS = 4000
@@ -220,7 +221,7 @@ class PeerJsNetwork implements PeerNetwork {
 
   /** PeerJS keeps what is for no connection of its own for ever, and counts no connections. */
   #fits(client: PeerJsClient, { type, src, payload }: PeerJsSignal): boolean {
-    if (type === 'OFFER') return this.onLink !== undefined && !this.#stopping.signal.aborted && this.#hasRoomFor(src)
+    if (type === 'OFFER') return this.#isOpenTo(src, payload?.label)
     return type === 'LEAVE' || type === 'EXPIRE' || Boolean(client.getConnection(src, payload?.connectionId ?? ''))
   }
 
@@ -229,9 +230,13 @@ class PeerJsNetwork implements PeerNetwork {
     return all.filter((peer) => peer === member).length
   }
 
-  /** Only its channel tells whether an offer is of a link, or of a further connection. */
-  #hasRoomFor(member: string): boolean {
-    return this.#linksOf(member) + this.#rtcLinks.furtherOf(member) < MAX_CONNECTIONS_PER_PEER
+  /** `label`: whether an offer is of a link or of a further connection. Its channel has to say the same. */
+  #isOpenTo(member: string, label = ''): boolean {
+    if (this.onLink === undefined || this.#stopping.signal.aborted) return false
+    const links = this.#linksOf(member)
+    return linkToJoin(label) === undefined
+      ? links < MAX_LINKS_PER_PEER
+      : links + this.#rtcLinks.furtherOf(member) < MAX_CONNECTIONS_PER_PEER
   }
 
   #retryLater(): void {
@@ -259,7 +264,7 @@ class PeerJsNetwork implements PeerNetwork {
     this.#unreachable.set(peer, (reason) => giveUp.abort(new Error(reason)))
     try {
       const subflow = await this.#connect(peer, milliseconds, AbortSignal.any([signal, giveUp.signal]))
-      const link = this.#rtcLinks.linkOf(subflow)
+      const link = this.#rtcLinks.linkOf(subflow, subflow.label)
       if (link === undefined) throw new Error('internal: its label is a new one')
       return this.#keep(link)
     } finally {
@@ -293,12 +298,12 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   #answer(connection: RtcConnection): void {
-    const { peer } = connection
-    if (this.onLink === undefined || this.#stopping.signal.aborted || !this.#hasRoomFor(peer)) return connection.close()
+    const { peer, label } = connection
+    if (!this.#isOpenTo(peer, label)) return connection.close()
     this.#answering.add(connection)
     const opening = openSubflow(connection, this.#options(false, TRY_MS, this.#stopping.signal))
     this.#acceptFrom(
-      opening.then((subflow) => this.#rtcLinks.linkOf(subflow)),
+      opening.then((subflow) => this.#rtcLinks.linkOf(subflow, label)),
       () => this.#answering.delete(connection),
     )
   }
@@ -323,9 +328,8 @@ class PeerJsNetwork implements PeerNetwork {
   }
 
   #accept(link: ChannelLink): void {
-    const isFull = this.#linksOf(link.peer) >= MAX_LINKS_PER_PEER
     this.#keep(link)
-    if (this.onLink === undefined || this.#stopping.signal.aborted || isFull) link.close('links are not taken now')
+    if (this.onLink === undefined || this.#stopping.signal.aborted) link.close('links are not taken now')
     else this.onLink(link)
   }
 

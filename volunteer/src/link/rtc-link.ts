@@ -34,6 +34,8 @@ export interface RtcPeerConnection {
 /** What is used of PeerJS' class DataConnection. */
 export interface RtcConnection {
   readonly peer: string
+  /** of its channel, as signalling says */
+  readonly label: string
   /** null or absent once closed */
   readonly peerConnection?: RtcPeerConnection | null
   /** absent on the answering side until the channel came */

@@ -29,13 +29,16 @@ export class RtcLinks {
     return [...this.#links].filter(({ link }) => link.peer === member).reduce((sum, { size }) => sum + size - 1, 0)
   }
 
-  /** The link that begins with this connection; undefined: it joined one that is there, or was closed. */
-  linkOf(subflow: Subflow): ChannelLink | undefined {
+  /**
+   * The link that begins with this connection; undefined: it joined one that is there, or was closed. `offered`: its
+   * label in signalling, by which there was room for it.
+   */
+  linkOf(subflow: Subflow, offered: string): ChannelLink | undefined {
     const label = linkToJoin(subflow.label)
-    if (label === undefined) return this.#begin(subflow)
+    if (subflow.label === offered && label === undefined) return this.#begin(subflow)
     const { peer } = subflow.link
     const link = [...this.#links].find((one) => one.label === label && one.link.peer === peer)
-    if (this.#further >= MOST_FURTHER || link?.join(subflow) !== true)
+    if (subflow.label !== offered || this.#further >= MOST_FURTHER || link?.join(subflow) !== true)
       subflow.link.close('expected a link to join, with room for another connection')
     return undefined
   }

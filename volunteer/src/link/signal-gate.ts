@@ -8,7 +8,7 @@ import { MAX_CANDIDATES } from './candidate-gate.ts'
 export interface PeerJsSignal {
   readonly type: 'OFFER' | 'ANSWER' | 'CANDIDATE' | 'LEAVE' | 'EXPIRE'
   readonly src: MemberId
-  readonly payload?: { readonly connectionId: string }
+  readonly payload?: { readonly connectionId: string; readonly label?: string }
 }
 
 /** What members say of their doors (doors.ts). KNOCK: here is mine, where is yours? DOOR answers; without one: none. */
@@ -38,9 +38,10 @@ export function readSignalled(value: unknown): Signalled | undefined {
     return fits ? (value as DoorSignal) : undefined
   }
   if (!OF_PEERJS.has(type)) return undefined
-  const { connectionId, type: kind, serialization } = fieldsOf(payload)
+  const { connectionId, type: kind, serialization, label } = fieldsOf(payload)
   if (CARRY_PAYLOAD.has(type) && (typeof connectionId !== 'string' || kind !== 'data')) return undefined
-  return type === 'OFFER' && serialization !== 'raw' ? undefined : (value as PeerJsSignal)
+  if (type === 'OFFER' && (serialization !== 'raw' || typeof label !== 'string')) return undefined
+  return value as PeerJsSignal
 }
 
 export function isDoorSignal(message: Signalled): message is DoorSignal {
