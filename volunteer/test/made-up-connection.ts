@@ -1,7 +1,9 @@
 // A WebRTC connection whose other side is the test.
-import { type FrameType, type MemberId, packFrame, unpackFrame } from '@starling-grid/protocol'
+import assert from 'node:assert/strict'
+import { type FrameType, memberId, type MemberId, packFrame, unpackFrame } from '@starling-grid/protocol'
 import { RECEIPT_BYTES } from '../src/link/flight-window.ts'
 import { NUMBER_BYTES } from '../src/link/frame-order.ts'
+import type { PeerJsClient } from '../src/link/peerjs-network.ts'
 import type { RtcConnection } from '../src/link/rtc-link.ts'
 
 /** Of a greeting, or of a frame with its number. */
@@ -99,5 +101,69 @@ export class MadeUpConnection implements RtcConnection {
   }
   announce(channel = this.channel): void {
     this.native.announce(channel.asChannel)
+  }
+}
+
+/** Signalling as PeerJS has it: an emitter that PeerJS listens to. */
+class MadeUpSocket {
+  #listeners: ((message: unknown) => void)[]
+
+  constructor(ofPeerJs: (message: unknown) => void) {
+    this.#listeners = [ofPeerJs]
+  }
+  listeners(): ((message: unknown) => void)[] {
+    return [...this.#listeners]
+  }
+  removeAllListeners(): void {
+    this.#listeners = []
+  }
+  on(_: 'message', listener: (message: unknown) => void): void {
+    this.#listeners.push(listener)
+  }
+  send(): void {}
+  says(message: unknown): void {
+    for (const listener of this.#listeners) listener(message)
+  }
+}
+
+/** A PeerJS client whose signalling is the test. */
+export class MadeUpClient implements PeerJsClient {
+  open = false
+  disconnected = false
+  destroyed = false
+  readonly connections: MadeUpConnection[] = []
+  readonly #listeners = new Map<string, (value: never) => void>()
+  /** what PeerJS was shown of signalling */
+  readonly shown: unknown[] = []
+  readonly socket = new MadeUpSocket((message) => this.shown.push(message))
+
+  getConnection(): unknown {
+    return this.connections[0]
+  }
+  on(event: string, listener: (value: never) => void): void {
+    this.#listeners.set(event, listener)
+  }
+  emit(event: string, value?: unknown): void {
+    this.#listeners.get(event)?.(value as never)
+  }
+  connect(peer: string): MadeUpConnection | undefined {
+    if (this.disconnected) return undefined
+    const connection = new MadeUpConnection(memberId(peer), true)
+    this.connections.push(connection)
+    return connection
+  }
+  disconnect(): void {
+    if (this.disconnected) return
+    this.disconnected = true
+    this.emit('disconnected')
+  }
+  destroy(): void {
+    this.destroyed = true
+  }
+  /** The other side opens and greets. */
+  complete(index: number): void {
+    const { channel } = this.connections[index] ?? assert.fail('no such try')
+    channel.open()
+    channel.deliverFrame('greeting')
   }
 }

@@ -12,10 +12,10 @@ import {
   type MemberId,
 } from '@starling-grid/protocol'
 import { openPeerJsNetwork, type PeerLink, type SignallingAccess } from '@starling-grid/volunteer'
-import type { PeerJsClient } from '../src/link/peerjs-network.ts'
+import { RECEIPT_BYTES } from '../src/link/flight-window.ts'
 import { openSubflow } from '../src/link/rtc-link.ts'
 import { type Signalled, SignalGate } from '../src/link/signal-gate.ts'
-import { MadeUpChannel, MadeUpConnection, wire } from './made-up-connection.ts'
+import { MadeUpChannel, MadeUpClient, MadeUpConnection, wire } from './made-up-connection.ts'
 
 const near = memberId('a'.repeat(32))
 const far = memberId('b'.repeat(32))
@@ -319,70 +319,6 @@ test('threat 31: a proof of one link is worth nothing on another', async () => {
     await assert.rejects(requireLinkProof(proof, b.identity, there, here), { code: 'identity-unproven' })
 })
 
-/** Signalling as PeerJS has it: an emitter that PeerJS listens to. */
-class MadeUpSocket {
-  #listeners: ((message: unknown) => void)[]
-
-  constructor(ofPeerJs: (message: unknown) => void) {
-    this.#listeners = [ofPeerJs]
-  }
-  listeners(): ((message: unknown) => void)[] {
-    return [...this.#listeners]
-  }
-  removeAllListeners(): void {
-    this.#listeners = []
-  }
-  on(_: 'message', listener: (message: unknown) => void): void {
-    this.#listeners.push(listener)
-  }
-  send(): void {}
-  says(message: unknown): void {
-    for (const listener of this.#listeners) listener(message)
-  }
-}
-
-/** A PeerJS client whose signalling is the test. */
-class MadeUpClient implements PeerJsClient {
-  open = false
-  disconnected = false
-  destroyed = false
-  readonly connections: MadeUpConnection[] = []
-  readonly #listeners = new Map<string, (value: never) => void>()
-  /** what PeerJS was shown of signalling */
-  readonly shown: unknown[] = []
-  readonly socket = new MadeUpSocket((message) => this.shown.push(message))
-
-  getConnection(): unknown {
-    return this.connections[0]
-  }
-  on(event: string, listener: (value: never) => void): void {
-    this.#listeners.set(event, listener)
-  }
-  emit(event: string, value?: unknown): void {
-    this.#listeners.get(event)?.(value as never)
-  }
-  connect(peer: string): MadeUpConnection | undefined {
-    if (this.disconnected) return undefined
-    const connection = new MadeUpConnection(memberId(peer), true)
-    this.connections.push(connection)
-    return connection
-  }
-  disconnect(): void {
-    if (this.disconnected) return
-    this.disconnected = true
-    this.emit('disconnected')
-  }
-  destroy(): void {
-    this.destroyed = true
-  }
-  /** The other side opens and greets. */
-  complete(index: number): void {
-    const { channel } = this.connections[index] ?? assert.fail('no such try')
-    channel.open()
-    channel.deliverFrame('greeting')
-  }
-}
-
 const access: SignallingAccess = {
   url: 'http://localhost:8080',
   path: '/signalling',
@@ -500,6 +436,24 @@ test('a further connection joins the link that its label names, of its own membe
   joined[0]?.channel.close()
   assert.match(await closed, /closed by the other side/, 'a link ends with any of its connections')
   assert.equal(joined[1]?.channel.readyState, 'closed')
+  network.stop()
+})
+
+test('a member that closes its link at once has had one: its channel throws before it says that it is closed', async () => {
+  const { network, client } = await openNetwork()
+  const reasons: string[] = []
+  network.onLink = (link) => {
+    link.onClose = (reason) => reasons.push(reason)
+  }
+  const connection = new MadeUpConnection(far, false)
+  connection.channel.carry = ({ byteLength }) => assert.ok(byteLength > RECEIPT_BYTES, 'it is closed natively')
+  client.emit('connection', connection)
+  connection.announce()
+  connection.channel.open()
+  connection.channel.deliverFrame('greeting')
+  await soon()
+  assert.equal(reasons.length, 1)
+  assert.match(reasons[0] ?? '', /closed natively/)
   network.stop()
 })
 

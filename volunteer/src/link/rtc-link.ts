@@ -211,8 +211,13 @@ class RtcChannel implements Channel, Subflow {
     if (this.#receipts.after(bytes) || frames > 1) this.sendReceipt()
   }
 
+  /** A channel may be closed natively before it says so, and throws then. */
   sendReceipt(): void {
-    if (this.#channel?.readyState === 'open') this.#channel.send(this.#receipts.latest(this.nextFrame()))
+    try {
+      if (this.#channel?.readyState === 'open') this.#channel.send(this.#receipts.latest(this.nextFrame()))
+    } catch (error) {
+      this.link.close(describeError(error))
+    }
   }
 
   async samplePath(): Promise<PathSample | undefined> {
