@@ -439,7 +439,7 @@ test('a further connection joins the link that its label names, of its own membe
   network.stop()
 })
 
-test('a member that closes its link at once has had one: its channel throws before it says that it is closed', async () => {
+test('a link that is closed at once was one: its channel throws before it says that it is closed', async () => {
   const { network, client } = await openNetwork()
   const reasons: string[] = []
   network.onLink = (link) => {
