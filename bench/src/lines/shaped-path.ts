@@ -81,7 +81,7 @@ export class ShapedPath {
     return this.#underWay.b.bytes
   }
 
-  /** Connections with somebody behind both faces. */
+  /** Connections over which both ends have sent. */
   get connectionsUsed(): number {
     return this.#connections.filter(({ behind }) => behind.a !== undefined && behind.b !== undefined).length
   }

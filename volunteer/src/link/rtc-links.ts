@@ -24,9 +24,10 @@ export class RtcLinks {
     this.#parts = parts
   }
 
-  /** Connections beyond the first ones, with this member. */
-  furtherOf(member: string): number {
-    return [...this.#links].filter(({ link }) => link.peer === member).reduce((sum, { size }) => sum + size - 1, 0)
+  /** Connections beyond the first of each link, with this member; absent: with all. */
+  furtherOf(member?: string): number {
+    const links = [...this.#links].filter(({ link }) => member === undefined || link.peer === member)
+    return links.reduce((sum, { size }) => sum + size - 1, 0)
   }
 
   /**
@@ -38,13 +39,9 @@ export class RtcLinks {
     if (subflow.label === offered && label === undefined) return this.#begin(subflow)
     const { peer } = subflow.link
     const link = [...this.#links].find((one) => one.label === label && one.link.peer === peer)
-    if (subflow.label !== offered || this.#further >= MOST_FURTHER || link?.join(subflow) !== true)
+    if (subflow.label !== offered || this.furtherOf() >= MOST_FURTHER || link?.join(subflow) !== true)
       subflow.link.close('expected a link to join, with room for another connection')
     return undefined
-  }
-
-  get #further(): number {
-    return [...this.#links].reduce((sum, { size }) => sum + size - 1, 0)
   }
 
   #begin(subflow: Subflow): ChannelLink {
@@ -58,7 +55,7 @@ export class RtcLinks {
   }
 
   async #more(subflows: Subflows, label: string): Promise<boolean> {
-    if (this.#further >= MOST_FURTHER) return false
+    if (this.furtherOf() >= MOST_FURTHER) return false
     try {
       const opened = await this.#parts.connect(subflows.link.peer, label)
       const joined = this.#links.has(subflows) && subflows.join(opened)

@@ -7,7 +7,7 @@ import { costOf, FrameNumbers, FrameOrder, MOST_AHEAD_BYTES, stepsTo } from './f
 import { FurtherSubflows } from './further-subflows.ts'
 import type { Subflow } from './rtc-link.ts'
 
-/** Four carry three quarters of a line that loses one packet in 200; each costs sockets and memory (decision 39). */
+/** Four carry three quarters of a line that loses one packet in 200; each costs sockets and memory (decision 54). */
 const MOST_SUBFLOWS = 4
 /** What a connection's label says before the label of the first one. */
 const JOINS = 'joins_'
