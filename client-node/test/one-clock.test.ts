@@ -28,7 +28,7 @@ const REAL_CLOCKS: ReadonlyMap<string, string> = new Map([
   ['volunteer/src/wasm/executor.ts', 'absent in the options of an executor'],
   ['volunteer/src/collectives/communicator.ts', 'absent in the options of a library'],
   ['volunteer/src/link/memory-link.ts', 'absent in the options of a library'],
-  ['volunteer/src/link/rtc-link.ts', 'real connections'],
+  ['volunteer/src/link/rtc-subflow.ts', 'real connections'],
   ['volunteer/src/link/peerjs-network.ts', 'real connections'],
   ['coordinator/src/net/server.ts', 'absent in the options of a coordinator'],
   ['coordinator/src/net/relay.ts', 'absent in the options of a route'],

@@ -4,7 +4,7 @@ import { type FrameType, memberId, type MemberId, packFrame, unpackFrame } from 
 import { RECEIPT_BYTES } from '../src/link/flight-window.ts'
 import { NUMBER_BYTES } from '../src/link/frame-order.ts'
 import type { PeerJsClient } from '../src/link/peerjs-network.ts'
-import type { RtcConnection } from '../src/link/rtc-link.ts'
+import type { RtcConnection } from '../src/link/rtc-subflow.ts'
 
 /** Of a greeting, or of a frame with its number. */
 function frameIn(message: Uint8Array): FrameType {

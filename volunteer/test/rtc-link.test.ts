@@ -13,7 +13,7 @@ import {
 } from '@starling-grid/protocol'
 import { openPeerJsNetwork, type PeerLink, type SignallingAccess } from '@starling-grid/volunteer'
 import { RECEIPT_BYTES } from '../src/link/flight-window.ts'
-import { openSubflow } from '../src/link/rtc-link.ts'
+import { openSubflow } from '../src/link/rtc-subflow.ts'
 import { type Signalled, SignalGate } from '../src/link/signal-gate.ts'
 import { MadeUpChannel, MadeUpClient, MadeUpConnection, wire } from './made-up-connection.ts'
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type MemberId, memberId, systemClock } from '@starling-grid/protocol'
 import { farEndOf, numberedFrame, peerLinkCases } from '@starling-grid/volunteer/testing'
-import { openSubflow, type Subflow } from '../src/link/rtc-link.ts'
+import { openSubflow, type Subflow } from '../src/link/rtc-subflow.ts'
 import { linkToJoin, Subflows } from '../src/link/subflows.ts'
 import { MadeUpConnection, wire } from './made-up-connection.ts'
 

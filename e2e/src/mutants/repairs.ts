@@ -673,7 +673,7 @@ export const REPAIRS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     OWN,
-    'volunteer/src/link/rtc-link.ts',
+    'volunteer/src/link/rtc-subflow.ts',
     ['volunteer/test/rtc-link', 'volunteer/test/subflows'],
     [
       ['a connection that waits is not told of room', 'this.link.drained()', ''],

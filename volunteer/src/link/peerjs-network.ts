@@ -1,6 +1,6 @@
 // PeerNetwork over PeerJS: signalling through the coordinator, retries, and the list of what is open. The same for tabs
 // and Node; the platform injects the PeerJS class, and in Node a door for TCP. Independent of frames beyond the
-// greeting (rtc-link.ts).
+// greeting (rtc-subflow.ts).
 import {
   GridError,
   LINK_OPEN_MS,
@@ -14,7 +14,7 @@ import type { ChannelLink } from './channel-link.ts'
 import { type DoorKeeper, MemberDoors } from './doors.ts'
 import type { LinkOpeningOptions } from './link-opening.ts'
 import type { PeerLink, PeerNetwork, SignallingAccess } from './peer-link.ts'
-import { LINGER_MS, openSubflow, type RtcConnection, type Subflow } from './rtc-link.ts'
+import { LINGER_MS, openSubflow, type RtcConnection, type Subflow } from './rtc-subflow.ts'
 import { RtcLinks } from './rtc-links.ts'
 import { isDoorSignal, type PeerJsSignal, readSignalled, type Signalled, SignalGate } from './signal-gate.ts'
 import { linkToJoin } from './subflows.ts'

@@ -1,7 +1,7 @@
 // Which WebRTC connections make which links of one volunteer, and how many there may be.
 import type { Clock, MemberId } from '@starling-grid/protocol'
 import type { ChannelLink } from './channel-link.ts'
-import type { Subflow } from './rtc-link.ts'
+import type { Subflow } from './rtc-subflow.ts'
 import { linkToJoin, Subflows } from './subflows.ts'
 
 /**

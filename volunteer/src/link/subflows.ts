@@ -5,7 +5,7 @@ import { ChannelLink, type Channel, MAX_LINK_FRAME_BYTES } from './channel-link.
 import type { Receipt } from './flight-window.ts'
 import { costOf, FrameNumbers, FrameOrder, MOST_AHEAD_BYTES, stepsTo } from './frame-order.ts'
 import { FurtherSubflows } from './further-subflows.ts'
-import type { Subflow } from './rtc-link.ts'
+import type { Subflow } from './rtc-subflow.ts'
 
 /** Four carry three quarters of a line that loses one packet in 200; each costs sockets and memory (decision 54). */
 const MOST_SUBFLOWS = 4

@@ -45,7 +45,7 @@ export interface RtcConnection {
   on(event: 'error', listener: (error: { readonly message: string }) => void): unknown
 }
 
-export interface RtcLinkOptions extends Omit<LinkOpeningOptions, 'clock'> {
+export interface SubflowOptions extends Omit<LinkOpeningOptions, 'clock'> {
   /** absent: the machine's */
   readonly clock?: Clock
 }
@@ -71,7 +71,7 @@ export interface Subflow {
 /** @throws GridError 'link-lost', or the signal's reason; the connection is closed then */
 export async function openSubflow(
   connection: RtcConnection,
-  { clock = systemClock, ...options }: RtcLinkOptions,
+  { clock = systemClock, ...options }: SubflowOptions,
 ): Promise<Subflow> {
   const channel = new RtcChannel(connection, clock)
   const { peerConnection } = connection
