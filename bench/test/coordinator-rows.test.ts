@@ -51,6 +51,13 @@ test(
   },
 )
 
+test('pushes are taken in with shards elsewhere, passed on as they came and as f32', { timeout }, async () => {
+  const [row] = await rowsOf('pushes')
+  assert.match(row?.name ?? '', /^processor time of a push of 274042 numbers in sparse2, 4 shards elsewhere/)
+  assert.deepEqual(Object.keys(row?.peers ?? {}), ['passed on as f32', 'no shards elsewhere'])
+  assert.ok((row?.ours ?? 0) > 0)
+})
+
 test('shards are read over HTTP, and the memory of the coordinator is looked at meanwhile', { timeout }, async () => {
   const [rate, memory] = await rowsOf('shards')
   assert.equal(rate?.name, 'shards served to 4 readers')

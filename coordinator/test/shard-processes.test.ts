@@ -1,9 +1,17 @@
 // A parameter server whose key ranges are in processes of their own, over real sockets.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { after, test } from 'node:test'
-import { initialVersionState, parameterLayout, parseModelSpec, type VersionForm } from '@starling-grid/model'
+import {
+  encodeVector,
+  gradientForm,
+  initialVersionState,
+  parameterLayout,
+  parseModelSpec,
+  readGradient,
+  type VersionForm,
+} from '@starling-grid/model'
 import { digest, versionId, type VersionRef, type WatchMessage } from '@starling-grid/protocol'
 import { WebSocket, WebSocketServer } from 'ws'
 import { ParameterServer } from '../src/parameter-server/parameter-server.ts'
@@ -133,15 +141,23 @@ test('a shard takes no order out of turn or out of range', () => {
 })
 
 /** Where processes dial without a whole coordinator. */
-async function listen(answerMs?: number): Promise<{ readonly processes: ShardProcesses; readonly address: string }> {
+async function listen(answerMs?: number): Promise<{
+  readonly processes: ShardProcesses
+  readonly address: string
+  /** to processes, so far */
+  readonly sentBytes: () => number
+}> {
   const listener = new WebSocketServer({ port: 0, host: '127.0.0.1' })
   after(() => listener.close())
   await once(listener, 'listening')
   const processes = new ShardProcesses(answerMs === undefined ? {} : { answerMs })
-  listener.on('connection', (socket, { url = '' }) =>
-    processes.admit(socket, readRange(new URL(url, 'http://here').searchParams.get('range') ?? '')),
-  )
-  return { processes, address: `http://127.0.0.1:${(listener.address() as AddressInfo).port}` }
+  const wires: Socket[] = []
+  listener.on('connection', (socket, { url = '', socket: wire }) => {
+    wires.push(wire)
+    processes.admit(socket, readRange(new URL(url, 'http://here').searchParams.get('range') ?? ''))
+  })
+  const sentBytes = (): number => wires.reduce((sum, { bytesWritten }) => sum + bytesWritten, 0)
+  return { processes, address: `http://127.0.0.1:${(listener.address() as AddressInfo).port}`, sentBytes }
 }
 
 async function arrived(processes: ShardProcesses): Promise<void> {
@@ -163,6 +179,8 @@ test('a process that answers nothing is given up', async () => {
   assert.equal(processes.complete(), undefined)
 })
 
+const ref = (v: number): VersionRef => ({ v, id: versionId(v.toString(16).padStart(64, '0')) })
+
 test('processes make the same bytes as one thread, late pushes and statistics included', async () => {
   const spec = parseModelSpec({
     input: [1, 28, 28],
@@ -181,7 +199,6 @@ test('processes make the same bytes as one thread, late pushes and statistics in
   const { processes, address } = await listen()
   await Promise.all(['0/3', '1/3', '2/3'].map((range) => shardProcess(address, range)))
   await arrived(processes)
-  const ref = (v: number): VersionRef => ({ v, id: versionId(v.toString(16).padStart(64, '0')) })
   const [alone, spread] = await Promise.all(
     [undefined, processes].map(async (places) => {
       const server = new ParameterServer({
@@ -212,4 +229,55 @@ test('processes make the same bytes as one thread, late pushes and statistics in
   )
   assert.deepEqual([alone?.place, spread?.place], ["the coordinator's own thread", '3 processes'])
   assert.equal(spread?.digest, alone?.digest)
+})
+
+/** More than two runs of an encoded vector, cut by three ranges within them. */
+const LARGE = parseModelSpec({ input: [784], layers: [{ type: 'linear', name: 'fc', out: 200 }] })
+
+for (const encoding of ['f16', 'int8', 'sparse2'] as const)
+  test(`pushes in ${encoding} reach processes as they came, and make the same bytes as in one thread`, async () => {
+    const optimizer = { type: 'sgd', lr: 0.1 } as const
+    const form: VersionForm = { spec: LARGE, layout: parameterLayout(LARGE), optimizer }
+    const { total } = form.layout
+    const { processes, address, sentBytes } = await listen()
+    await Promise.all(['0/3', '1/3', '2/3'].map((range) => shardProcess(address, range)))
+    await arrived(processes)
+    const sum = Float32Array.from({ length: total }, (_, i) => Math.sin(i) * (i % 1000))
+    const body = encodeVector(sum, encoding)
+    const gradient = readGradient(body, gradientForm(form.layout, [], encoding))
+    const ways = { clipNorm: undefined, delayCompensation: undefined, cores: 1 }
+    const made: string[] = []
+    for (const places of [{}, { processes }]) {
+      const server = new ParameterServer({ form, ...ways, ...places })
+      await server.load({ version: ref(0), ...initialVersionState(LARGE, optimizer, 1) })
+      const before = sentBytes()
+      await server.add({ gradient, targets: 5, base: ref(0), damping: 1 })
+      // a run that two ranges share goes to both
+      assert.ok(sentBytes() - before < 2 * body.byteLength + 3000, `${sentBytes() - before} bytes were sent`)
+      await server.close(ref(1), 5)
+      made.push(digest((await server.encode()).bytes))
+      await server.unload()
+    }
+    assert.equal(made[1], made[0])
+  })
+
+test('a shard decodes no more numbers than were announced, and none beyond its range', () => {
+  const layout = { total: 8, trained: 8, entries: [{ name: 'w', shape: [8], offset: 0, length: 8, kind: 'trained' }] }
+  const setup = { type: 'setup', optimizer: { type: 'sgd', lr: 1 }, versions: 2, compensated: false, layout }
+  const host = new ShardHost()
+  host.ordered(JSON.stringify(setup))
+  const announce = (order: object): unknown =>
+    host.ordered(JSON.stringify({ type: 'decode', encoding: 'f16', length: 6, skip: 2, start: 1, count: 4, ...order }))
+  const bytes = encodeVector(Float32Array.of(1, 2, 3, 4, 5, 6), 'f16')
+  for (const bad of [{ start: 5 }, { count: 9 }, { length: 2 ** 30 }, { skip: -1 }, { encoding: 'f8' }])
+    assert.throws(() => announce(bad), { code: 'message-malformed' })
+  announce({ skip: 3 })
+  assert.throws(() => host.received(bytes), { code: 'message-malformed' })
+  announce({})
+  assert.throws(() => host.received(bytes.subarray(1)), { code: 'gradient-shape' })
+  announce({})
+  host.received(bytes)
+  const read = JSON.stringify({ type: 'read', vector: { of: 'gradient' }, start: 0, count: 8 })
+  const seen = host.ordered(read) ?? assert.fail()
+  assert.deepEqual([...new Float32Array(seen.slice().buffer)], [0, 3, 4, 5, 6, 0, 0, 0])
 })

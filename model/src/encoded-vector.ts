@@ -2,12 +2,14 @@
 // the other, each encoded on its own. What an encoding loses stays with the member and joins its next push (error
 // feedback: Seide et al., 2014; Karimireddy et al., 2019).
 import { type GradientEncoding, GridError } from '@starling-grid/protocol'
-import { type Codec, int8Codec, scaledF16Codec, sparse2Codec } from '@starling-grid/protocol/floats'
+import { type Codec, int8Codec, type Movable, scaledF16Codec, sparse2Codec } from '@starling-grid/protocol/floats'
 
 export type LossyEncoding = Exclude<GradientEncoding, 'f32'>
 
-/** Numbers of a run: whole scales of eight bits, whole sparse chunks, and about a millisecond of work. */
+/** Numbers of a run: whole scales of eight bits, whole sparse chunks, and less than a millisecond of work. */
 const RUN = 64 * 1024
+/** Encoded numbers that travel in one message to who decodes them elsewhere. */
+export const MAX_PART_NUMBERS = 4 * RUN
 
 const CODECS: Readonly<Record<LossyEncoding, () => Codec>> = {
   f16: scaledF16Codec,
@@ -62,17 +64,57 @@ export function* decodingVector(
   encoding: LossyEncoding,
   into: Float32Array,
 ): Generator<undefined, void> {
+  let at = 0
+  for (const run of decodedRuns({ bytes, encoding, length: into.length })) {
+    into.set(run, at)
+    at += run.length
+    yield
+  }
+}
+
+/** Its numbers, run by run; each is valid until the next. @throws GridError 'gradient-shape', 'message-malformed' */
+export function* decodedRuns({ bytes, encoding, length }: EncodedVector): Generator<Movable, void> {
   const codec = CODECS[encoding]()
-  const expected = encodedVectorBytes(into.length, encoding)
+  const expected = encodedVectorBytes(length, encoding)
   if (bytes.byteLength !== expected)
     throw new GridError('gradient-shape', `expected a body of ${expected} bytes, got ${bytes.byteLength}`)
   let at = 0
-  for (let start = 0; start < into.length; start += RUN) {
-    const count = Math.min(RUN, into.length - start)
-    const length = codec.bytes(count)
-    into.set(codec.decode(bytes.subarray(at, at + length), count), start)
-    at += length
-    yield
+  for (let start = 0; start < length; start += RUN) {
+    const count = Math.min(RUN, length - start)
+    const size = codec.bytes(count)
+    yield codec.decode(bytes.subarray(at, at + size), count)
+    at += size
+  }
+}
+
+export interface EncodedVector {
+  readonly bytes: Uint8Array
+  readonly encoding: LossyEncoding
+  /** numbers */
+  readonly length: number
+}
+
+/** Whole runs of an encoded vector, and which of its numbers they are for. */
+export interface EncodedPart extends EncodedVector {
+  /** numbers of the first run that are not meant */
+  readonly skip: number
+  /** where those that are meant begin in the vector, and how many they are */
+  readonly start: number
+  readonly count: number
+}
+
+/** The numbers from `start` to `end`, in parts that fit a message each; nothing is decoded or copied. */
+export function* encodedParts(
+  { bytes, encoding, length }: EncodedVector,
+  { start, end }: { readonly start: number; readonly end: number },
+): Generator<EncodedPart> {
+  for (let from = start; from < end;) {
+    const first = from - (from % RUN)
+    const last = Math.min(first + MAX_PART_NUMBERS, RUN * Math.ceil(end / RUN), length)
+    const to = Math.min(last, end)
+    const part = bytes.subarray(encodedVectorBytes(first, encoding), encodedVectorBytes(last, encoding))
+    yield { bytes: part, encoding, length: last - first, skip: from - first, start: from, count: to - from }
+    from = to
   }
 }
 

@@ -5,7 +5,15 @@
 // same. The difference of a round may be encoded (encoded-vector.ts): then it is dense.
 
 import { type GradientEncoding, GridError, type SparsePart } from '@starling-grid/protocol'
-import { completed, decodingVector, encodedVectorBytes, type LossyEncoding } from './encoded-vector.ts'
+import type { Movable } from '@starling-grid/protocol/floats'
+import {
+  completed,
+  decodedRuns,
+  decodingVector,
+  type EncodedVector,
+  encodedVectorBytes,
+  type LossyEncoding,
+} from './encoded-vector.ts'
 import { layerShapes } from './expand.ts'
 import type { ParameterEntry, ParameterLayout } from './param-layout.ts'
 import type { ModelSpec } from './spec.ts'
@@ -16,6 +24,8 @@ export interface PushedGradient {
   writeTo(vector: Float32Array): void
   /** the same in pieces, between which the caller may do other work */
   writing(vector: Float32Array): Iterator<unknown, void>
+  /** as it was pushed, for who decodes it elsewhere; absent: as f32 */
+  readonly encoded?: EncodedVector
 }
 
 /** Neighbouring dense entries are one piece; a sparse entry is one. */
@@ -101,11 +111,11 @@ export function readGradient(body: Uint8Array, form: GradientForm): PushedGradie
 
 /** readGradient in pieces, between which the caller may do other work. @throws GridError as readGradient */
 export function* readingGradient(body: Uint8Array, form: GradientForm): Generator<undefined, PushedGradient> {
-  const { pieces, bytes } = form
+  const { pieces, bytes, encoding } = form
   if (body.byteLength !== bytes)
     throw new GridError('gradient-shape', `expected a body of ${bytes} bytes, got ${body.byteLength}`)
-  const plain = form.encoding === undefined ? body : yield* decoded(body, form.encoding, pieces[0]?.length ?? 0)
-  const aligned = plain.byteOffset % WORD_BYTES === 0 ? plain : new Uint8Array(plain)
+  if (encoding !== undefined) return yield* readingEncoded({ bytes: body, encoding, length: pieces[0]?.length ?? 0 })
+  const aligned = body.byteOffset % WORD_BYTES === 0 ? body : new Uint8Array(body)
   let at = aligned.byteOffset
   const parts = pieces.map(({ offset, length, sparse }) => {
     const rows = new Uint32Array(aligned.buffer, at, sparse?.rows ?? 0)
@@ -125,10 +135,15 @@ export function* readingGradient(body: Uint8Array, form: GradientForm): Generato
   return { writing, writeTo: (vector) => completed(writing(vector)) }
 }
 
-function* decoded(body: Uint8Array, encoding: LossyEncoding, length: number): Generator<undefined, Uint8Array> {
-  const values = new Float32Array(length)
-  yield* decodingVector(body, encoding, values)
-  return new Uint8Array(values.buffer)
+/** Decoded anew each time: kept is what came, which is a fraction of the vector. */
+function* readingEncoded(encoded: EncodedVector): Generator<undefined, PushedGradient> {
+  for (const run of decodedRuns(encoded)) {
+    requireFinite(run)
+    yield
+  }
+  const writing = (vector: Float32Array): Generator<undefined, void> =>
+    decodingVector(encoded.bytes, encoded.encoding, vector)
+  return { encoded, writing, writeTo: (vector) => completed(writing(vector)) }
 }
 
 interface BodyPart extends BodyPiece {
@@ -197,7 +212,7 @@ function requireRows(
   return least
 }
 
-function requireFinite(values: Float32Array): void {
+function requireFinite(values: Movable): void {
   for (let i = 0; i < values.length; i++) {
     const value = values[i] ?? 0
     // takes a third of isFinite's time

@@ -36,7 +36,17 @@ export {
   parameterLayout,
   targetsPerSample,
 } from './param-layout.ts'
-export { decodeVector, encodedVectorBytes, encodeVector, encodingVector, type LossyEncoding } from './encoded-vector.ts'
+export {
+  decodeVector,
+  type EncodedPart,
+  encodedParts,
+  type EncodedVector,
+  encodedVectorBytes,
+  encodeVector,
+  encodingVector,
+  type LossyEncoding,
+  MAX_PART_NUMBERS,
+} from './encoded-vector.ts'
 export { parseModelSpec } from './parse.ts'
 export { LAYER_DEFINITION, layerSchema, modelSchema } from './model-schema.ts'
 export { type ModelFile, readModelFile } from './model-file.ts'

@@ -3,9 +3,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
   decodeVector,
+  encodedParts,
   encodedVectorBytes,
   encodeVector,
   gradientForm,
+  MAX_PART_NUMBERS,
   parameterLayout,
   parseModelSpec,
   readGradient,
@@ -30,6 +32,36 @@ for (const [encoding, error, ratio] of [
     for (let i = 0; i < LENGTH; i++) {
       assert.ok(Math.abs((values[i] ?? 0) - (seen[i] ?? 0)) <= 1000 * error)
       assert.equal(lost[i], Math.fround((values[i] ?? 0) - (seen[i] ?? 0)))
+    }
+  })
+
+for (const encoding of ['f16', 'int8', 'sparse2'] as const)
+  test(`parts of a vector in ${encoding} hold the numbers that were asked for, and are its own bytes`, () => {
+    const length = MAX_PART_NUMBERS + LENGTH
+    const many = Float32Array.from({ length }, (_, i) => Math.sin(i) * (i % 1000))
+    const bytes = encodeVector(many, encoding)
+    const whole = new Float32Array(length)
+    decodeVector(bytes, encoding, whole)
+    for (const [start, end] of [
+      [0, length],
+      [4096, 8192],
+      [65_536, 131_072],
+      [61_440, 69_632],
+      [MAX_PART_NUMBERS - 4096, length],
+      [12_288, 12_288],
+    ] as const) {
+      const seen = new Float32Array(length)
+      for (const part of encodedParts({ bytes, encoding, length }, { start, end })) {
+        assert.ok(part.length <= MAX_PART_NUMBERS && part.bytes.buffer === bytes.buffer)
+        const numbers = new Float32Array(part.length)
+        decodeVector(part.bytes, encoding, numbers)
+        seen.set(numbers.subarray(part.skip, part.skip + part.count), part.start)
+      }
+      assert.deepEqual(
+        seen,
+        whole.map((value, i) => (start <= i && i < end ? value : 0)),
+        `numbers ${start} to ${end}`,
+      )
     }
   })
 

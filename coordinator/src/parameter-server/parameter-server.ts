@@ -148,7 +148,7 @@ export class ParameterServer {
       throw new Error(`internal: version ${base.v} is no longer kept, and its pushes are to be compensated`)
     const first = running.pushes === 0
     if (first) running.normsAtHead = [...running.clip.norms]
-    await inTurns(gradient.writing(running.memory.gradient), this.#options.clock ?? systemClock)
+    await this.#bring(gradient, running)
     const norm =
       normOf(
         await running.pool.run({ type: 'prepare', targets, head: head.index, base: from.index, strength, first }),
@@ -157,6 +157,13 @@ export class ParameterServer {
     await running.pool.run({ type: 'accumulate', factor, first })
     running.pushes++
     return norm
+  }
+
+  /** Shards elsewhere decode their part themselves: what leaves the coordinator is what came. */
+  async #bring(gradient: PushedGradient, { memory, pool }: RunningServer): Promise<void> {
+    const encoded = pool.take && gradient.encoded
+    if (encoded === undefined) await inTurns(gradient.writing(memory.gradient), this.#options.clock ?? systemClock)
+    await pool.take?.(encoded)
   }
 
   /**

@@ -1,11 +1,21 @@
 // The shard's end of shard-wire.ts: orders and bytes in, answers out. Holds one key range; independent of sockets.
-import type { ParameterLayout } from '@starling-grid/model'
+import { decodeVector, type ParameterLayout } from '@starling-grid/model'
 import { GridError } from '@starling-grid/protocol'
 import { allocate, type ServerMemory } from './memory.ts'
 import { parseOrder, type ShardOrder, type VectorName } from './shard-wire.ts'
 import { Shard } from './shard.ts'
 
 const NOTHING = new Uint8Array(0)
+
+type WriteOrder = Extract<ShardOrder, { type: 'write' }>
+type DecodeOrder = Extract<ShardOrder, { type: 'decode' }>
+
+interface AnnouncedBytes {
+  /** where they belong */
+  readonly vector: Float32Array
+  /** undefined: they are its numbers */
+  readonly encoded: DecodeOrder | undefined
+}
 
 interface HeldRange {
   readonly memory: ServerMemory
@@ -14,12 +24,12 @@ interface HeldRange {
 
 export class ShardHost {
   #held: HeldRange | undefined
-  /** where the bytes that come next belong */
-  #target: Float32Array | undefined
+  /** what is done with the bytes that come next */
+  #announced: AnnouncedBytes | undefined
 
   /** The answer, if the order has one. @throws GridError 'message-malformed', 'message-unexpected' */
   ordered(text: string): Uint8Array | undefined {
-    if (this.#target !== undefined)
+    if (this.#announced !== undefined)
       throw new GridError('message-unexpected', 'expected the announced bytes of a vector, got an order')
     const order = parseOrder(text)
     switch (order.type) {
@@ -27,7 +37,10 @@ export class ShardHost {
         this.#held = setUp(order)
         return NOTHING
       case 'write':
-        this.#target = this.#part(order)
+        this.#announced = { vector: this.#part(order), encoded: undefined }
+        return undefined
+      case 'decode':
+        this.#announced = { vector: this.#part({ vector: { of: 'gradient' }, ...order }), encoded: order }
         return undefined
       case 'read':
         return bytesOf(this.#part(order).slice())
@@ -40,16 +53,17 @@ export class ShardHost {
     }
   }
 
-  /** @throws GridError 'message-unexpected' */
+  /** @throws GridError 'message-unexpected'; for encoded numbers also 'gradient-shape', 'message-malformed' */
   received(bytes: Uint8Array): void {
-    const target = this.#target
-    this.#target = undefined
-    if (target === undefined || bytes.byteLength !== target.byteLength)
+    const { vector, encoded } = this.#announced ?? {}
+    this.#announced = undefined
+    if (vector !== undefined && encoded !== undefined) return decodeInto(vector, bytes, encoded)
+    if (vector === undefined || bytes.byteLength !== vector.byteLength)
       throw new GridError(
         'message-unexpected',
-        `expected ${target?.byteLength ?? 'no'} announced bytes, got ${bytes.byteLength}`,
+        `expected ${vector?.byteLength ?? 'no'} announced bytes, got ${bytes.byteLength}`,
       )
-    new Uint8Array(target.buffer, target.byteOffset, target.byteLength).set(bytes)
+    new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength).set(bytes)
   }
 
   get #required(): HeldRange {
@@ -58,7 +72,7 @@ export class ShardHost {
     return this.#held
   }
 
-  #part({ vector, start, count }: Extract<ShardOrder, { type: 'read' | 'write' }>): Float32Array {
+  #part({ vector, start, count }: Pick<WriteOrder, 'vector' | 'start' | 'count'>): Float32Array {
     const whole = vectorOf(this.#required.memory, vector)
     if (whole === undefined || start + count > whole.length)
       throw new GridError(
@@ -67,6 +81,18 @@ export class ShardHost {
       )
     return whole.subarray(start, start + count)
   }
+}
+
+/** @throws GridError 'gradient-shape', 'message-malformed' */
+function decodeInto(vector: Float32Array, bytes: Uint8Array, { encoding, length, skip }: DecodeOrder): void {
+  if (skip + vector.length > length)
+    throw new GridError(
+      'message-malformed',
+      `expected at most ${length} encoded numbers, got ${vector.length} behind ${skip}`,
+    )
+  const values = new Float32Array(length)
+  decodeVector(bytes, encoding, values)
+  vector.set(values.subarray(skip, skip + vector.length))
 }
 
 function setUp({

@@ -1,6 +1,7 @@
 // All shards of one parameter server as one. Each command goes to every shard, and the answers come back in the order
 // of the ranges. In this thread for small models, in one thread each for large ones.
 import { Worker } from 'node:worker_threads'
+import type { EncodedVector } from '@starling-grid/model'
 import { type CancelTimer, type Clock, systemClock } from '@starling-grid/protocol'
 import { Shard, type ShardCommand, type ShardParts } from './shard.ts'
 
@@ -10,6 +11,11 @@ export const ANSWER_MS = 30_000
 export interface ShardPool {
   /** One command at a time. @throws when a thread died; the pool is of no use then */
   run(command: ShardCommand): Promise<readonly Float64Array[]>
+  /**
+   * The push that the next 'prepare' is about, where shards have memory of their own: from these bytes, or from the
+   * server's own vector.
+   */
+  take?(encoded: EncodedVector | undefined): Promise<void>
   /**
    * This optimizer state, and this mean of squares if there is one, into the server's own vectors, where shards have
    * memory of their own.

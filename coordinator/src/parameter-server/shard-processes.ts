@@ -1,5 +1,6 @@
 // Shards in processes of their own, which dialled the coordinator (`starling ps`): who is there, and a pool over all of
 // them. They are used from the next time that the server takes over a version.
+import { type EncodedVector, encodedParts } from '@starling-grid/model'
 import { type CancelTimer, CLOSE_POLICY, GridError, systemClock } from '@starling-grid/protocol'
 import type { WebSocket } from 'ws'
 import type { ServerMemory } from './memory.ts'
@@ -82,6 +83,10 @@ export async function remoteShards(
   for (const shard of shards) shard.taken = true
   const pool: ShardPool = {
     run: (command) => each((shard, range) => runOn(shard, { command, range, memory })),
+    take: async (encoded) =>
+      void (await each((shard, range) =>
+        encoded === undefined ? shard.write(memory, { of: 'gradient' }, range) : shard.decode(encoded, range),
+      )),
     collect: async (state, square) =>
       void (await each((shard, range) =>
         Promise.all(stateNames(memory, state, square).map((name) => shard.read(memory, name, range))),
@@ -140,7 +145,6 @@ async function runOn(
     memory,
   }: { readonly command: ShardCommand; readonly range: KeyRange; readonly memory: ServerMemory },
 ): Promise<Float64Array> {
-  if (command.type === 'prepare') await shard.write(memory, { of: 'gradient' }, range)
   if (command.type === 'load') {
     await shard.write(memory, { of: 'version', index: 0 }, range)
     for (const index of memory.slots[0].keys()) await shard.write(memory, { of: 'slot', state: 0, index }, range)
@@ -195,13 +199,24 @@ export class RemoteShard {
   async write(memory: ServerMemory, vector: VectorName, range: KeyRange): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure
     const own = partOf(memory, vector, range)
-    for (const { start, count } of chunksOf(own.length)) {
-      this.#expect(true)
-      this.#socket.send(JSON.stringify({ type: 'write', vector, start, count } satisfies ShardOrder))
-      await new Promise<void>((resolve, reject) =>
-        this.#socket.send(own.slice(start, start + count), (error) => (error ? reject(error) : resolve())),
-      )
-    }
+    for (const { start, count } of chunksOf(own.length))
+      await this.#bring({ type: 'write', vector, start, count }, own.slice(start, start + count))
+  }
+
+  /** Its part of a push, as it came: decoded there. */
+  async decode(pushed: EncodedVector, range: KeyRange): Promise<void> {
+    if (this.#failure !== undefined) throw this.#failure
+    for (const { bytes, encoding, length, skip, start, count } of encodedParts(pushed, range))
+      await this.#bring({ type: 'decode', encoding, length, skip, start: start - range.start, count }, bytes)
+  }
+
+  /** An order and the bytes that it announces; resolves when they have left. */
+  async #bring(order: ShardOrder, bytes: Uint8Array | Float32Array): Promise<void> {
+    this.#expect(true)
+    this.#socket.send(JSON.stringify(order))
+    await new Promise<void>((resolve, reject) =>
+      this.#socket.send(bytes, (error) => (error ? reject(error) : resolve())),
+    )
   }
 
   /** A process that hangs, or whose network is gone, is not waited for. */

@@ -1,6 +1,7 @@
 // Messages between the coordinator and a shard in a process of its own, over one WebSocket. Orders are JSON, vectors as
-// bytes after the order that announces them. A shard answers every order except `write` with one binary message, in
-// their order. Both ends are the owner's (owner token); orders are checked all the same, before anything is allocated.
+// bytes after the order that announces them. A shard answers every other order with one binary message, in their order.
+// Both ends are the owner's (owner token); orders are checked all the same, before anything is allocated.
+import { MAX_PART_NUMBERS } from '@starling-grid/model'
 import { MAX_STATE_BYTES, OptimizerSchema, parse, parseJson, strict } from '@starling-grid/protocol'
 import * as Type from 'typebox'
 import type { Static } from 'typebox'
@@ -15,6 +16,7 @@ const MAX_VERSIONS = 64
 
 /** of a number in a vector, or how many there are */
 const Index = Type.Integer({ minimum: 0, maximum: MAX_STATE_BYTES / Float32Array.BYTES_PER_ELEMENT })
+const PartLength = Type.Integer({ minimum: 0, maximum: MAX_PART_NUMBERS })
 const EntrySchema = strict({
   name: Type.String({ maxLength: 200 }),
   shape: Type.Array(Index, { maxItems: 8 }),
@@ -44,6 +46,17 @@ const OrderSchema = Type.Union([
   }),
   /** the next message is these elements */
   strict({ type: Type.Literal('write'), ...part }),
+  /**
+   * the next message is so many encoded numbers; those after the first `skip` are of the push, from element `start` on
+   */
+  strict({
+    type: Type.Literal('decode'),
+    encoding: Type.Union([Type.Literal('f16'), Type.Literal('int8'), Type.Literal('sparse2')]),
+    length: PartLength,
+    skip: PartLength,
+    start: Index,
+    count: PartLength,
+  }),
   /** → these elements */
   strict({ type: Type.Literal('read'), ...part }),
   /** → the numbers that the shard answers with, f64 */

@@ -164,6 +164,39 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     SERVER,
+    'coordinator/src/parameter-server/parameter-server.ts',
+    ['coordinator/test/shard-processes'],
+    [
+      [
+        'shards elsewhere are sent every push as f32',
+        'const encoded = pool.take && gradient.encoded',
+        'const encoded = undefined',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    SERVER,
+    'coordinator/src/parameter-server/shard-host.ts',
+    ['coordinator/test/shard-processes'],
+    [['a shard takes more numbers than were encoded', 'if (skip + vector.length > length)', 'if (skip > length)']],
+  ),
+  ...mutantsOf(
+    SERVER,
+    'model/src/encoded-vector.ts',
+    ['model/test/encoded-vector', 'coordinator/test/shard-processes'],
+    [
+      ['a part begins with numbers of others', 'skip: from - first', 'skip: 0'],
+      ['a part has runs that nobody asked for', 'RUN * Math.ceil(end / RUN), length)', 'length)'],
+    ],
+  ),
+  ...mutantsOf(
+    SERVER,
+    'model/src/gradient-body.ts',
+    ['model/test/encoded-vector'],
+    [['an encoded push may hold no numbers', 'requireFinite(run)', 'void run']],
+  ),
+  ...mutantsOf(
+    SERVER,
     'coordinator/src/parameter-server/shard.ts',
     ['coordinator/test/parameter-server'],
     [

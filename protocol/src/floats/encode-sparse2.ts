@@ -152,18 +152,19 @@ function decodeChunk(bytes: Uint8Array, { kept, lowBits, highBits }: ChunkForm, 
   const bits = bytes.subarray(2 * MAGNITUDE_BYTES)
   const [highAt, codesAt] = [kept * lowBits, kept * lowBits + highBits]
   let [found, last] = [0, -1]
-  for (let bit = 0; bit < highBits; bit++) {
-    if (readBits(bits, highAt + bit, 1) === 0) continue
-    if (found === kept) throw malformed(`${kept} places of a chunk`, 'more')
-    const place = ((bit - found) << lowBits) | readBits(bits, found * lowBits, lowBits)
-    if (place <= last || place >= into.length)
-      throw malformed(`rising places below ${into.length}`, `${place} after ${last}`)
-    const code = readBits(bits, codesAt + CODE_BITS * found, CODE_BITS)
-    const size = code < 2 ? magnitudes.small : magnitudes.large
-    into[place] = (code & 1) === 1 ? -size : size
-    last = place
-    found++
-  }
+  for (let bit = 0; bit < highBits; bit += 8)
+    for (let ones = readBits(bits, highAt + bit, Math.min(8, highBits - bit)); ones !== 0; ones &= ones - 1) {
+      if (found === kept) throw malformed(`${kept} places of a chunk`, 'more')
+      const high = bit + 31 - Math.clz32(ones & -ones) - found
+      const place = (high << lowBits) | readBits(bits, found * lowBits, lowBits)
+      if (place <= last || place >= into.length)
+        throw malformed(`rising places below ${into.length}`, `${place} after ${last}`)
+      const code = readBits(bits, codesAt + CODE_BITS * found, CODE_BITS)
+      const size = code < 2 ? magnitudes.small : magnitudes.large
+      into[place] = (code & 1) === 1 ? -size : size
+      last = place
+      found++
+    }
   if (found < kept) throw malformed(`${kept} places of a chunk`, String(found))
   const end = codesAt + CODE_BITS * kept
   if (readBits(bits, end, 8 * bits.length - end) !== 0) throw malformed('zeros behind the last code', 'ones')

@@ -1,0 +1,150 @@
+// What taking a push in costs the coordinator's own processor, with its parameter server in four processes: a sparse
+// push that goes on to them as it came, beside one that goes on as f32, and beside no processes. Without HTTP.
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { setImmediate } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { OffRingSums, ParameterServer, readPushBody, readRange, ShardProcesses } from '@starling-grid/coordinator/shell'
+import {
+  encodeVector,
+  gradientForm,
+  initialVersionState,
+  outerOptimizer,
+  parameterLayout,
+  resnet,
+  type VersionForm,
+} from '@starling-grid/model'
+import { genesis, jobId, random32, systemClock } from '@starling-grid/protocol'
+import { type WebSocket, WebSocketServer } from 'ws'
+import { type BenchRow, type Contender, race } from './row.ts'
+import type { SuiteOptions } from './suite.ts'
+
+const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
+const SHARDS = 4
+const ENCODING = 'sparse2'
+/** of a round of one contender */
+const [PUSHES, SHORT_PUSHES] = [100, 5]
+const TARGETS = 2048
+const LOCAL = { innerSteps: 16, outerLr: 0.7, outerMomentum: 0.9 }
+const VERSION = genesis(jobId('pushes'), 'model', 1)
+
+export async function pushRows({ rounds, short }: SuiteOptions): Promise<BenchRow[]> {
+  const spec = resnet()
+  const optimizer = { type: 'sgd', lr: 0.1 } as const
+  const form: VersionForm = { spec, layout: parameterLayout(spec), optimizer, outer: outerOptimizer(LOCAL) }
+  const { total } = form.layout
+  const random = random32(1)
+  const body = encodeVector(
+    Float32Array.from({ length: total }, () => random() / 2 ** 32 - 0.5),
+    ENCODING,
+  )
+  const elsewhere = await ProcessesElsewhere.open()
+  try {
+    const [spread, alone] = await Promise.all(
+      [elsewhere.processes, undefined].map((processes) => loaded(form, processes)),
+    )
+    const taking = (server: ParameterServer | undefined, isDecodedHere: boolean): Contender =>
+      cpuOf(short ? SHORT_PUSHES : PUSHES, new Intake({ form, body, server, isDecodedHere }))
+    const name = `processor time of a push of ${total} numbers in ${ENCODING}, ${SHARDS} shards elsewhere`
+    return [
+      await race(
+        { name, adapter: 'loopback', unit: 'ms', better: 'less' },
+        taking(spread, false),
+        { 'passed on as f32': taking(spread, true), 'no shards elsewhere': taking(alone, true) },
+        rounds,
+      ),
+    ]
+  } finally {
+    elsewhere.close()
+  }
+}
+
+async function loaded(form: VersionForm, processes: ShardProcesses | undefined): Promise<ParameterServer> {
+  const server = new ParameterServer({
+    form,
+    clipNorm: undefined,
+    rounds: true,
+    delayCompensation: undefined,
+    cores: 1,
+    ...(processes === undefined ? {} : { processes }),
+  })
+  await server.load({ version: VERSION, ...initialVersionState(form.spec, form.optimizer, 1, form.outer) })
+  return server
+}
+
+interface IntakeParts {
+  readonly form: VersionForm
+  readonly body: Uint8Array
+  readonly server: ParameterServer | undefined
+  readonly isDecodedHere: boolean
+}
+
+/** As a run takes a push in: it is read, its norm known before the decision, and added. */
+class Intake {
+  readonly #parts: IntakeParts
+  readonly #sums: OffRingSums
+
+  constructor(parts: IntakeParts) {
+    this.#parts = parts
+    this.#sums = new OffRingSums(parts.form.layout, systemClock)
+  }
+
+  async take(): Promise<void> {
+    const { form, body, server, isDecodedHere } = this.#parts
+    const { gradient } = await readPushBody(body, gradientForm(form.layout, [], ENCODING), systemClock)
+    await this.#sums.normsOf(gradient, TARGETS)
+    const { encoded, ...plain } = gradient
+    await server?.add({ gradient: isDecodedHere ? plain : gradient, targets: TARGETS, base: VERSION, damping: 1 })
+  }
+}
+
+/** ms of this process, of all its threads, for one push. */
+function cpuOf(pushes: number, intake: Intake): Contender {
+  return async () => {
+    const before = process.cpuUsage()
+    for (let i = 0; i < pushes; i++) await intake.take()
+    const { user, system } = process.cpuUsage(before)
+    return (user + system) / 1000 / pushes
+  }
+}
+
+/** `starling ps`, once for each range. */
+class ProcessesElsewhere {
+  readonly processes = new ShardProcesses()
+  readonly #listener: WebSocketServer
+  readonly #children: readonly ChildProcess[]
+
+  private constructor(listener: WebSocketServer, port: number) {
+    this.#listener = listener
+    listener.on('connection', (socket: WebSocket, { url = '' }) =>
+      this.processes.admit(socket, readRange(new URL(url, 'http://here').searchParams.get('range') ?? '')),
+    )
+    this.#children = Array.from({ length: SHARDS }, (_, i) =>
+      spawn(
+        process.execPath,
+        [STARLING, 'ps', `http://127.0.0.1:${port}`, '--range', `${i}/${SHARDS}`, '--token', 'none is asked for'],
+        { stdio: 'ignore' },
+      ),
+    )
+  }
+
+  static async open(): Promise<ProcessesElsewhere> {
+    const listener = new WebSocketServer({ port: 0, host: '127.0.0.1', perMessageDeflate: false })
+    await once(listener, 'listening')
+    const address = listener.address()
+    if (address === null || typeof address === 'string') throw new Error('expected a port, got none')
+    const made = new ProcessesElsewhere(listener, address.port)
+    while (made.processes.complete() === undefined) {
+      const ended = made.#children.find(({ exitCode }) => exitCode !== null)
+      if (ended !== undefined) throw new Error(`starling ps ended with code ${ended.exitCode}`)
+      await setImmediate()
+    }
+    return made
+  }
+
+  close(): void {
+    for (const child of this.#children) child.kill()
+    for (const socket of this.#listener.clients) socket.terminate()
+    this.#listener.close()
+  }
+}
