@@ -40,10 +40,8 @@ export async function pushRows({ rounds, short }: SuiteOptions): Promise<BenchRo
   )
   const elsewhere = await ProcessesElsewhere.open()
   try {
-    const [spread, alone] = await Promise.all(
-      [elsewhere.processes, undefined].map((processes) => loaded(form, processes)),
-    )
-    const taking = (server: ParameterServer | undefined, isDecodedHere: boolean): Contender =>
+    const [spread, alone] = [await loaded(form, elsewhere.processes), await loaded(form, undefined)]
+    const taking = (server: ParameterServer, isDecodedHere: boolean): Contender =>
       cpuOf(short ? SHORT_PUSHES : PUSHES, new Intake({ form, body, server, isDecodedHere }))
     const name = `processor time of a push of ${total} numbers in ${ENCODING}, ${SHARDS} shards elsewhere`
     return [
@@ -75,7 +73,8 @@ async function loaded(form: VersionForm, processes: ShardProcesses | undefined):
 interface IntakeParts {
   readonly form: VersionForm
   readonly body: Uint8Array
-  readonly server: ParameterServer | undefined
+  readonly server: ParameterServer
+  /** shards elsewhere get f32 */
   readonly isDecodedHere: boolean
 }
 
@@ -93,8 +92,9 @@ class Intake {
     const { form, body, server, isDecodedHere } = this.#parts
     const { gradient } = await readPushBody(body, gradientForm(form.layout, [], ENCODING), systemClock)
     await this.#sums.normsOf(gradient, TARGETS)
-    const { encoded, ...plain } = gradient
-    await server?.add({ gradient: isDecodedHere ? plain : gradient, targets: TARGETS, base: VERSION, damping: 1 })
+    const { writing, writeTo } = gradient
+    const added = isDecodedHere ? { writing, writeTo } : gradient
+    await server.add({ gradient: added, targets: TARGETS, base: VERSION, damping: 1 })
   }
 }
 

@@ -38,7 +38,6 @@ export {
 } from './param-layout.ts'
 export {
   decodeVector,
-  type EncodedPart,
   encodedParts,
   type EncodedVector,
   encodedVectorBytes,

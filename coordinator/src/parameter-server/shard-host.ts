@@ -7,7 +7,7 @@ import { Shard } from './shard.ts'
 
 const NOTHING = new Uint8Array(0)
 
-type WriteOrder = Extract<ShardOrder, { type: 'write' }>
+type VectorPart = Pick<Extract<ShardOrder, { type: 'write' }>, 'vector' | 'start' | 'count'>
 type DecodeOrder = Extract<ShardOrder, { type: 'decode' }>
 
 interface AnnouncedBytes {
@@ -72,7 +72,7 @@ export class ShardHost {
     return this.#held
   }
 
-  #part({ vector, start, count }: Pick<WriteOrder, 'vector' | 'start' | 'count'>): Float32Array {
+  #part({ vector, start, count }: VectorPart): Float32Array {
     const whole = vectorOf(this.#required.memory, vector)
     if (whole === undefined || start + count > whole.length)
       throw new GridError(
