@@ -2,13 +2,16 @@
 // push that goes on to them as it came, beside one that goes on as f32, and beside no processes. Without HTTP.
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
+import { availableParallelism } from 'node:os'
 import { setImmediate } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { OffRingSums, ParameterServer, readPushBody, readRange, ShardProcesses } from '@starling-grid/coordinator/shell'
 import {
   encodeVector,
+  gpt,
   gradientForm,
   initialVersionState,
+  type ModelSpec,
   outerOptimizer,
   parameterLayout,
   resnet,
@@ -22,50 +25,50 @@ import type { SuiteOptions } from './suite.ts'
 const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 const SHARDS = 4
 const ENCODING = 'sparse2'
-/** of a round of one contender */
-const [PUSHES, SHORT_PUSHES] = [100, 5]
+/** ResNet-20, and nanoGPT's model of Shakespeare's letters */
+const MODELS = [resnet(), gpt({ blocks: 6, heads: 6, channels: 384, context: 256, vocab: 65 })]
+/** numbers of all pushes of a round of one contender */
+const [NUMBERS, SHORT_NUMBERS] = [40e6, 1e6]
 const TARGETS = 2048
+const OPTIMIZER = { type: 'sgd', lr: 0.1 } as const
 const LOCAL = { innerSteps: 16, outerLr: 0.7, outerMomentum: 0.9 }
 const VERSION = genesis(jobId('pushes'), 'model', 1)
 
-export async function pushRows({ rounds, short }: SuiteOptions): Promise<BenchRow[]> {
-  const spec = resnet()
-  const optimizer = { type: 'sgd', lr: 0.1 } as const
-  const form: VersionForm = { spec, layout: parameterLayout(spec), optimizer, outer: outerOptimizer(LOCAL) }
-  const { total } = form.layout
-  const random = random32(1)
-  const body = encodeVector(
-    Float32Array.from({ length: total }, () => random() / 2 ** 32 - 0.5),
-    ENCODING,
-  )
+export async function pushRows(options: SuiteOptions): Promise<BenchRow[]> {
   const elsewhere = await ProcessesElsewhere.open()
   try {
-    const [spread, alone] = [await loaded(form, elsewhere.processes), await loaded(form, undefined)]
-    const taking = (server: ParameterServer, isDecodedHere: boolean): Contender =>
-      cpuOf(short ? SHORT_PUSHES : PUSHES, new Intake({ form, body, server, isDecodedHere }))
-    const name = `processor time of a push of ${total} numbers in ${ENCODING}, ${SHARDS} shards elsewhere`
-    return [
-      await race(
-        { name, adapter: 'loopback', unit: 'ms', better: 'less' },
-        taking(spread, false),
-        { 'passed on as f32': taking(spread, true), 'no shards elsewhere': taking(alone, true) },
-        rounds,
-      ),
-    ]
+    const rows: BenchRow[] = []
+    for (const spec of MODELS) rows.push(await pushRow(spec, elsewhere.processes, options))
+    return rows
   } finally {
     elsewhere.close()
   }
 }
 
-async function loaded(form: VersionForm, processes: ShardProcesses | undefined): Promise<ParameterServer> {
-  const server = new ParameterServer({
-    form,
-    clipNorm: undefined,
-    rounds: true,
-    delayCompensation: undefined,
-    cores: 1,
-    ...(processes === undefined ? {} : { processes }),
-  })
+async function pushRow(spec: ModelSpec, processes: ShardProcesses, { rounds, short }: SuiteOptions): Promise<BenchRow> {
+  const form = { spec, layout: parameterLayout(spec), optimizer: OPTIMIZER, outer: outerOptimizer(LOCAL) }
+  const { total } = form.layout
+  const random = random32(1)
+  const values = Float32Array.from({ length: total }, () => random() / 2 ** 32 - 0.5)
+  const body = encodeVector(values, ENCODING)
+  const pushes = Math.ceil((short ? SHORT_NUMBERS : NUMBERS) / total)
+  const [spread, alone] = [await loaded(form, { processes }), await loaded(form, {})]
+  const taking = (server: ParameterServer, isDecodedHere: boolean): Contender =>
+    cpuOf(pushes, new Intake({ form, body, server, isDecodedHere }))
+  const name = `processor time of a push of ${total} numbers in ${ENCODING}, ${SHARDS} shards elsewhere`
+  const row = await race(
+    { name, adapter: 'loopback', unit: 'ms', better: 'less' },
+    taking(spread, false),
+    { 'passed on as f32': taking(spread, true), 'no shards elsewhere': taking(alone, true) },
+    rounds,
+  )
+  for (const server of [spread, alone]) await server.unload()
+  return { ...row, counts: { 'bytes of a push': body.byteLength } }
+}
+
+async function loaded(form: VersionForm, places: { readonly processes?: ShardProcesses }): Promise<ParameterServer> {
+  const ways = { clipNorm: undefined, rounds: true, delayCompensation: undefined, cores: availableParallelism() }
+  const server = new ParameterServer({ form, ...ways, ...places })
   await server.load({ version: VERSION, ...initialVersionState(form.spec, form.optimizer, 1, form.outer) })
   return server
 }
