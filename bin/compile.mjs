@@ -32,6 +32,8 @@ const GATHERED = [
   'protobufjs/light.js',
   'pngjs',
 ]
+/** Of one build: what the compiler does for each looks at all, and for all sources at once it takes twice as long. */
+const BUILD_FILES = 100
 /** Names the folder to the processes that a run of the tests starts: it has looked whether a source changed. */
 const FRESH = 'STARLING_COMPILED'
 const COMPILED = /[\\/]\.cache[\\/]compiled-\w+[\\/](.+)\.js$/
@@ -77,6 +79,16 @@ export async function compiledForAll() {
   if (out !== undefined) process.env[FRESH] = out
 }
 
+/**
+ * For a tree whose lines change one at a time: compiles what changed since the last call, and each module stays a file
+ * of its own, since otherwise its whole package is compiled again. Processes with this in their environment need not
+ * look whether a source changed.
+ */
+export async function compiledOneByOne() {
+  const out = await compileAll({ areGathered: false })
+  return out === undefined ? {} : { [FRESH]: out }
+}
+
 function nameOf(source) {
   return relative(ROOT, fileURLToPath(source))
 }
@@ -87,19 +99,19 @@ export function sourceOf(path) {
   return source === undefined ? path : join(ROOT, `${source}.ts`)
 }
 
-async function compileAll() {
+async function compileAll({ areGathered } = { areGathered: true }) {
   const out = join(ROOT, '.cache', `compiled-${keyOfCompiler()}`)
   if (process.env[FRESH] === out) {
     process.setSourceMapsEnabled(true)
     return out
   }
-  const stale = staleSources(out)
+  const stale = areGathered ? staleSources(out) : sources().filter(isStaleIn(out))
   // Errors name lines of the sources.
   process.setSourceMapsEnabled(true)
   if (stale.length === 0) return out
   try {
     await gather(out)
-    await compile(stale, out)
+    await compile(stale, out, areGathered)
     return out
   } catch (error) {
     if (!UNWRITABLE.has(error.code)) throw error
@@ -113,9 +125,13 @@ async function compileAll() {
 /** All of a package where one of its modules changed: they share files. */
 function staleSources(out) {
   const all = sources()
-  const isStale = ({ file, mtime }) => timeOf(join(out, javaScript(file))) !== mtime
+  const isStale = isStaleIn(out)
   const changed = new Set(all.filter(isStale).filter(isModule).map(packageOf))
   return all.filter((source) => (isModule(source) ? changed.has(packageOf(source)) : isStale(source)))
+}
+
+function isStaleIn(out) {
+  return ({ file, mtime }) => timeOf(join(out, javaScript(file))) !== mtime
 }
 
 /** No test: those import others, and no other imports them. */
@@ -184,9 +200,21 @@ function fileNameOf(name) {
 }
 
 /** A file appears when it is whole, however many processes compile at once; its time is its source's. */
-async function compile(stale, out) {
+async function compile(stale, out, areGathered) {
+  const parts = Array.from({ length: Math.ceil(stale.length / BUILD_FILES) }, (_, i) => i * BUILD_FILES)
+  const builds = await Promise.all(parts.map((first) => buildEach(stale.slice(first, first + BUILD_FILES), out)))
+  const outputFiles = builds.flatMap((one) => one.outputFiles)
+  const outputs = Object.assign({}, ...builds.map(({ metafile }) => metafile.outputs))
+  const lines = areGathered ? await gatherModules(modulesOf(outputs, out), out) : new Map()
+  const times = new Map(stale.map(({ file, mtime }) => [join(out, javaScript(file)), mtime]))
+  // Source maps first: a compiled file that is there has its map.
+  for (const { path, contents } of outputFiles.sort((a, b) => b.path.length - a.path.length))
+    writeWhole(path, lines.get(path) ?? contents, times.get(path))
+}
+
+async function buildEach(stale, out) {
   const { build } = await import('esbuild')
-  const { outputFiles, metafile } = await build({
+  return build({
     ...OPTIONS,
     entryPoints: stale.map(({ file }) => join(ROOT, file)),
     outbase: ROOT,
@@ -195,15 +223,10 @@ async function compile(stale, out) {
     metafile: true,
     plugins: [namesOfImports(out)],
   })
-  const lines = await gatherModules(modulesOf(metafile, out), out)
-  const times = new Map(stale.map(({ file, mtime }) => [join(out, javaScript(file)), mtime]))
-  // Source maps first: a compiled file that is there has its map.
-  for (const { path, contents } of outputFiles.sort((a, b) => b.path.length - a.path.length))
-    writeWhole(path, lines.get(path) ?? contents, times.get(path))
 }
 
 /** What each source exports, and what of our sources it imports at once. */
-function modulesOf({ outputs }, out) {
+function modulesOf(outputs, out) {
   const compiledTo = Object.entries(outputs).filter(([, { entryPoint }]) => entryPoint !== undefined)
   return new Map(
     compiledTo.map(([path, { entryPoint, exports, imports }]) => {

