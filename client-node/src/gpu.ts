@@ -5,6 +5,7 @@ import { type AdapterDescription, GridError } from '@starling-grid/protocol'
 import { isNamed } from './adapter-names.ts'
 import { installPoll, waitByTimer } from './dawn-poll.ts'
 import type { ListedAdapter } from './gpu-wish.ts'
+import { keepPipelines } from './kept-pipelines.ts'
 import { prepareProcess } from './runtime/prepare-process.ts'
 
 /** A device has the defaults of the specification for every limit that is not asked for by name. */
@@ -91,6 +92,7 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
   }
   const device = await adapter.requestDevice(options.limits === 'default' ? {} : abilities(adapter))
   const description = describe(adapter)
+  if (description.software) keepPipelines(device)
   const stopWaitingByTimer = description.software ? waitByTimer() : () => undefined
   const close = () => {
     if (gpu === undefined) return
