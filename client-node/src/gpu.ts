@@ -5,6 +5,7 @@ import { type AdapterDescription, GridError } from '@starling-grid/protocol'
 import { isNamed } from './adapter-names.ts'
 import { installPoll, waitByTimer } from './dawn-poll.ts'
 import type { ListedAdapter } from './gpu-wish.ts'
+import { keepPipelines } from './kept-pipelines.ts'
 import { prepareProcess } from './runtime/prepare-process.ts'
 
 /** A device has the defaults of the specification for every limit that is not asked for by name. */
@@ -37,6 +38,12 @@ const WELCOME_FEATURES = [
  * and sizes, never text.
  */
 const USED_EXPERIMENTS = ['allow_unsafe_apis', 'vulkan_enable_f16_on_nvidia']
+
+/**
+ * Off on software adapters: that the driver clears workgroup memory. SwiftShader makes a store of each number of it,
+ * and compiles a kernel with tiles in 1.4 s. Dawn's own loop clears as much, and the kernel takes 0.4 s.
+ */
+const SLOW_IN_SOFTWARE = 'use_vulkan_zero_initialize_workgroup_memory_extension'
 
 const WAYS_TO_ASK: readonly GPURequestAdapterOptions[] = [
   { powerPreference: 'high-performance' },
@@ -78,11 +85,14 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
   Object.assign(globalThis, globals)
   // Dawn stops when this object is collected, and keeps the process alive until then.
   let gpu: GPU | undefined = create(dawnFlags(options))
-  const adapter = options.listed
-    ? await listedAdapter(gpu, options.listed)
-    : chosen(await offered(gpu), options.adapter, drivers)
+  let adapter = await wantedAdapter(gpu, options, drivers)
+  if (isSoftware(adapter)) {
+    gpu = create(dawnFlags({ ...options, software: true }))
+    adapter = await wantedAdapter(gpu, options, drivers)
+  }
   const device = await adapter.requestDevice(options.limits === 'default' ? {} : abilities(adapter))
   const description = describe(adapter)
+  if (description.software) keepPipelines(device)
   const stopWaitingByTimer = description.software ? waitByTimer() : () => undefined
   const close = () => {
     if (gpu === undefined) return
@@ -93,13 +103,15 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
   return { device, description, facts: adapter.info, close }
 }
 
-function dawnFlags({ boundsChecks = true, exactTimestamps = false, listed }: OpenGpuOptions): string[] {
+function dawnFlags(options: OpenGpuOptions & { readonly software?: boolean }): string[] {
+  const { boundsChecks = true, exactTimestamps = false, software = false, listed } = options
   // of each option Dawn takes the last alone
   const enabled = [...USED_EXPERIMENTS, ...(boundsChecks ? [] : ['disable_robustness'])]
+  const disabled = [...(exactTimestamps ? ['timestamp_quantization'] : []), ...(software ? [SLOW_IN_SOFTWARE] : [])]
   return [
     `enable-dawn-features=${enabled.join()}`,
     ...(listed ? [`backend=${listed.backend}`, `adapter=${listed.name}`] : []),
-    ...(exactTimestamps ? ['disable-dawn-features=timestamp_quantization'] : []),
+    ...(disabled.length > 0 ? [`disable-dawn-features=${disabled.join()}`] : []),
   ]
 }
 
@@ -107,6 +119,10 @@ function dawnFlags({ boundsChecks = true, exactTimestamps = false, listed }: Ope
 export function adapterLabel({ name, vendor, software, parts }: AdapterDescription): string {
   if (parts !== undefined) return name // it says so of each
   return `${name} (${software ? `software, ${vendor}` : vendor})`
+}
+
+async function wantedAdapter(gpu: GPU, { listed, adapter }: OpenGpuOptions, drivers: string): Promise<GPUAdapter> {
+  return listed ? listedAdapter(gpu, listed) : chosen(await offered(gpu), adapter, drivers)
 }
 
 async function offered(gpu: GPU): Promise<GPUAdapter[]> {
@@ -168,10 +184,14 @@ function describe(adapter: GPUAdapter): AdapterDescription {
   return {
     name: nameOf(adapter),
     vendor: adapter.info.vendor,
-    software: adapter.info.isFallbackAdapter,
+    software: isSoftware(adapter),
     executor: 'webgpu',
     ...(adapter.features.has('shader-f16') ? { f16: true } : {}),
   }
+}
+
+function isSoftware(adapter: GPUAdapter): boolean {
+  return adapter.info.isFallbackAdapter
 }
 
 function nameOf(adapter: GPUAdapter): string {
