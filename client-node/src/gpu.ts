@@ -40,8 +40,9 @@ const WELCOME_FEATURES = [
 const USED_EXPERIMENTS = ['allow_unsafe_apis', 'vulkan_enable_f16_on_nvidia']
 
 /**
- * Off on software adapters: that the driver clears workgroup memory. SwiftShader makes a store of each number of it,
- * and compiles a kernel with tiles in 1.4 s. Dawn's own loop clears as much, and the kernel takes 0.4 s.
+ * Off where there are software adapters alone: that the driver clears workgroup memory. SwiftShader makes a store of
+ * each number of it, and compiles a kernel of 64 × 64 tiles in 1.4 s. Dawn's own loop clears as much, and the kernel
+ * takes 0.4 s.
  */
 const SLOW_IN_SOFTWARE = 'use_vulkan_zero_initialize_workgroup_memory_extension'
 
@@ -84,30 +85,30 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
   const { create, globals } = await import('webgpu')
   Object.assign(globalThis, globals)
   // Dawn stops when this object is collected, and keeps the process alive until then.
-  let gpu: GPU | undefined = create(dawnFlags(options))
-  let adapter = await wantedAdapter(gpu, options, drivers)
-  if (isSoftware(adapter)) {
-    gpu = create(dawnFlags({ ...options, software: true }))
-    adapter = await wantedAdapter(gpu, options, drivers)
-  }
+  let gpu: GPU | undefined = create(dawnFlags(options, drivers))
+  const adapter = options.listed
+    ? await listedAdapter(gpu, options.listed)
+    : chosen(await offered(gpu), options.adapter, drivers)
   const device = await adapter.requestDevice(options.limits === 'default' ? {} : abilities(adapter))
   const description = describe(adapter)
-  if (description.software) keepPipelines(device)
-  const stopWaitingByTimer = description.software ? waitByTimer() : () => undefined
+  const whileOpen = description.software ? [waitByTimer(), keepPipelines(device)] : []
   const close = () => {
     if (gpu === undefined) return
     device.destroy()
     gpu = undefined
-    stopWaitingByTimer()
+    for (const end of whileOpen) end()
   }
   return { device, description, facts: adapter.info, close }
 }
 
-function dawnFlags(options: OpenGpuOptions & { readonly software?: boolean }): string[] {
-  const { boundsChecks = true, exactTimestamps = false, software = false, listed } = options
+function dawnFlags(
+  { boundsChecks = true, exactTimestamps = false, listed }: OpenGpuOptions,
+  drivers: string,
+): string[] {
   // of each option Dawn takes the last alone
   const enabled = [...USED_EXPERIMENTS, ...(boundsChecks ? [] : ['disable_robustness'])]
-  const disabled = [...(exactTimestamps ? ['timestamp_quantization'] : []), ...(software ? [SLOW_IN_SOFTWARE] : [])]
+  const slow = drivers.includes('(software)') ? [SLOW_IN_SOFTWARE] : []
+  const disabled = [...(exactTimestamps ? ['timestamp_quantization'] : []), ...slow]
   return [
     `enable-dawn-features=${enabled.join()}`,
     ...(listed ? [`backend=${listed.backend}`, `adapter=${listed.name}`] : []),
@@ -119,10 +120,6 @@ function dawnFlags(options: OpenGpuOptions & { readonly software?: boolean }): s
 export function adapterLabel({ name, vendor, software, parts }: AdapterDescription): string {
   if (parts !== undefined) return name // it says so of each
   return `${name} (${software ? `software, ${vendor}` : vendor})`
-}
-
-async function wantedAdapter(gpu: GPU, { listed, adapter }: OpenGpuOptions, drivers: string): Promise<GPUAdapter> {
-  return listed ? listedAdapter(gpu, listed) : chosen(await offered(gpu), adapter, drivers)
 }
 
 async function offered(gpu: GPU): Promise<GPUAdapter[]> {
@@ -184,14 +181,10 @@ function describe(adapter: GPUAdapter): AdapterDescription {
   return {
     name: nameOf(adapter),
     vendor: adapter.info.vendor,
-    software: isSoftware(adapter),
+    software: adapter.info.isFallbackAdapter,
     executor: 'webgpu',
     ...(adapter.features.has('shader-f16') ? { f16: true } : {}),
   }
-}
-
-function isSoftware(adapter: GPUAdapter): boolean {
-  return adapter.info.isFallbackAdapter
 }
 
 function nameOf(adapter: GPUAdapter): string {

@@ -4,8 +4,8 @@
 /** Of the pipelines made last: those of a few large models. */
 const MOST_KEPT = 1000
 
-/** From now on the device's latest pipelines live as long as it does. */
-export function keepPipelines(device: GPUDevice): void {
+/** From now on the device's latest pipelines live, until the returned function is called. */
+export function keepPipelines(device: GPUDevice): () => void {
   const create = device.createComputePipelineAsync.bind(device)
   const kept: GPUComputePipeline[] = []
   device.createComputePipelineAsync = async (descriptor) => {
@@ -14,4 +14,5 @@ export function keepPipelines(device: GPUDevice): void {
     if (kept.length > MOST_KEPT) kept.shift()
     return pipeline
   }
+  return () => void kept.splice(0)
 }
