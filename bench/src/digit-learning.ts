@@ -9,7 +9,7 @@ import {
   initialVersionState,
   outerOptimizer,
   parameterLayout,
-  readGradient,
+  readPush,
   type LossyEncoding,
   type ModelSpec,
   type VersionForm,
@@ -113,7 +113,7 @@ export class DigitLearning implements ModelLearning {
     const { body } = member
     if (body === undefined) throw new Error('internal: a push without a body')
     member.feedback = swapped(member.feedback)
-    const gradient = readGradient(body, gradientForm(this.#form.layout, undefined, this.#options.encoding))
+    const gradient = readPush(body, gradientForm(this.#form.layout, undefined, this.#options.encoding))
     this.#then(async () => void (await this.#server.add({ gradient, targets, base, damping })))
   }
 

@@ -9,7 +9,7 @@ import {
   initialVersionState,
   parameterLayout,
   parseModelSpec,
-  readGradient,
+  readPush,
   type VersionForm,
 } from '@starling-grid/model'
 import { digest, versionId, type VersionRef, type WatchMessage } from '@starling-grid/protocol'
@@ -244,7 +244,7 @@ for (const encoding of ['f16', 'int8', 'sparse2'] as const)
     await arrived(processes)
     const sum = Float32Array.from({ length: total }, (_, i) => Math.sin(i) * (i % 1000))
     const body = encodeVector(sum, encoding)
-    const gradient = readGradient(body, gradientForm(form.layout, [], encoding))
+    const gradient = readPush(body, gradientForm(form.layout, [], encoding))
     const ways = { clipNorm: undefined, delayCompensation: undefined, cores: 1 }
     const made: string[] = []
     for (const places of [{}, { processes }]) {

@@ -2,7 +2,7 @@
 // the other, each encoded on its own. What an encoding loses stays with the member and joins its next push (error
 // feedback: Seide et al., 2014; Karimireddy et al., 2019).
 import { type GradientEncoding, GridError } from '@starling-grid/protocol'
-import { type Codec, int8Codec, type Movable, scaledF16Codec, sparse2Codec } from '@starling-grid/protocol/floats'
+import { type Codec, int8Codec, scaledF16Codec, sparse2Codec } from '@starling-grid/protocol/floats'
 
 export type LossyEncoding = Exclude<GradientEncoding, 'f32'>
 
@@ -64,26 +64,17 @@ export function* decodingVector(
   encoding: LossyEncoding,
   into: Float32Array,
 ): Generator<undefined, void> {
-  let at = 0
-  for (const run of decodedRuns({ bytes, encoding, length: into.length })) {
-    into.set(run, at)
-    at += run.length
-    yield
-  }
-}
-
-/** Its numbers, run by run; each is valid until the next. @throws GridError 'gradient-shape', 'message-malformed' */
-export function* decodedRuns({ bytes, encoding, length }: EncodedVector): Generator<Movable, void> {
   const codec = CODECS[encoding]()
-  const expected = encodedVectorBytes(length, encoding)
+  const expected = encodedVectorBytes(into.length, encoding)
   if (bytes.byteLength !== expected)
     throw new GridError('gradient-shape', `expected a body of ${expected} bytes, got ${bytes.byteLength}`)
   let at = 0
-  for (let start = 0; start < length; start += RUN) {
-    const count = Math.min(RUN, length - start)
-    const size = codec.bytes(count)
-    yield codec.decode(bytes.subarray(at, at + size), count)
-    at += size
+  for (let start = 0; start < into.length; start += RUN) {
+    const count = Math.min(RUN, into.length - start)
+    const length = codec.bytes(count)
+    into.set(codec.decode(bytes.subarray(at, at + length), count), start)
+    at += length
+    yield
   }
 }
 

@@ -5,15 +5,7 @@
 // same. The difference of a round may be encoded (encoded-vector.ts): then it is dense.
 
 import { type GradientEncoding, GridError, type SparsePart } from '@starling-grid/protocol'
-import type { Movable } from '@starling-grid/protocol/floats'
-import {
-  completed,
-  decodedRuns,
-  decodingVector,
-  type EncodedVector,
-  encodedVectorBytes,
-  type LossyEncoding,
-} from './encoded-vector.ts'
+import { completed, type EncodedVector, encodedVectorBytes, type LossyEncoding } from './encoded-vector.ts'
 import { layerShapes } from './expand.ts'
 import type { ParameterEntry, ParameterLayout } from './param-layout.ts'
 import type { ModelSpec } from './spec.ts'
@@ -101,7 +93,7 @@ function wordsOf({ length, sparse }: BodyPiece): number {
 }
 
 /**
- * The gradient in the body of a push; nothing of the model's size is allocated.
+ * The gradient in a body that is not encoded; nothing of the model's size is allocated.
  * @throws GridError 'gradient-shape' for another length or row numbers that do not ascend or are out of range,
  * 'gradient-not-finite'
  */
@@ -111,10 +103,9 @@ export function readGradient(body: Uint8Array, form: GradientForm): PushedGradie
 
 /** readGradient in pieces, between which the caller may do other work. @throws GridError as readGradient */
 export function* readingGradient(body: Uint8Array, form: GradientForm): Generator<undefined, PushedGradient> {
-  const { pieces, bytes, encoding } = form
+  const { pieces, bytes } = form
   if (body.byteLength !== bytes)
     throw new GridError('gradient-shape', `expected a body of ${bytes} bytes, got ${body.byteLength}`)
-  if (encoding !== undefined) return yield* readingEncoded({ bytes: body, encoding, length: pieces[0]?.length ?? 0 })
   const aligned = body.byteOffset % WORD_BYTES === 0 ? body : new Uint8Array(body)
   let at = aligned.byteOffset
   const parts = pieces.map(({ offset, length, sparse }) => {
@@ -133,17 +124,6 @@ export function* readingGradient(body: Uint8Array, form: GradientForm): Generato
   }
   const writing = (vector: Float32Array): Generator<undefined, void> => writeParts(parts, vector)
   return { writing, writeTo: (vector) => completed(writing(vector)) }
-}
-
-/** Decoded anew each time: kept is what came, which is a fraction of the vector. */
-function* readingEncoded(encoded: EncodedVector): Generator<undefined, PushedGradient> {
-  for (const run of decodedRuns(encoded)) {
-    requireFinite(run)
-    yield
-  }
-  const writing = (vector: Float32Array): Generator<undefined, void> =>
-    decodingVector(encoded.bytes, encoded.encoding, vector)
-  return { encoded, writing, writeTo: (vector) => completed(writing(vector)) }
 }
 
 interface BodyPart extends BodyPiece {
@@ -212,7 +192,8 @@ function requireRows(
   return least
 }
 
-function requireFinite(values: Movable): void {
+/** @throws GridError 'gradient-not-finite' */
+export function requireFinite(values: Float32Array): void {
   for (let i = 0; i < values.length; i++) {
     const value = values[i] ?? 0
     // takes a third of isFinite's time

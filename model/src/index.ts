@@ -10,7 +10,6 @@ export {
   isSparse,
   type PushedGradient,
   readGradient,
-  readingGradient,
   readRowNumbers,
   type RowsByName,
   sparseParts,
@@ -75,3 +74,4 @@ export { gpt } from './zoo/gpt.ts'
 export { lenet5 } from './zoo/lenet5.ts'
 export { mlp } from './zoo/mlp.ts'
 export { resnet } from './zoo/resnet.ts'
+export { readingPush, readPush } from './pushed-gradient.ts'

@@ -1,5 +1,5 @@
 // The body of a push: its gradient, checked, and the digest of its bytes. In pieces: it may have 256 MiB.
-import { type GradientForm, type PushedGradient, readingGradient } from '@starling-grid/model'
+import { type GradientForm, type PushedGradient, readingPush } from '@starling-grid/model'
 import { type Clock, type Sha256, sha256Name } from '@starling-grid/protocol'
 import { hashing, inTurns } from '../turns.ts'
 
@@ -15,6 +15,6 @@ export function readPushBody(body: Uint8Array, form: GradientForm, clock: Pick<C
 }
 
 function* readingBody(body: Uint8Array, form: GradientForm): Generator<undefined, PushBody> {
-  const gradient = yield* readingGradient(body, form)
+  const gradient = yield* readingPush(body, form)
   return { gradient, digest: sha256Name(yield* hashing(body)) }
 }

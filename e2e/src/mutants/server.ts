@@ -191,9 +191,9 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     SERVER,
-    'model/src/gradient-body.ts',
+    'model/src/pushed-gradient.ts',
     ['model/test/encoded-vector'],
-    [['an encoded push may hold no numbers', 'requireFinite(run)', 'void run']],
+    [['an encoded push may hold no numbers', 'requireFinite(numbers)', 'void numbers']],
   ),
   ...mutantsOf(
     SERVER,
