@@ -5,7 +5,6 @@ import { type AdapterDescription, GridError } from '@starling-grid/protocol'
 import { isNamed } from './adapter-names.ts'
 import { installPoll, waitByTimer } from './dawn-poll.ts'
 import type { ListedAdapter } from './gpu-wish.ts'
-import { keepPipelines } from './kept-pipelines.ts'
 import { prepareProcess } from './runtime/prepare-process.ts'
 
 /** A device has the defaults of the specification for every limit that is not asked for by name. */
@@ -91,12 +90,12 @@ export async function openGpu(options: OpenGpuOptions = {}): Promise<OpenGpu> {
     : chosen(await offered(gpu), options.adapter, drivers)
   const device = await adapter.requestDevice(options.limits === 'default' ? {} : abilities(adapter))
   const description = describe(adapter)
-  const whileOpen = description.software ? [waitByTimer(), keepPipelines(device)] : []
+  const stopWaitingByTimer = description.software ? waitByTimer() : () => undefined
   const close = () => {
     if (gpu === undefined) return
     device.destroy()
     gpu = undefined
-    for (const end of whileOpen) end()
+    stopWaitingByTimer()
   }
   return { device, description, facts: adapter.info, close }
 }
