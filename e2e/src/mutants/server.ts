@@ -186,7 +186,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     ['model/test/encoded-vector', 'coordinator/test/shard-processes'],
     [
       ['a part begins with numbers of others', 'skip: from - first', 'skip: 0'],
-      ['a part has runs that nobody asked for', 'RUN * Math.ceil(end / RUN), length)', 'length)'],
+      ['a shard is sent runs that its range does not touch', 'RUN * Math.ceil(end / RUN), length)', 'length)'],
     ],
   ),
   ...mutantsOf(
