@@ -181,6 +181,23 @@ test('a newcomer whose line is slower than the steps opens no ballot, however lo
   assert.equal(desk.sent('last-step').length, 2, 'it caught up')
 })
 
+test('a newcomer that is always three steps behind, because it follows as fast as they are made, is admitted', () => {
+  const desk = offered()
+  desk.wait(9000) // a whole state takes it longer than the others bear
+  desk.learn('c')
+  const said = (v: number): void => {
+    desk.step(v)
+    desk.wait(400)
+    if (v >= 9) desk.say('c', { type: 'prefetched', version: at(desk, v - 3) })
+  }
+  for (let v = 6; v <= 9; v++) said(v)
+  desk.wait(0)
+  assert.deepEqual(desk.sent('last-step'), [], 'three steps of 1200 ms each, as its first one took')
+  said(10)
+  desk.wait(0)
+  assert.equal(desk.sent('last-step').length, 2, 'three of 400 ms')
+})
+
 test('one that kept a version of an earlier visit continues from it if near, and fetches a copy otherwise', () => {
   const joins = (v: number, id?: VersionRef['id']) => {
     const desk = new Desk({ minVolunteers: 2, blocks: 300 })

@@ -30,7 +30,7 @@ const record = (v: number): StepRecord => ({
   correct: 0,
   gradDigest: sha256Name('0'.repeat(64)),
 })
-const VERSIONS = [1, 2, 3, 4].reduce<VersionRef[]>((all, v) => [...all, extend(all.at(-1) ?? ZERO, record(v))], [ZERO])
+const VERSIONS = [1, 2, 3, 4, 5].reduce<VersionRef[]>((all, v) => [...all, extend(all.at(-1) ?? ZERO, record(v))], [ZERO])
 const version = (v: number): VersionRef => VERSIONS[v] ?? ZERO
 
 const newcomer = (): MemberCore => createMember(A, ZERO)
@@ -68,11 +68,24 @@ test('it follows one step after the other, in order, each applied at its parent'
     effects.flatMap((effect) => (effect.type === 'fetch-reduced' ? [effect.target.v] : []))
   assert.deepEqual(fetches(follow(core, [2, 3])), [2])
   assert.deepEqual(follow(core, [3, 4]), [], 'one at a time')
-  assert.deepEqual(kinds(fetched(core, 2)), ['apply', 'fetch-reduced'])
+  assert.deepEqual(kinds(fetched(core, 2)), ['apply', 'prefetched', 'fetch-reduced'])
   assert.deepEqual(fetched(core, 2), [], 'an answer that comes twice')
-  fetched(core, 3)
+  assert.deepEqual(kinds(fetched(core, 3)), ['apply', 'fetch-reduced'])
   assert.deepEqual(kinds(fetched(core, 4)), ['apply', 'prefetched'], 'and says so when it knows of no more')
   assert.deepEqual([core.version, core.base, core.tail], [version(4), version(4), []])
+})
+
+test('one that follows as fast as steps are committed, and never holds the last of them, says how far it is', () => {
+  const core = learner()
+  follow(core, [2, 3])
+  const said: unknown[] = []
+  for (const v of [2, 3]) {
+    follow(core, [v + 2])
+    for (const effect of fetched(core, v))
+      if (effect.type === 'send' && effect.message.type === 'prefetched') said.push(effect.message.version)
+  }
+  assert.deepEqual(said, [version(2)], 'and again at version 4, the last that it knew of then')
+  assert.deepEqual(kinds(fetched(core, 4)), ['apply', 'prefetched', 'fetch-reduced'])
 })
 
 test('a step is applied only to its parent: a sum of another branch changes nothing (R7)', () => {

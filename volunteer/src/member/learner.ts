@@ -14,7 +14,7 @@ export function onPrefetch(core: MemberCore, order: MessageTo<'prefetch'>): Memb
   if (generation < core.promised || core.ring !== undefined || core.asyncEpoch !== undefined || again) return []
   core.fence = fence
   core.promised = generation
-  core.learning = { fence, generation, version, records: [], sources, fetching: version }
+  core.learning = { fence, generation, version, records: [], sources, fetching: version, reportAt: 0 }
   if (order.anew) core.version = undefined
   // What was never committed is given up in a ballot or not at all: others may have lost it (R6).
   if (core.version !== undefined && !onlyCommitted(core)) return ready(core, null)
@@ -67,7 +67,7 @@ export function onFollow(
   core.promised = generation
   if (core.learning?.generation !== generation)
     // a ballot came between
-    core.learning = { fence, generation, version: core.version, records: [], sources, fetching: undefined }
+    core.learning = { fence, generation, version: core.version, records: [], sources, fetching: undefined, reportAt: 0 }
   const { learning } = core
   const known = new Set(learning.records.map(({ v }) => v))
   learning.records = [...learning.records, ...records.filter(({ v }) => !known.has(v))]
@@ -112,9 +112,9 @@ export function onLearnerReduced(core: MemberCore, generation: number, fetched: 
   core.tail = [record]
   settle(core, next)
   learning.fetching = undefined
-  const isLast = learning.records.every(({ v }) => v <= next.v)
-  const caughtUp = isLast ? ready(core, next) : []
-  return [{ type: 'apply', record, version: next }, ...proofDue(core), ...caughtUp, ...goOn(core)]
+  const report = next.v < learning.reportAt ? [] : ready(core, next)
+  if (report.length > 0) learning.reportAt = learning.records.at(-1)?.v ?? next.v
+  return [{ type: 'apply', record, version: next }, ...proofDue(core), ...report, ...goOn(core)]
 }
 
 /** No source can send what is missing: the coordinator offers another version, or the rest comes at FORM. */

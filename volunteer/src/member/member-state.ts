@@ -52,6 +52,11 @@ export interface Learning {
   sources: MessageTo<'follow'>['sources']
   /** the version that is being fetched now */
   fetching: VersionRef | undefined
+  /**
+   * the version at which it says again how far it is: the last that it knew of when it last said so. One that follows
+   * as fast as steps are committed never holds the last of them
+   */
+  reportAt: number
 }
 
 /** What FORM says of a generation. */

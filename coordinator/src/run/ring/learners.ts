@@ -93,7 +93,6 @@ export function beginLearning(transition: Transition, member: Member, holds: Ver
     losses: 0,
     fetchAt: transition.now,
     fetchMs: undefined,
-    toldAt: transition.now,
     newsAt: transition.now,
     stepMs: undefined,
     told: 0,
@@ -221,8 +220,8 @@ function followOn(transition: Transition, phase: RingPhase, { id, relaysOnly }: 
   }
   const records = chain.since(learner.told, PLAN_WINDOW)
   if (records.length === 0) return
+  if (learner.told === learner.held) learner.newsAt = transition.now
   learner.told += records.length
-  learner.toldAt = transition.now
   introduce(transition, id, learner, sources)
   transition.send(id, { type: 'follow', ...transition.ballot, records, sources })
 }
@@ -329,7 +328,7 @@ function onPrefetched(transition: Transition, member: MemberId, { version }: Mes
     return
   }
   if (learner.held === undefined) learner.fetchMs = now - learner.fetchAt
-  else if (version.v > learner.held) learner.stepMs = (now - learner.toldAt) / (version.v - learner.held)
+  else if (version.v > learner.held) learner.stepMs = (now - learner.newsAt) / (version.v - learner.held)
   if (version.v > (learner.held ?? version.v)) learner.losses = 0
   learner.newsAt = now
   learner.held = version.v

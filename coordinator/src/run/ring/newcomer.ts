@@ -37,10 +37,9 @@ export interface Learner {
   /** when it was told to fetch a version, and how long that took, ms */
   fetchAt: number
   fetchMs: number | undefined
-  /** when it was last told records, and how long it took for each of them, ms */
-  toldAt: number
-  /** when it last said what it holds, or was told everything again, ms */
+  /** when it last said what it holds, was told everything again, or got records to follow after it had none, ms */
   newsAt: number
+  /** how long it takes to follow one record, ms */
   stepMs: number | undefined
   /** records that it was told, up to this version, in the generation `generation` */
   told: number
