@@ -10,6 +10,7 @@ import { run } from 'node:test'
 import { spec } from 'node:test/reporters'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { compiled, compiledForAll, sourceOf } from './compile.mjs'
+import { askOldChildren } from './hung-tests.mjs'
 import { LATER, LONGEST_FIRST } from './test-choice.mjs'
 
 /**
@@ -19,6 +20,8 @@ import { LATER, LONGEST_FIRST } from './test-choice.mjs'
 const MORE_THAN_CORES = { some: 4, all: 2 }
 /** A file that hangs is ended and fails; the slowest takes 2 minutes on 2 cores, and ten times as much when busy. */
 const FILE_LIMIT_MS = 20 * 60_000
+/** Before it is ended it is asked where it stands. */
+const HANGING_MS = FILE_LIMIT_MS - 2 * 60_000
 /**
  * Packages whose tests share processes, those of a line with each other. Coordinators start one after the other in
  * theirs, and what they are made of is loaded once: half of what they cost alone.
@@ -59,6 +62,7 @@ console.error(`Adapter: ${await prepareProcess(await testAdapter())}`)
 if (wanted.length === 0 && !all) process.env.STARLING_FUZZ ??= '0.25'
 // Errors name lines of the sources.
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --enable-source-maps`
+askOldChildren(HANGING_MS, (where) => process.once('exit', () => console.log(`\n${where}`)))
 
 Readable.from(asOneRun(files.toSorted((one, other) => placeOf(one) - placeOf(other))))
   .compose(new spec())

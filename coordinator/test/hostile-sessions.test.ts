@@ -12,6 +12,8 @@ const STRANGERS = Math.ceil(30 * Number(process.env['STARLING_FUZZ'] ?? 1))
 const MESSAGES = 40
 /** bytes: a leak of one message each would be twice as much */
 const MOST_GROWTH = 150 * 1024 * 1024
+/** A ballot waits for claims, also of a process that gets no core meanwhile. */
+const CLAIMS_MS = 30_000
 
 function changed(message: object, random: () => number): string {
   const text = JSON.stringify(message)
@@ -122,7 +124,7 @@ test(
 )
 
 test('a claim with a wrong count of samples, or with a block named twice, is refused', async () => {
-  const { url } = await startCoordinator({ timing: QUICK })
+  const { url } = await startCoordinator({ timing: { ...QUICK, stateMs: CLAIMS_MS } })
   await submit(url, smallJob({ volunteers: { min: 2 } }))
   const liar = volunteer(url, { obedient: false })
   await once(liar.socket, 'open')

@@ -30,7 +30,10 @@ const record = (v: number): StepRecord => ({
   correct: 0,
   gradDigest: sha256Name('0'.repeat(64)),
 })
-const VERSIONS = [1, 2, 3, 4, 5].reduce<VersionRef[]>((all, v) => [...all, extend(all.at(-1) ?? ZERO, record(v))], [ZERO])
+const VERSIONS = [1, 2, 3, 4, 5].reduce<VersionRef[]>(
+  (all, v) => [...all, extend(all.at(-1) ?? ZERO, record(v))],
+  [ZERO],
+)
 const version = (v: number): VersionRef => VERSIONS[v] ?? ZERO
 
 const newcomer = (): MemberCore => createMember(A, ZERO)

@@ -50,9 +50,7 @@ export class Outbox<C> {
   add(decided: Decided<C>): void {
     if (this.#closed) return this.#parts.onAbandoned(decided)
     this.#waiting.push(decided)
-    this.#running ??= this.#drain().finally(() => {
-      this.#running = undefined
-    })
+    this.#running ??= this.#drain()
   }
 
   /** Resolves when all that was added has left, or cannot leave because the disk fails. */
@@ -65,14 +63,19 @@ export class Outbox<C> {
   async #drain(): Promise<void> {
     // What arrives in the same turn of the event loop shares one fsync.
     await this.#parts.clock.sleep(0)
-    while (this.#waiting.length > 0) {
-      const batch = this.#waiting
-      this.#waiting = []
-      const rows = rowsOf(batch)
-      if (!(await this.#save(rows))) return this.#abandon(batch)
-      for (let decided = batch.shift(); decided !== undefined; decided = batch.shift()) {
-        if (!(await this.#leave(decided))) return this.#abandon([decided, ...batch])
-      }
+    try {
+      while (this.#waiting.length > 0) await this.#next()
+    } finally {
+      this.#running = undefined // at once: what is added from here on has to begin anew
+    }
+  }
+
+  async #next(): Promise<void> {
+    const batch = this.#waiting
+    this.#waiting = []
+    if (!(await this.#save(rowsOf(batch)))) return this.#abandon(batch)
+    for (let decided = batch.shift(); decided !== undefined; decided = batch.shift()) {
+      if (!(await this.#leave(decided))) return this.#abandon([decided, ...batch])
     }
   }
 

@@ -247,6 +247,18 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(
     SHELLS,
     'coordinator/src/host/outbox.ts',
+    ['coordinator/test/outbox'],
+    [
+      [
+        'what comes while the outbox comes to rest stays until something else comes',
+        'this.#running = undefined // at once: what is added from here on has to begin anew',
+        'queueMicrotask(() => {\n        this.#running = undefined\n      })',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    SHELLS,
+    'coordinator/src/host/outbox.ts',
     ['coordinator/test/disk-trouble'],
     [
       [

@@ -349,6 +349,11 @@ export const VOLUNTEER: readonly Mutant[] = [
         'if (next === undefined) return []',
       ],
       [
+        'a newcomer that is always a step behind never says how far it is',
+        'if (report.length > 0) learning.reportAt = learning.records.at(-1)?.v ?? next.v',
+        'learning.reportAt = learning.records.at(-1)?.v ?? next.v',
+      ],
+      [
         'what was never committed is given up for an offer',
         'if (core.version !== undefined && !onlyCommitted(core)) return ready(core, null)',
         '',
