@@ -200,7 +200,7 @@ const toCoordinator = {
   promised: strict({ type: literal('promised'), ...ballot, seen: strict(ballot) }),
   /** answer to `copy-at`: the member keeps a copy for newcomers; its salted digest */
   copied: strict({ type: literal('copied'), ...ballot, version: VersionRefSchema, digest: Sha256Schema }),
-  /** answer to `prefetch`: the volunteer holds this version whole; null when it could not fetch it */
+  /** after `prefetch`, and as it follows: the volunteer holds this version whole; null: it could not fetch it */
   prefetched: strict({ type: literal('prefetched'), ...ballot, version: Type.Union([VersionRefSchema, Type.Null()]) }),
   /** answer to `prove`: the salted digest, null without this version; members that it linked to (R2) */
   proof: strict({
