@@ -55,6 +55,19 @@ test("a closing page leaves by a request with its session's token; one without a
   assert.deepEqual(await firstDeparture(url), { reason: 'closed its connection', expected: true })
 })
 
+test('a request that comes behind the end of the connection is a goodbye all the same', async () => {
+  const { url, tab } = await ringOfTwo()
+  tab.socket.terminate()
+  assert.equal((await firstDeparture(url)).expected, false)
+  const answered = await fetch(`${url}${ROUTES.leave}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${tab.session}` },
+  })
+  assert.equal(answered.status, NO_CONTENT)
+  const { departed } = await until(url, 'the goodbye', ({ departed: [gone] }) => gone?.expected === true)
+  assert.deepEqual([departed.length, departed[0]?.reason], [1, 'closed its connection'])
+})
+
 test('a connection that breaks without a word is told as broken', async () => {
   const { url, tab } = await ringOfTwo()
   tab.socket.terminate()

@@ -22,8 +22,8 @@ test('a tab that closes leaves gracefully, and the others go on', { timeout: 300
         run?.phase === 'ring' && run.members.some((member) => member.client === 'tab' && member.rank !== null),
     )
     await page.close({ runBeforeUnload: true })
-    const departure = await grid.watch.waitFor('the departure', ({ run }) => run?.departed[0])
-    assert.ok(departure.expected, `the tab said that it leaves, got "${departure.reason}"`)
+    // On a busy machine its goodbye comes behind the end of its socket.
+    await grid.watch.waitFor('the departure of a tab that said so', ({ run }) => run?.departed[0]?.expected)
     const run = await finishesWhole(grid, job, STEPS)
     assert.equal(run.checkpoint?.members, 1)
   } finally {

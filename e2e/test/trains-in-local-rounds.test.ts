@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Grid } from '@starling-grid/cli'
-import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+import { finishesWhole, QUICK, lightJob } from './small-job.ts'
 
 const ROUNDS = 8
 const INNER_STEPS = 8
@@ -17,7 +17,7 @@ for (const [fragments, encoding] of [
       const grid = await Grid.start({ timing: QUICK })
       try {
         const job = await grid.submit({
-          ...smallJob({ stop: { steps: ROUNDS }, mode: 'local', minVolunteers: 3 }),
+          ...lightJob({ stop: { steps: ROUNDS }, mode: 'local', minVolunteers: 3 }),
           local: { innerSteps: INNER_STEPS, fragments },
           encoding,
         })

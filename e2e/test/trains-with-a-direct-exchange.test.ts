@@ -5,13 +5,13 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
 import type { JobSpec } from '@starling-grid/protocol'
-import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+import { finishesWhole, PACED, QUICK, tinyJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 30
 
 const directJob = (minVolunteers: number, steps = STEPS): JobSpec => ({
-  ...smallJob({ stop: { steps }, minVolunteers }),
+  ...tinyJob({ stop: { steps }, minVolunteers }),
   exchange: 'direct',
 })
 /** of a generation until its costs are told, and some */
@@ -24,7 +24,7 @@ test(
     const grid = await Grid.start({ timing: QUICK })
     try {
       const job = await grid.submit(directJob(4, LONG))
-      for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
+      for (let i = 0; i < 2; i++) grid.addVolunteer(PACED)
       grid.addVolunteer({ name: 'shut in', executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'no-ice:1' } })
       const victim = grid.addVolunteer({ name: 'victim', executor: 'reference' })
       const run = await grid.watch.waitFor(

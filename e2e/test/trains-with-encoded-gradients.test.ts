@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Grid } from '@starling-grid/cli'
 import { adapterEnvironment } from '@starling-grid/client-node'
-import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+import { finishesWhole, lightJob, QUICK, smallJob } from './small-job.ts'
 
 const STEPS = 24
 /** 2.7 MB of parameters: the gradient enters the ring in two buckets */
@@ -27,7 +27,7 @@ test(
     const grid = await Grid.start({ timing: QUICK })
     try {
       const job = await grid.submit({
-        ...smallJob({ stop: { steps: STEPS }, minVolunteers: 3 }),
+        ...lightJob({ stop: { steps: STEPS }, minVolunteers: 3 }),
         model: WIDE,
         encoding: 'int8',
       })

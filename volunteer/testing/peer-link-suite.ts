@@ -12,13 +12,14 @@ export interface PeerLinkCase {
 }
 
 const KIB = 1024
+const WAITING_FRAME_BYTES = 128 * KIB
+/** More than a link over WebRTC takes. */
+const FIRST_FRAMES = (4 * HIGH_WATER_BYTES) / WAITING_FRAME_BYTES
 /**
- * Frames of 128 KiB, 40 MiB: a kernel that lets a reader's buffer grow to 32 MiB, and a writer's to 4, took 32 MiB at
- * once.
+ * 128 MiB, of which 64 at once: a kernel that lets a reader's buffer grow to 32 MiB, and a writer's to 4, took
+ * 32 MiB at once. While a busy machine lets the sender rest, the reader makes room again.
  */
-const MORE_THAN_A_KERNEL_TAKES = 320
-/** 160 MiB: while a busy machine lets the sender rest, the reader makes room again */
-const MOST_FRAMES = 1280
+const MOST_FRAMES = 1024
 
 export const peerLinkCases: readonly PeerLinkCase[] = [
   { name: 'thousands of small frames arrive in order', run: (near, far) => carries(near, far, 5000, 100) },
@@ -92,8 +93,8 @@ async function sendWaits(near: PeerLink, far: FarEnd): Promise<void> {
 async function sendUntilOneWaits(near: PeerLink): Promise<readonly Promise<void>[]> {
   const sends: Promise<void>[] = []
   let accepted = 0
-  for (let more = MORE_THAN_A_KERNEL_TAKES; sends.length < MOST_FRAMES; more = sends.length) {
-    const ready = Array.from({ length: more }, (_, i) => numberedFrame(sends.length + i, 128 * KIB))
+  for (let more = FIRST_FRAMES; sends.length < MOST_FRAMES; more = sends.length) {
+    const ready = Array.from({ length: more }, (_, i) => numberedFrame(sends.length + i, WAITING_FRAME_BYTES))
     for (const frame of ready)
       sends.push(
         near.send(frame).then(() => {

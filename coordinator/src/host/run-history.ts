@@ -206,6 +206,15 @@ export class RunHistory implements Past {
     if (this.departed.length > MAX_DEPARTURES) this.departed.shift()
   }
 
+  /** Its last departure was none of a connection that broke; returns its name. Undefined: that was known. */
+  leftByGoodbye(member: MemberId): string | undefined {
+    const place = this.departed.findLastIndex(({ id }) => id === member)
+    const departure = this.departed[place]
+    if (departure === undefined || departure.expected) return undefined
+    this.departed[place] = { ...departure, reason: 'closed its connection', expected: true }
+    return departure.name
+  }
+
   /** Of the records that a rewind takes back. */
   #samplesAbove({ v }: VersionRef): number {
     const { chain } = this.state

@@ -558,6 +558,12 @@ export class RunHost {
     this.#introductions.left(member, at)
   }
 
+  /** Its request came behind the end of its socket: a browser sends them over connections of their own. */
+  saidGoodbye(member: MemberId): void {
+    const name = this.history.leftByGoodbye(member)
+    if (name !== undefined) this.#note('member', `${name} had said that it leaves`)
+  }
+
   #nameOf(id: MemberId): string {
     return this.state.members.get(id)?.name ?? id.slice(0, 8)
   }

@@ -372,7 +372,9 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
 
   /** The page of this member closes; its Worker may not live to say so. */
   leave(member: MemberId): void {
-    this.#byId.get(member)?.leave()
+    const [session, job] = [this.#byId.get(member), this.#remembered.get(member)?.last]
+    if (session !== undefined) session.leave()
+    else if (job !== undefined) this.#parts.find(job)?.saidGoodbye(member)
   }
 
   /** Whether a member was given this job, now or before. */
