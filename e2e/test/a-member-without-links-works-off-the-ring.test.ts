@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
 import { auditChain } from '../src/audit.ts'
-import { QUICK_LINKS, smallJob } from './small-job.ts'
+import { QUICK_LINKS, tinyJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 /** More than any machine trains until an off-ring member's blocks are in a checkpoint: the run need not end. */
@@ -20,7 +20,7 @@ test(
     const grid = await Grid.start({ timing: TIMING })
     try {
       const job = await grid.submit({
-        ...smallJob({ stop: { steps: STEPS }, minVolunteers: 3 }),
+        ...tinyJob({ stop: { steps: STEPS }, minVolunteers: 3 }),
         batchBlocks: BATCH_BLOCKS,
       })
       for (const [name, fault] of [

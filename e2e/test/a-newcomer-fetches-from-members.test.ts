@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Grid } from '@starling-grid/cli'
-import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+import { finishesWhole, PACED, QUICK, tinyJob } from './small-job.ts'
 
-const STEPS = 60
+const STEPS = 150
 /** The coordinator stores no version before the end: a state can come from members only. */
 const NO_CHECKPOINTS = { ...QUICK, checkpointSteps: 1e9, checkpointMs: 1e15 }
 
@@ -13,8 +13,8 @@ test(
   async () => {
     const grid = await Grid.start({ timing: NO_CHECKPOINTS })
     try {
-      const job = await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
-      for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
+      const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
+      for (let i = 0; i < 2; i++) grid.addVolunteer(PACED)
       await grid.watch.waitFor('some steps of two', ({ run }) => (run?.version.v ?? 0) >= 5)
       grid.addVolunteer({ name: 'newcomer', executor: 'reference' })
       const joined = await grid.watch.waitFor(

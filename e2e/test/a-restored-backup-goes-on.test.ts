@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { Grid } from '@starling-grid/cli'
 import Database from 'libsql'
-import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+import { finishesWhole, PACED, QUICK, tinyJob } from './small-job.ts'
 
 const STEPS = 90
 /** versions of which the backup knows nothing, and of which members keep the records */
@@ -18,8 +18,8 @@ test(
     const grid = await Grid.start({ timing: QUICK })
     const journal = join(grid.dataDir, 'state.db')
     try {
-      const job = await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
-      for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
+      const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
+      for (let i = 0; i < 2; i++) grid.addVolunteer(PACED)
       const reaches = (v: number) => grid.watch.waitFor(`version ${v}`, ({ run }) => (run?.version.v ?? 0) >= v && run)
       await reaches(5)
       await copyJournal(journal, `${journal}.backup`)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
-import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+import { finishesWhole, QUICK, tinyJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 6
@@ -15,7 +15,7 @@ test(
   async () => {
     const grid = await Grid.start({ timing: QUICK })
     try {
-      const job = await grid.submit({ ...smallJob({ stop: { steps: STEPS }, minVolunteers: 3 }), batchBlocks: 36 })
+      const job = await grid.submit({ ...tinyJob({ stop: { steps: STEPS }, minVolunteers: 3 }), batchBlocks: 36 })
       for (const [name, fault] of [
         ['one', 'slow-samples'],
         ['two', 'slow-samples'],

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
 import { auditChain } from '../src/audit.ts'
-import { QUICK, smallJob } from './small-job.ts'
+import { QUICK, tinyJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 12
@@ -17,7 +17,7 @@ test(
   async () => {
     const grid = await Grid.start({ timing: QUICK })
     try {
-      const job = await grid.submit({ ...smallJob({ stop: { steps: STEPS }, minVolunteers: 3 }), batchBlocks: 36 })
+      const job = await grid.submit({ ...tinyJob({ stop: { steps: STEPS }, minVolunteers: 3 }), batchBlocks: 36 })
       const start = (name: string) =>
         grid.addVolunteer({
           name,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
-import { finishesWhole, QUICK, smallJob } from './small-job.ts'
+import { finishesWhole, QUICK, tinyJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 const STEPS = 30
@@ -18,7 +18,7 @@ for (const [what, n] of [
     async () => {
       const grid = await Grid.start({ timing: QUICK })
       try {
-        const job = await grid.submit(smallJob({ stop: { steps: STEPS }, minVolunteers: 3 }))
+        const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 3 }))
         for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'reference' })
         grid.addVolunteer({
           name: 'liar',
