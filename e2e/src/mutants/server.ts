@@ -246,6 +246,18 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     SHELLS,
+    'coordinator/src/net/sessions.ts',
+    ['coordinator/test/leaves'],
+    [
+      [
+        'a goodbye behind the end of its socket is not taken',
+        'else if (job !== undefined) this.#parts.find(job)?.saidGoodbye(member)',
+        '',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    SHELLS,
     'coordinator/src/host/outbox.ts',
     ['coordinator/test/outbox'],
     [
