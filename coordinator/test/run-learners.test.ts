@@ -229,6 +229,24 @@ test('one that kept a version of an earlier visit continues from it if near, and
   ])
 })
 
+test('one that follows from what it kept, and stays further behind than a copy costs, is offered a copy', () => {
+  const desk = ringWithNewcomer()
+  desk.lose('c')
+  for (let v = 4; v <= 12; v++) desk.step(v)
+  const member = { id: memberId('d'), name: 'd', client: 'node' } as const
+  const adapter = { name: 'none', vendor: 'test', software: true, executor: 'reference' } as const
+  desk.feed({ type: 'member-joined', samplesPerSecond: 100, holds: at(desk, 11), member: { ...member, adapter } })
+  const offers: number[] = []
+  for (let v = 13; v <= 40 && offers.length === 0; v++) {
+    desk.step(v)
+    for (const name of ['a', 'b']) desk.copy(name, at(desk, v))
+    desk.wait(400)
+    offers.push(...desk.sent('prefetch').map(({ version }) => version.v))
+    if (v > 20) desk.say('d', { type: 'prefetched', version: at(desk, v - 9) })
+  }
+  assert.deepEqual(offers, [15], 'a copy that members made meanwhile, newer than what it holds')
+})
+
 test('one that returns after its ring went on leaves it, and continues from a near committed version', () => {
   const comesBack = (records: number) => {
     const desk = new Desk({ minVolunteers: 3, blocks: 300 })

@@ -218,12 +218,21 @@ function followOn(transition: Transition, phase: RingPhase, { id, relaysOnly }: 
     learner.ready = true
     return
   }
+  if (isBetterAnew(chain, learner)) return learnAnew(learner)
   const records = chain.since(learner.told, PLAN_WINDOW)
   if (records.length === 0) return
   if (learner.told === learner.held) learner.newsAt = transition.now
   learner.told += records.length
   introduce(transition, id, learner, sources)
   transition.send(id, { type: 'follow', ...transition.ballot, records, sources })
+}
+
+/**
+ * What it kept of an earlier visit is so far behind by now that a copy costs less. One that follows as fast as steps
+ * are made would stay so far behind.
+ */
+function isBetterAnew({ head }: Chain, { held, fetchMs }: DeepReadonly<Learner>): boolean {
+  return held !== undefined && fetchMs === undefined && head.v - held > REPLAYED
 }
 
 /** From what it holds, and that this is committed: it follows from nothing else (R7). */
