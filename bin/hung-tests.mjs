@@ -33,6 +33,7 @@ async function whereItHangs(child) {
   process.kill(child, 'SIGUSR1')
   await delay(OPENING_MS)
   const [target] = await (await fetch(INSPECTED)).json()
+  if (!commandOf(child).includes(target.title)) throw new Error('another hanging process has the port')
   return `${target.title} hangs: ${await whatKeeps(target.webSocketDebuggerUrl)}`
 }
 
@@ -66,13 +67,17 @@ function framesText(frames) {
   return lines.join('\n')
 }
 
+function commandOf(id) {
+  return readFileSync(`/proc/${id}/cmdline`, 'utf8')
+}
+
 /** Test files. */
 function childrenOf(parent) {
   if (!existsSync('/proc/self/stat')) return []
   return readdirSync('/proc').flatMap((name) => {
     if (!/^\d+$/.test(name)) return []
     try {
-      if (!readFileSync(`/proc/${name}/cmdline`, 'utf8').includes('.test.')) return [] // another would end
+      if (!commandOf(name).includes('.test.')) return [] // another would end
       // the name of a process may hold anything, also brackets
       const [, ppid] = readFileSync(`/proc/${name}/stat`, 'utf8').split(') ').at(-1).split(' ')
       return Number(ppid) === parent ? [Number(name)] : []

@@ -38,8 +38,7 @@ export async function pushRows(options: SuiteOptions): Promise<BenchRow[]> {
   const elsewhere = await ProcessesElsewhere.open()
   try {
     const rows: BenchRow[] = []
-    for (const spec of options.short ? MODELS.slice(0, 1) : MODELS)
-      rows.push(await pushRow(spec, elsewhere.processes, options))
+    for (const spec of MODELS) rows.push(await pushRow(spec, elsewhere.processes, options))
     return rows
   } finally {
     elsewhere.close()

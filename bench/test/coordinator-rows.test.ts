@@ -55,7 +55,7 @@ test('pushes are taken in with shards elsewhere, passed on as they came and as f
   const rows = await rowsOf('pushes')
   assert.deepEqual(
     rows.map(({ name }) => /of (\d+) numbers in sparse2, 4 shards elsewhere/.exec(name)?.[1]),
-    ['274042'],
+    ['274042', '10770816'],
   )
   for (const { ours, peers, counts } of rows) {
     assert.deepEqual(Object.keys(peers), ['passed on as f32', 'no shards elsewhere'])

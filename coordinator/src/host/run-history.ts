@@ -206,7 +206,7 @@ export class RunHistory implements Past {
     if (this.departed.length > MAX_DEPARTURES) this.departed.shift()
   }
 
-  /** Its last departure was none of a connection that broke; returns its name. Undefined: that was known. */
+  /** Its last departure was a goodbye, and no broken connection; returns its name. Undefined: that was known. */
   leftByGoodbye(member: MemberId): string | undefined {
     const place = this.departed.findLastIndex(({ id }) => id === member)
     const departure = this.departed[place]
