@@ -11,6 +11,7 @@ import { Command, Option } from 'commander'
 import { wholeNumber, wholeNumbers } from '../arguments.ts'
 import { demoJob } from '../demo-job.ts'
 import { Grid } from '../grid/grid.ts'
+import type { Watch } from '../grid/watch.ts'
 import { ProgressLine } from '../terminal/progress-line.ts'
 import { ensureText, textJob } from '../text-job.ts'
 import { importLlama, tunedJob } from '../tuned-job.ts'
@@ -82,7 +83,7 @@ export async function parity(argv: string[]): Promise<number> {
   line.say(
     `largest difference of a loss ${result.maxLossDifference.toExponential(2)}, ` +
       `of a parameter ${result.maxParameterDifference.toExponential(2)}; ` +
-      `replicas ${result.replicasIdentical ? 'identical' : 'DIFFER'}`,
+      `replicas ${result.replicasIdentical ? 'identical' : 'NOT KNOWN TO BE identical'}`,
   )
   if (options.json === true) console.log(JSON.stringify(result))
   return result.maxLossDifference <= MAX_LOSS_DIFFERENCE && result.replicasIdentical ? 0 : 1
@@ -132,17 +133,26 @@ async function train(
     line.say(
       `${name}: ${grid.watch.steps.length} steps, last loss ${grid.watch.steps.at(-1)?.loss.toFixed(6)}${agreeing}`,
     )
+    // groups hold no version between their rounds: the parameter server's is the only one
+    const identical = kind === 'groups' || run.checkpoint?.agreeing === count
+    if (!identical) line.say(`${name}: ${whyNotIdentical(grid.watch)}`)
     return {
       losses: grid.watch.steps.map((step) => step.loss),
       parameters: new Map([...tensors].map(([name, tensor]) => [name, float32Values(tensor)])),
-      // groups hold no version between their rounds: the parameter server's is the only one
-      identical: kind === 'groups' || run.checkpoint?.agreeing === count,
+      identical,
     }
   } finally {
     await browser?.close()
     await grid.stop()
     await rm(folder, { recursive: true, force: true })
   }
+}
+
+/** One that holds another state is named by the coordinator; one that was late with its digest is not. */
+function whyNotIdentical({ events }: Watch): string {
+  const refusals = events.filter(({ kind }) => kind === 'refusal').map(({ text }) => text)
+  if (refusals.length > 0) return refusals.join('; ')
+  return 'nobody held another state; a replica was not heard of in time. Run this again on a machine with less to do'
 }
 
 /** A context of its own: a hidden tab of a shared one would have slow timers. */
