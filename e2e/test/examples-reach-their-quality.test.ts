@@ -34,7 +34,6 @@ interface TrainOptions {
   readonly change?: (job: JobSpec) => JobSpec
   /** where its model is written */
   readonly model?: string
-  readonly executor?: 'wasm'
 }
 
 let runs = 0
@@ -42,7 +41,7 @@ let runs = 0
 async function trained(
   file: string,
   imported: readonly string[],
-  { change = (job) => job, model, executor }: TrainOptions = {},
+  { change = (job) => job, model }: TrainOptions = {},
 ): Promise<Trained> {
   const dataDir = join(folder, `${file}-${++runs}`)
   const command = [join(ROOT, 'bin/starling.mjs'), 'dataset', 'import', ...imported, '--data-dir', dataDir]
@@ -50,7 +49,7 @@ async function trained(
   const grid = await Grid.start({ dataDir, timing: QUICK })
   try {
     const job = await grid.submit(change(parseJob(parse(await readFile(join(ROOT, 'examples', file), 'utf8')))))
-    for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: executor ?? 'reference' })
+    for (let i = 0; i < 2; i++) grid.addVolunteer({ executor: 'wasm' })
     await grid.watch.waitFor('the end', ({ run: seen }) => seen?.phase === 'finished' && seen, 900_000)
     const validation = await grid.watch.waitFor('the validation', ({ validations }) => validations.at(-1))
     if (model !== undefined) await grid.exportModel(job, model)
@@ -191,9 +190,8 @@ test(
   { timeout: 1_200_000 },
   async () => {
     const weights = join(folder, 'vit.safetensors')
-    const [few, executor] = [['few', 'few', '--split', '0.5'], 'wasm'] as const
+    const few = ['few', 'few', '--split', '0.5']
     const before = await trained('vision-transformer.yaml', ['fruits', 'fruits'], {
-      executor,
       model: weights,
       change: threeKinds,
     })
@@ -201,11 +199,9 @@ test(
     assert.deepEqual(tensors.get('pos_embed')?.shape, [1, 17, 24])
     assert.ok(tensors.has('cls_token') && tensors.has('blocks.1.attn.qkv.weight'))
     const tuned = await trained('vision-transformer.yaml', few, {
-      executor,
       change: (job) => ({ ...job, from: { ...job.from, file: weights } }),
     })
     const anew = await trained('vision-transformer.yaml', few, {
-      executor,
       change: ({ from: _from, ...job }) => job,
     })
     assert.ok(before.validation.accuracy >= 0.9, `${before.validation.accuracy} of the kinds before`)

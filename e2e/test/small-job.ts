@@ -44,6 +44,9 @@ export const PACED = {
   env: { STARLING_FAULT: 'long-lines:60' },
 } as const
 
+/** A member that takes 4 ms for a sample, alone and with others: its core has time. */
+export const SLOW = { ...PACED, env: { STARLING_FAULT: 'slow-samples:4' } } as const
+
 /** Waits for the end; nothing lost, nothing twice, loss lower than at the start, all replicas equal. */
 export async function finishesWhole(grid: Grid, job: string, steps: number): Promise<RunView> {
   const run = await grid.watch.waitFor(

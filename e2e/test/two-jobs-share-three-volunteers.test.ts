@@ -10,13 +10,15 @@ import { promisify } from 'node:util'
 import { Grid } from '@starling-grid/cli'
 import type { JobSpec, RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
-import { PACED, QUICK, smallJob, tinyJob } from './small-job.ts'
+import { QUICK, SLOW, tinyJob } from './small-job.ts'
 
 const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 /** enough to be seen by a command that takes seconds to begin on a busy machine */
 const STEPS = 300
 const FEW_STEPS = 20
 const LOOK_MS = 200
+/** Of the list, which is a process that keeps a core busy. */
+const LIST_MS = 1000
 const PATIENCE_MS = 240_000
 /** A machine that stands still for seconds costs a connection, and no step while its member is waited for. */
 const PATIENT = { ...QUICK, rejoinMs: PATIENCE_MS }
@@ -45,6 +47,7 @@ class Owner {
     for (const deadline = Date.now() + PATIENCE_MS; Date.now() < deadline;) {
       list = await this.says('list')
       if (patterns.every((pattern) => list.split('\n').some((line) => pattern.test(line)))) return
+      await new Promise((resolve) => setTimeout(resolve, LIST_MS))
     }
     assert.fail(`gave up waiting for ${what}; the list is\n${list}`)
   }
@@ -71,10 +74,8 @@ test('three volunteers are divided between two jobs as the files say, and both e
     ...change,
   })
   try {
-    // Alone it has no frame to wait for: steps that take time keep it training while the owner looks.
-    const heavy = smallJob({ stop: { steps: STEPS } })
-    const low = await owner.submits(folder, { ...heavy, name: 'low', volunteers: { min: 1 } })
-    for (let i = 0; i < 3; i++) grid.addVolunteer(PACED)
+    const low = await owner.submits(folder, job('low', STEPS, { volunteers: { min: 1 } }))
+    for (let i = 0; i < 3; i++) grid.addVolunteer(SLOW)
     await owner.sees('all three at the first job', /^low-(?!.* finished ).* 0 +3 of at least 1 /)
     const high = await owner.submits(
       folder,
