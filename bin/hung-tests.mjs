@@ -21,9 +21,10 @@ export function askOldChildren(ageMs, tell) {
       if (!since.has(child)) since.set(child, Date.now())
       if (Date.now() - since.get(child) < ageMs) continue
       since.set(child, Number.POSITIVE_INFINITY)
-      void whereItHangs(child).then(tell, (error) =>
-        tell(`process ${child} hangs and gave no answer: ${error.message}`),
-      )
+      const threads = threadsOf(child) // before a signal wakes some
+      void whereItHangs(child)
+        .catch((error) => `process ${child} hangs and gave no answer: ${error.message}`)
+        .then((where) => tell(`${where}\n${threads.join('\n')}`))
     }
   }
   setInterval(look, Math.min(LOOK_MS, ageMs)).unref()
@@ -58,6 +59,20 @@ async function whatKeeps(address) {
   })
   socket.close()
   return said.join('; ') || 'it says nothing'
+}
+
+/** A line for each: what it does natively. R computes; S waits, in a function of the kernel. */
+function threadsOf(child) {
+  const folder = `/proc/${child}/task`
+  try {
+    return readdirSync(folder).map((id) => {
+      const text = (name) => readFileSync(`${folder}/${id}/${name}`, 'utf8').trim()
+      const [state, ...rest] = text('stat').split(') ').at(-1).split(' ')
+      return `  thread ${text('comm')}: ${state} ${text('wchan')}, ticks of a core ${Number(rest[10]) + Number(rest[11])}`
+    })
+  } catch {
+    return [] // one ended meanwhile
+  }
 }
 
 function framesText(frames) {
