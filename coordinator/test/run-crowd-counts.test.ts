@@ -88,14 +88,16 @@ class Story {
   }
 }
 
-function awaitedOf({ members, leases, open }: RunState): number {
-  const pushed = new Set(open.pushes.map(({ incarnation }) => incarnation))
+function awaitedOf({ members, leases, open, chain }: RunState): number {
+  const ofHead = open.pushes.filter(({ base }) => base.v === chain.head.v)
+  const pushed = new Set(ofHead.map(({ incarnation }) => incarnation))
   const others = [...members.values()].filter(({ id, granted, missedLeases }) => {
     const [first] = granted?.blocks ?? []
-    const isHeld = first !== undefined && leases.get(first)?.leaseEpoch === granted?.leaseEpoch
+    const held = first === undefined ? undefined : leases.get(first)
+    const isHeld = held !== undefined && held.leaseEpoch === granted?.leaseEpoch && held.base === chain.head.v
     return isHeld && missedLeases === 0 && !pushed.has(id)
   })
-  return others.length + open.pushes.length
+  return others.length + pushed.size
 }
 
 function assertCounted(state: RunState, most: number): void {

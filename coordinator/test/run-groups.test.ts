@@ -82,6 +82,45 @@ test('a version takes in four of five contributions, and the fifth is in the nex
   assert.equal(desk.state.chain.head.v, 1, 'late rounds alone make no version')
 })
 
+test('a round that is late makes no version due before those that began from the newest one', () => {
+  const desk = groupDesk(alike())
+  const grants = new Map(NAMES.map((name) => [name, ask(desk, name)] as const))
+  const pushes = (...names: string[]): void => names.forEach((name) => push(desk, name, grants.get(name) as Grant))
+  pushes('a', 'b', 'c', 'd')
+  for (const name of ['a', 'b', 'c', 'd']) grants.set(name, ask(desk, name))
+  pushes('e')
+  grants.set('e', ask(desk, 'e'))
+  pushes('a', 'b', 'c')
+  assert.equal(desk.state.open.pushes.length, 4, 'as many as make a version, and one is of an older one')
+  assert.equal(desk.state.chain.head.v, 1)
+  pushes('d')
+  assert.equal(desk.state.chain.head.v, 2)
+  assert.equal(desk.state.chain.record(2)?.blocks.length, 5 * H * BATCH, 'the late one is in it')
+})
+
+test('a round that begins after others ends with them, or with the next ones where they are nearly done', () => {
+  // 20 s are 40 blocks: the first length of rounds
+  const desk = groupDesk(alike(), { blockSamples: 50, async: asyncPolicy(undefined, 12, {}) })
+  const blocks = (name: string): number => ask(desk, name).leases.length
+  assert.equal(blocks('a'), 40)
+  desk.now += 10_000
+  assert.equal(blocks('b'), 20)
+  desk.now += 8000
+  assert.equal(blocks('c'), 44, 'two seconds would be mostly exchange')
+  desk.now += 12_000
+  assert.equal(blocks('d'), 20, 'it ends with the second one of those that are not behind')
+})
+
+test('each push makes a version where the job says so, also a late one', () => {
+  const desk = groupDesk(alike(['a', 'b']), { async: asyncPolicy({ update: 'each' }, 12, { innerSteps: H }) })
+  const [first, second] = [ask(desk, 'a'), ask(desk, 'b')]
+  push(desk, 'a', first)
+  assert.equal(desk.state.chain.head.v, 1)
+  ask(desk, 'a')
+  push(desk, 'b', second)
+  assert.equal(desk.state.chain.head.v, 2)
+})
+
 test('who contributed begins its next round from the version that takes its last one in', () => {
   const desk = groupDesk(alike())
   const grants = NAMES.map((name) => ask(desk, name))

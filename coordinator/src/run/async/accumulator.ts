@@ -12,7 +12,7 @@ import {
   type StepRecord,
 } from '@starling-grid/protocol'
 import { Ascending } from '../../ascending.ts'
-import { expected, isForsaken, isOverdue } from '../groups/group-rounds.ts'
+import { arrived, expected, isForsaken, isOverdue } from '../groups/group-rounds.ts'
 import { renewRoundLength } from '../groups/round-length.ts'
 import { renewEncoding } from '../policy/encoding-cost.ts'
 import { available, trainingIsOver } from '../queue/scheduler.ts'
@@ -121,9 +121,8 @@ function closeWhenDue(transition: Transition): void {
   const { state } = transition
   if (state.phase.type !== 'async') return
   if (trainingIsOver(state)) return drop(state)
-  const { pushes } = state.open
-  if (pushes.length === 0) return
-  const isEnough = pushes.length >= pushesPerVersion(state) && !awaitsEpoch(state)
+  if (state.open.pushes.length === 0) return
+  const isEnough = arrived(state) >= pushesPerVersion(state) && !awaitsEpoch(state)
   if (isEnough || isLast(transition)) closeSum(transition)
 }
 
@@ -132,8 +131,11 @@ function closeWhenDue(transition: Transition): void {
  * a version without them would only be one more (G2).
  */
 function awaitsEpoch(state: RunState): boolean {
-  const { config, open } = state
-  return config.async.groups !== undefined && open.pushes.length < expected(state) && nothingFree(state)
+  const { config, open, leases, members } = state
+  if (config.async.groups === undefined || !nothingFree(state)) return false
+  for (const { holder } of leases.grants())
+    if (members.get(holder)?.missedLeases === 0 && !open.pushers.has(holder)) return true
+  return false
 }
 
 /** No push comes before these are a version, or none for long. */

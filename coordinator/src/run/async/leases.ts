@@ -164,7 +164,7 @@ function grantTo(transition: Transition, members: readonly Member[]): boolean {
   const mayGrant = (): boolean => mayRunAhead(state, stalenessBound(state))
   if (members.length === 0) return true
   if (!mayGrant()) return false // before all that they want is looked up
-  const wanted = wantedBy(state, members)
+  const wanted = wantedBy(transition, members)
   const free = freeFor(state, wanted)
   const rate = crowdRateNow(state)
   for (const [i, member] of members.entries()) {
@@ -221,9 +221,9 @@ function hungry({ state, now }: Transition): Member[] {
 }
 
 /** Blocks for each. */
-function wantedBy(state: RunState, members: readonly Member[]): readonly number[] {
+function wantedBy({ state, now }: Transition, members: readonly Member[]): readonly number[] {
   if (members.length === 0) return []
-  if (hasRounds(state)) return blocksOfRound(state, members)
+  if (hasRounds(state)) return blocksOfRound(state, members, now)
   const each = blocksPerLease(state)
   return members.map(() => each)
 }

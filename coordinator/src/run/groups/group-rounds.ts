@@ -3,6 +3,7 @@
 import { MAX_INNER_STEPS, MAX_STEP_BLOCKS, type MemberId } from '@starling-grid/protocol'
 import type { Member, RunState } from '../state.ts'
 import { makesRounds } from './group-policy.ts'
+import { roundLengthMs, roundMsLeft } from './round-length.ts'
 
 /**
  * Times the usual time of a round that a version waits for more contributions, once it has one. Where members come and
@@ -21,21 +22,22 @@ export function hasRounds({ config }: RunState): boolean {
 /** H, of a member of median speed. */
 export function innerSteps(state: RunState): number {
   const speeds = speedsOf(state)
-  return stepsIn(state, Math.max(1, blocksAt(state, speeds.median, speeds)))
+  return stepsIn(state, Math.max(1, blocksAt(state, speeds.median, { ...speeds, ms: roundLengthMs(state) })))
 }
 
 /**
- * Blocks for each of `members` in its next round. One of median speed gets H global batches, faster ones more and
- * slower ones fewer, so that all take as long (dynamic local updates: Liu et al., 2024, arXiv 2401.09135). No member
+ * Blocks for each of `members` in the round that begins now. One of median speed gets H global batches, faster ones more
+ * and slower ones fewer, so that all take as long (dynamic local updates: Liu et al., 2024, arXiv 2401.09135). No member
  * gets more than its part of an epoch, so that a crowd shares a small dataset.
  */
-export function blocksOfRound(state: RunState, members: readonly Member[]): number[] {
+export function blocksOfRound(state: RunState, members: readonly Member[], now: number): number[] {
   const { blocks, batchBlocks } = state.config
   const speeds = speedsOf(state)
+  const ms = roundMsLeft(state, now)
   const most = Math.min(MAX_STEP_BLOCKS, MAX_INNER_STEPS * batchBlocks)
   return members.map(({ samplesPerSecond }) => {
     const part = Math.ceil((blocks * samplesPerSecond) / speeds.all)
-    return Math.max(1, Math.min(blocksAt(state, samplesPerSecond, speeds), part, most))
+    return Math.max(1, Math.min(blocksAt(state, samplesPerSecond, { ...speeds, ms }), part, most))
   })
 }
 
@@ -48,12 +50,16 @@ function speedsOf({ speeds }: RunState): Speeds {
   return { median: Math.max(speeds.upperMedian() ?? 0, 1e-3), all: Math.max(speeds.sum, 1e-3) }
 }
 
-/** In a round at this speed: as long as it should last, or as many steps as the job says. */
-function blocksAt({ config, rounds }: RunState, samplesPerSecond: number, { median }: Speeds): number {
+/** In a round at this speed: of so many ms, or as many steps as the job says. */
+function blocksAt(
+  { config }: RunState,
+  samplesPerSecond: number,
+  { median, ms }: { readonly median: number; readonly ms: number },
+): number {
   const { batchBlocks, blockSamples, async } = config
   const { innerSteps: asked = 1 } = async.groups ?? {}
   return asked === 'auto'
-    ? Math.round((rounds.length.ms * samplesPerSecond) / (1000 * blockSamples))
+    ? Math.round((ms * samplesPerSecond) / (1000 * blockSamples))
     : Math.round((asked * batchBlocks * samplesPerSecond) / median)
 }
 
@@ -70,14 +76,23 @@ export function roundMs({ config }: RunState, { samplesPerSecond, pushMs }: Memb
 
 /**
  * Contributions that a version waits for: those that it has, and those of others that are still computed. With `update:
- * all` these are of all members that bring their leases back, also before they ask for one.
+ * all` these are of all members that bring their leases back, also before they ask for one. Rounds that began from an
+ * older version are not among them: they come when they come. If they counted, a version would be due before those that
+ * began from the newest one are there, and these would be late for it in turn.
  */
 export function expected(state: RunState): number {
   const { update } = state.config.async
   return update === 'all' ? countReliable(state) : known(state)
 }
 
-/** Who is at work and has nothing in the open sum. */
+/** Pushes of the open sum that count for this: with a share of those under way, the ones of the newest version. */
+export function arrived({ open, config }: RunState): number {
+  const { groups, update, proportion } = config.async
+  const isShare = groups !== undefined && update === 'proportion' && proportion <= 1
+  return isShare ? open.fresh.size : open.pushes.length
+}
+
+/** Who is at work on the newest version and has nothing of it in the open sum. */
 interface Awaited {
   /** of the open sum that they are waited for, and how many of them were looked at */
   pushes: RunState['open']['pushes']
@@ -92,15 +107,13 @@ function known(state: RunState): number {
   const { open, leases } = state
   const before = awaited.get(state)
   const changed = leases.takeChangedHolders()
-  if (before === undefined || changed === undefined) return countAwaited(state)
-  const isSame = before.pushes === open.pushes
-  const again = isSame ? changed : new Set([...changed, ...before.pushes.map(({ incarnation }) => incarnation)])
-  for (const { incarnation } of open.pushes.slice(isSame ? before.seen : 0)) before.members.delete(incarnation)
-  Object.assign(before, { pushes: open.pushes, seen: open.pushes.length })
+  if (before === undefined || changed === undefined || before.pushes !== open.pushes) return countAwaited(state)
+  const again = new Set([...changed, ...open.pushes.slice(before.seen).map(({ incarnation }) => incarnation)])
+  before.seen = open.pushes.length
   for (const id of again)
     if (isAwaited(state, state.members.get(id))) before.members.add(id)
     else before.members.delete(id)
-  return before.members.size + open.pushes.length
+  return before.members.size + open.fresh.size
 }
 
 function countAwaited(state: RunState): number {
@@ -108,11 +121,11 @@ function countAwaited(state: RunState): number {
   const found = new Set<MemberId>()
   for (const member of members.values()) if (isAwaited(state, member)) found.add(member.id)
   awaited.set(state, { pushes: open.pushes, seen: open.pushes.length, members: found })
-  return found.size + open.pushes.length
+  return found.size + open.fresh.size
 }
 
 function isAwaited(state: RunState, member: Member | undefined): boolean {
-  return member !== undefined && !state.open.pushers.has(member.id) && isAtWork(state, member)
+  return member !== undefined && !state.open.fresh.has(member.id) && isAtWork(state, member)
 }
 
 /** Of all that bring their leases back, also before they ask for one. */
@@ -123,10 +136,11 @@ function countReliable({ open, members }: RunState): number {
   return others + open.pushes.length
 }
 
-/** It has leases, and brought the last ones back. */
-function isAtWork({ leases }: RunState, { granted, missedLeases }: Member): boolean {
-  const first = granted?.blocks[0]
-  return first !== undefined && missedLeases === 0 && leases.get(first)?.leaseEpoch === granted?.leaseEpoch
+/** It has leases of a round from the newest version, and brought the last ones back. */
+function isAtWork({ leases, chain }: RunState, { granted, missedLeases }: Member): boolean {
+  const [first] = granted?.blocks ?? []
+  const held = first === undefined ? undefined : leases.get(first)
+  return missedLeases === 0 && held?.leaseEpoch === granted?.leaseEpoch && held?.base === chain.head.v
 }
 
 /**

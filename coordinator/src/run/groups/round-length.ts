@@ -2,6 +2,7 @@
 // its round along, so where members come and go rounds should be short, as checkpoints should be frequent where
 // machines fail (Young, 1974). And the coordinator's line must carry the rounds of all. `chooseRoundLength` is a pure
 // function of what was measured; the slice below measures.
+import type { VersionId } from '@starling-grid/protocol'
 import { bytesNow } from '../policy/encoding-now.ts'
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
@@ -74,6 +75,8 @@ export interface RoundClock {
   at: number | undefined
   /** that the newest version took in */
   contributions: number
+  /** the version that rounds begin from, and when the first of them began, ms */
+  from: { readonly id: VersionId; readonly at: number } | undefined
 }
 
 interface StayWindow {
@@ -89,6 +92,8 @@ const NO_STAYS: StayWindow = { since: 0, memberMs: 0, waitingMs: 0, departures: 
 const WINDOW_MS = 600_000
 /** Rounds whose exchange is remembered: the median of so many is that of no single member. */
 const REMEMBERED = 65
+/** Of a round's length: a shorter one would be mostly exchange. */
+const LEAST_PART = 0.25
 /** A length that differs by less stays: rounds that begin at different versions should end together. */
 const HYSTERESIS = 0.25
 
@@ -100,6 +105,7 @@ export const rounds = {
       stays: [NO_STAYS, NO_STAYS],
       at: undefined,
       contributions: 0,
+      from: undefined,
     },
   }),
   tick: count,
@@ -170,6 +176,19 @@ export function roundMsAt(state: RunState, times: number): number | undefined {
 /** ms that a round should last now. */
 export function roundLengthMs({ rounds: { length } }: RunState): number {
   return length.ms
+}
+
+/**
+ * ms for a round that begins now from the newest version: it ends with those that began before it. Where these are
+ * nearly done it ends with the next ones.
+ */
+export function roundMsLeft(state: RunState, now: number): number {
+  const clock = own(state, 'rounds')
+  const { id } = state.chain.head
+  if (clock.from?.id !== id) clock.from = { id, at: now }
+  const { ms } = clock.length
+  const left = ms - (Math.max(0, now - clock.from.at) % ms)
+  return left < LEAST_PART * ms ? left + ms : left
 }
 
 /** What the rounds of this run are like, in words. */
