@@ -68,7 +68,8 @@ function threadsOf(child) {
     return readdirSync(folder).map((id) => {
       const text = (name) => readFileSync(`${folder}/${id}/${name}`, 'utf8').trim()
       const [state, ...rest] = text('stat').split(') ').at(-1).split(' ')
-      return `  thread ${text('comm')}: ${state} ${text('wchan')}, ticks of a core ${Number(rest[10]) + Number(rest[11])}`
+      const ticks = Number(rest[10]) + Number(rest[11])
+      return `  thread ${text('comm')}: ${state} ${text('wchan')}, ticks of a core ${ticks}`
     })
   } catch {
     return [] // one ended meanwhile

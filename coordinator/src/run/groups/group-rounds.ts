@@ -26,9 +26,9 @@ export function innerSteps(state: RunState): number {
 }
 
 /**
- * Blocks for each of `members` in the round that begins now. One of median speed gets H global batches, faster ones more
- * and slower ones fewer, so that all take as long (dynamic local updates: Liu et al., 2024, arXiv 2401.09135). No member
- * gets more than its part of an epoch, so that a crowd shares a small dataset.
+ * Blocks for each of `members` in the round that begins now. One of median speed gets H global batches, faster ones
+ * more and slower ones fewer, so that all take as long (dynamic local updates: Liu et al., 2024, arXiv 2401.09135). No
+ * member gets more than its part of an epoch, so that a crowd shares a small dataset.
  */
 export function blocksOfRound(state: RunState, members: readonly Member[], now: number): number[] {
   const { blocks, batchBlocks } = state.config
