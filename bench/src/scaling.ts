@@ -148,8 +148,9 @@ function crowdRow(name: string, setting: ScalingQuestion, log: SuiteOptions['log
   const { samplesPerSecond: speeds } = setting.machines
   const all = Array.from({ length: setting.volunteers }, (_, i) => speeds[i % speeds.length] ?? 0)
   const alone = all.reduce((sum, speed) => sum + speed, 0)
-  const told = ({ samplesPerSecond, coordinatorCores, coordinatorBytesPerSecond }: ScalePrediction): string =>
+  const told = ({ samplesPerSecond, weight, coordinatorCores, coordinatorBytesPerSecond }: ScalePrediction): string =>
     `${Math.round(samplesPerSecond)} samples/s, ${((100 * samplesPerSecond) / alone).toFixed(0)} % of ${alone}, ` +
+    `which count ${(100 * weight).toFixed(0)} %, ` +
     `coordinator ${(100 * coordinatorCores).toFixed(1)} % of a core and ` +
     `${((8 * coordinatorBytesPerSecond) / 1e6).toFixed(0)} Mbit/s`
   log(`${name} volunteers: calm ${told(calm)}; ${100 * CHURN} % churn a minute ${told(churned)}`)

@@ -45,6 +45,13 @@ test('a crowd trains nearly as fast as its members alone, and slower where pushe
   assert.ok(much < 0.9 * none, `56 s of pushes in each round: ${much}`)
 })
 
+test('nearly all that a crowd learns comes in time for its version, also where volunteers come and go', () => {
+  for (const churnPerMinute of [0, 0.2]) {
+    const { weight } = predict({ ...CROWD, churnPerMinute, warmUpSeconds: 120, seconds: 120 })
+    assert.ok(weight > 0.8 && weight <= 1, `with ${churnPerMinute} a minute a sample counts ${weight}`)
+  }
+})
+
 test('volunteers that go cost a crowd some of its speed, and those that come take their places', () => {
   const [churned, calm] = [0.2, 0].map((churnPerMinute) => predict({ ...CROWD, churnPerMinute }).samplesPerSecond)
   if (churned === undefined || calm === undefined) return assert.fail()

@@ -126,16 +126,11 @@ async function train(
     for (let i = 0; i < tabs; i++) await lendTab(browser, grid.url)
     const name = kind === 'groups' ? `${count} replica groups` : `${count} volunteer${count > 1 ? 's' : ''}`
     grid.watch.onChange(() => line.show(`${name}: step ${grid.watch.steps.length} of ${steps}`))
-    const run = await grid.watch.waitFor('the last step', ({ run }) => run?.phase === 'finished' && run, 30 * 60 * 1000)
+    await grid.watch.waitFor('the last step', ({ run }) => run?.phase === 'finished' && run, 30 * 60 * 1000)
     await grid.exportModel(job, join(folder, 'model'))
     const { tensors } = readSafetensors(new Uint8Array(await readFile(join(folder, 'model'))))
-    const agreeing = kind === 'groups' ? '' : `, ${run.checkpoint?.agreeing} of ${count} replicas agree`
-    line.say(
-      `${name}: ${grid.watch.steps.length} steps, last loss ${grid.watch.steps.at(-1)?.loss.toFixed(6)}${agreeing}`,
-    )
-    // groups hold no version between their rounds: the parameter server's is the only one
-    const identical = kind === 'groups' || run.checkpoint?.agreeing === count
-    if (!identical) line.say(`${name}: ${whyNotIdentical(grid.watch)}`)
+    const { lines, identical } = endOf({ count, as: kind }, grid.watch)
+    for (const text of lines) line.say(`${name}: ${text}`)
     return {
       losses: grid.watch.steps.map((step) => step.loss),
       parameters: new Map([...tensors].map(([name, tensor]) => [name, float32Values(tensor)])),
@@ -148,8 +143,20 @@ async function train(
   }
 }
 
+/** Groups hold no version between their rounds: the parameter server's is the only one. */
+function endOf(
+  { count, as: kind }: ParityGrid,
+  { run, steps, events }: Watch,
+): { readonly identical: boolean; readonly lines: readonly string[] } {
+  const agreeing = run?.checkpoint?.agreeing
+  const identical = kind === 'groups' || agreeing === count
+  const replicas = kind === 'groups' ? '' : `, ${agreeing} of ${count} replicas agree`
+  const last = `${steps.length} steps, last loss ${steps.at(-1)?.loss.toFixed(6)}${replicas}`
+  return { identical, lines: identical ? [last] : [last, whyNotIdentical(events)] }
+}
+
 /** One that holds another state is named by the coordinator; one that was late with its digest is not. */
-function whyNotIdentical({ events }: Watch): string {
+function whyNotIdentical(events: Watch['events']): string {
   const refusals = events.filter(({ kind }) => kind === 'refusal').map(({ text }) => text)
   if (refusals.length > 0) return refusals.join('; ')
   return 'nobody held another state; a replica was not heard of in time. Run this again on a machine with less to do'

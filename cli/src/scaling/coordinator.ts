@@ -61,9 +61,15 @@ export class ModelCoordinator {
   cpuMs = 0
   bytes = 0
   ballots = 0
-  /** rounds whose push was taken: virtual ms from grant to push */
-  readonly rounds: { readonly from: number; readonly to: number; readonly samples: number }[] = []
+  /** rounds whose push was taken: virtual ms from grant to push, and what a sample counts: less where it came late */
+  readonly rounds: {
+    readonly from: number
+    readonly to: number
+    readonly samples: number
+    readonly weight: number
+  }[] = []
   #taken = false
+  #weight = 1
   readonly #clock: EventClock
   readonly #setting: Setting
   readonly #audience: ScalingObserver
@@ -134,7 +140,7 @@ export class ModelCoordinator {
     this.#pushing = push
     const norms = this.#learner?.pushed(push) ?? { gradient: 1, statistics: 1 }
     this.receive({ type: 'push', push, gradDigest: digestOf(push.base), norms }, push)
-    if (this.#taken) this.rounds.push({ from, to: this.#clock.now, samples: push.samples })
+    if (this.#taken) this.rounds.push({ from, to: this.#clock.now, samples: push.samples, weight: this.#weight })
   }
 
   /** Bulk through the coordinator's line; calls back when the last byte is through. */
@@ -169,6 +175,7 @@ export class ModelCoordinator {
           this.feed({ type: 'checkpoint-digested', salt: effect.salt, digest: effect.version.id as never }),
         )
       case 'server-add':
+        this.#weight = effect.damping
         if (this.#pushing !== undefined) this.#learner?.added(this.#pushing, effect.damping)
         if (this.#setting.addMs !== undefined) this.#serverWorks(this.#setting.addMs)
         return

@@ -261,8 +261,10 @@ function measure(model: ScaleModel): ScalePrediction {
     coordinatorBytesPerSecond: (coordinator.bytes - bytes) / seconds,
   }
   const learned =
-    setting.async.groups === undefined ? coordinator.samples - samples : learnedIn(model, { began, ended: clock.now })
-  return { ...looks.seen(), ...measured, samplesPerSecond: learned / seconds }
+    setting.async.groups === undefined
+      ? { samples: coordinator.samples - samples, weight: 1 }
+      : learnedIn(model, { began, ended: clock.now })
+  return { ...looks.seen(), ...measured, samplesPerSecond: learned.samples / seconds, weight: learned.weight }
 }
 
 /**
@@ -272,10 +274,14 @@ function measure(model: ScaleModel): ScalePrediction {
 function learnedIn(
   { clock, coordinator }: ScaleModel,
   { began, ended }: { readonly began: number; readonly ended: number },
-): number {
+): { readonly samples: number; readonly weight: number } {
   clock.runUntil(ended + ROUNDS_AFTER * roundLengthMs(coordinator.state))
-  return coordinator.rounds.reduce((sum, { from, to, samples }) => {
+  let [learned, weighed] = [0, 0]
+  for (const { from, to, samples, weight } of coordinator.rounds) {
     const inside = Math.max(0, Math.min(to, ended) - Math.max(from, began))
-    return sum + (samples * inside) / Math.max(to - from, 1)
-  }, 0)
+    const part = (samples * inside) / Math.max(to - from, 1)
+    learned += part
+    weighed += weight * part
+  }
+  return { samples: learned, weight: learned === 0 ? 1 : weighed / learned }
 }

@@ -57,6 +57,8 @@ export function pullBytesOf({ pullBytes, gradientBytes }: Setting): number {
 
 export interface ScalePrediction {
   readonly samplesPerSecond: number
+  /** what a sample of these counts on average: below 1 where pushes come too late for their version */
+  readonly weight: number
   /** share of virtual time in ring mode */
   readonly ringShare: number
   readonly ringSize: number
@@ -72,7 +74,7 @@ export interface ScalePrediction {
 /** Of a whole training. */
 export interface Forecast extends Omit<
   ScalePrediction,
-  'samplesPerSecond' | 'coordinatorCores' | 'coordinatorBytesPerSecond'
+  'samplesPerSecond' | 'weight' | 'coordinatorCores' | 'coordinatorBytesPerSecond'
 > {
   /** from the first computation to the last commit; and without the first step, which waits for all to link */
   readonly seconds: number
