@@ -5,9 +5,10 @@ import { Grid } from '@starling-grid/cli'
 import { finishesWhole, tinyJob, QUICK } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
-const STEPS = 200
-/** ms of calm after which the ring is tried again */
-const CALM_SOON = { ...QUICK, quietMs: 1000 }
+/** more than the quick member makes alone in the calm, so that some are left for the ring */
+const STEPS = 400
+/** ms of calm after which the ring is tried again: a busy machine brings no push within a second */
+const CALM_SOON = { ...QUICK, quietMs: 2500 }
 /** Samples wait: the steps outlast the calm at no cost of a core. */
 const SLOW = { executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'slow-samples:2' } } as const
 
