@@ -155,6 +155,7 @@ function crowdRow(name: string, setting: ScalingQuestion, log: SuiteOptions['log
     `${((8 * coordinatorBytesPerSecond) / 1e6).toFixed(0)} Mbit/s`
   log(`${name} volunteers: calm ${told(calm)}; ${100 * CHURN} % churn a minute ${told(churned)}`)
   const ours = Math.round(calm.samplesPerSecond)
+  const percent = (weight: number): number => Math.round(100 * weight)
   const peers = { alone, churned: Math.round(churned.samplesPerSecond) }
   const times = (peer: number): number => Number((ours / peer).toFixed(3))
   return {
@@ -166,6 +167,7 @@ function crowdRow(name: string, setting: ScalingQuestion, log: SuiteOptions['log
     max: ours,
     peers,
     ratio: { alone: times(peers.alone), churned: times(peers.churned) },
+    counts: { '% that a sample counts': percent(calm.weight), '% with churn': percent(churned.weight) },
   }
 }
 

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
 import { auditChain } from '../src/audit.ts'
-import { QUICK, tinyJob } from './small-job.ts'
+import { QUICK, slowMember, tinyJob } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 /** More than any machine trains until the last has died: the run need not end. */
@@ -22,8 +22,7 @@ test(
     try {
       const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 2 }))
       // their steps take time, and none of a core, while the victims start
-      for (let i = 0; i < 2; i++)
-        grid.addVolunteer({ executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'slow-samples:5' } })
+      for (let i = 0; i < 2; i++) grid.addVolunteer(slowMember(5))
       await watch.waitFor('some steps of two', ({ run }) => (run?.version.v ?? 0) >= 5)
       for (const fault of DEATHS) {
         const victim = grid.addVolunteer({

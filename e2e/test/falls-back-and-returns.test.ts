@@ -2,15 +2,13 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Grid } from '@starling-grid/cli'
-import { finishesWhole, tinyJob, QUICK } from './small-job.ts'
+import { finishesWhole, slowMember, tinyJob, QUICK } from './small-job.ts'
 
 const FAULTY = fileURLToPath(new URL('../src/faulty-volunteer.ts', import.meta.url))
 /** more than the quick member makes alone in the calm, so that some are left for the ring */
 const STEPS = 400
 /** ms of calm after which the ring is tried again: a busy machine brings no push within a second */
 const CALM_SOON = { ...QUICK, quietMs: 2500 }
-/** Samples wait: the steps outlast the calm at no cost of a core. */
-const SLOW = { executor: 'reference', entry: FAULTY, env: { STARLING_FAULT: 'slow-samples:2' } } as const
 
 test(
   'repeated aborts lead to the parameter server, and calm leads back to the ring',
@@ -19,7 +17,8 @@ test(
     const grid = await Grid.start({ timing: CALM_SOON })
     try {
       const job = await grid.submit(tinyJob({ stop: { steps: STEPS }, minVolunteers: 2, mode: 'auto' }))
-      grid.addVolunteer({ ...SLOW, name: 'steady' })
+      // its steps outlast the calm at no cost of a core
+      grid.addVolunteer({ ...slowMember(2), name: 'steady' })
       // a reduce of two members begins with three frames of partial sums: ten are more than three reduces
       grid.addVolunteer({
         name: 'shaky',

@@ -44,8 +44,10 @@ export const PACED = {
   env: { STARLING_FAULT: 'long-lines:60' },
 } as const
 
-/** A member that takes 4 ms for a sample, alone and with others: its core has time. */
-export const SLOW = { ...PACED, env: { STARLING_FAULT: 'slow-samples:4' } } as const
+/** A member that rests so long for each sample, alone and with others: it takes time, and no core. */
+export function slowMember(msPerSample: number): Parameters<Grid['addVolunteer']>[0] {
+  return { ...PACED, env: { STARLING_FAULT: `slow-samples:${msPerSample}` } }
+}
 
 /** Waits for the end; nothing lost, nothing twice, loss lower than at the start, all replicas equal. */
 export async function finishesWhole(grid: Grid, job: string, steps: number): Promise<RunView> {

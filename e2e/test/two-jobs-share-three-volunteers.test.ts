@@ -10,7 +10,7 @@ import { promisify } from 'node:util'
 import { Grid } from '@starling-grid/cli'
 import type { JobSpec, RunView } from '@starling-grid/protocol'
 import { auditChain } from '../src/audit.ts'
-import { QUICK, SLOW, tinyJob } from './small-job.ts'
+import { QUICK, slowMember, tinyJob } from './small-job.ts'
 
 const STARLING = fileURLToPath(new URL('../../bin/starling.mjs', import.meta.url))
 /** enough to be seen by a command that takes seconds to begin on a busy machine */
@@ -75,7 +75,7 @@ test('three volunteers are divided between two jobs as the files say, and both e
   })
   try {
     const low = await owner.submits(folder, job('low', STEPS, { volunteers: { min: 1 } }))
-    for (let i = 0; i < 3; i++) grid.addVolunteer(SLOW)
+    for (let i = 0; i < 3; i++) grid.addVolunteer(slowMember(4))
     await owner.sees('all three at the first job', /^low-(?!.* finished ).* 0 +3 of at least 1 /)
     const high = await owner.submits(
       folder,

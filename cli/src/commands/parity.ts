@@ -159,7 +159,7 @@ function endOf(
 function whyNotIdentical(events: Watch['events']): string {
   const refusals = events.filter(({ kind }) => kind === 'refusal').map(({ text }) => text)
   if (refusals.length > 0) return refusals.join('; ')
-  return 'nobody held another state; a replica was not heard of in time. Run this again on a machine with less to do'
+  return 'no member held another state, but the coordinator did not hear from one in time; run this on an idle machine'
 }
 
 /** A context of its own: a hidden tab of a shared one would have slow timers. */

@@ -68,8 +68,8 @@ export class ModelCoordinator {
     readonly samples: number
     readonly weight: number
   }[] = []
-  #taken = false
-  #weight = 1
+  /** of the push whose decision is under way, once it joined the open sum */
+  #weight: number | undefined
   readonly #clock: EventClock
   readonly #setting: Setting
   readonly #audience: ScalingObserver
@@ -136,11 +136,12 @@ export class ModelCoordinator {
 
   /** A push that came over the wire, of blocks that were granted then. */
   receivePush(push: Push, from: number): void {
-    this.#taken = false
+    this.#weight = undefined
     this.#pushing = push
     const norms = this.#learner?.pushed(push) ?? { gradient: 1, statistics: 1 }
     this.receive({ type: 'push', push, gradDigest: digestOf(push.base), norms }, push)
-    if (this.#taken) this.rounds.push({ from, to: this.#clock.now, samples: push.samples, weight: this.#weight })
+    const weight = this.#weight
+    if (weight !== undefined) this.rounds.push({ from, to: this.#clock.now, samples: push.samples, weight })
   }
 
   /** Bulk through the coordinator's line; calls back when the last byte is through. */
@@ -178,9 +179,6 @@ export class ModelCoordinator {
         this.#weight = effect.damping
         if (this.#pushing !== undefined) this.#learner?.added(this.#pushing, effect.damping)
         if (this.#setting.addMs !== undefined) this.#serverWorks(this.#setting.addMs)
-        return
-      case 'push-verdict':
-        this.#taken = effect.verdict === 'received'
         return
       case 'server-close':
         this.#learner?.closed(effect.record, effect.version, this.#clock.now)
