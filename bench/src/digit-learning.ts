@@ -113,7 +113,8 @@ export class DigitLearning implements ModelLearning {
     const { body } = member
     if (body === undefined) throw new Error('internal: a push without a body')
     member.feedback = swapped(member.feedback)
-    const gradient = readPush(body, gradientForm(this.#form.layout, undefined, this.#options.encoding))
+    const { layout } = this.#form
+    const gradient = readPush(body, gradientForm(layout, undefined, this.#options.encoding), layout.trained)
     this.#then(async () => void (await this.#server.add({ gradient, targets, base, damping })))
   }
 

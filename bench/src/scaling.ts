@@ -61,7 +61,7 @@ const CROWDS = [10, 50, 200, 1000]
  * goes on to four processes of the parameter server as it came. No push is taken in before the one before it is
  * through. On four machines: assumed.
  */
-const ADD_WITH_FOUR_SHARDS_MS = 7
+const ADD_WITH_FOUR_SHARDS_MS = 3
 /**
  * Pushes of so many would fill the coordinator's line in 8 bits a number: theirs are sparse. Blocks are so large that a
  * version holds most rounds (MAX_VERSION_BLOCKS). The first rounds, of which all fetch the seed's version from the

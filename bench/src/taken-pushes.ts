@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { availableParallelism } from 'node:os'
 import { setImmediate } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { OffRingSums, ParameterServer, readPushBody, readRange, ShardProcesses } from '@starling-grid/coordinator/shell'
+import { ParameterServer, readPushBody, readRange, ShardProcesses } from '@starling-grid/coordinator/shell'
 import {
   encodeVector,
   gpt,
@@ -54,7 +54,7 @@ async function pushRow(spec: ModelSpec, processes: ShardProcesses, { rounds, sho
   const pushes = Math.ceil((short ? SHORT_NUMBERS : NUMBERS) / total)
   const [spread, alone] = [await loaded(form, { processes }), await loaded(form, {})]
   const taking = (server: ParameterServer, isDecodedHere: boolean): Contender =>
-    cpuOf(pushes, new Intake({ form, body, server, isDecodedHere }))
+    cpuOf(pushes, { form, body, server, isDecodedHere })
   const name = `processor time of a push of ${total} numbers in ${ENCODING}, ${SHARDS} shards elsewhere`
   const row = await race(
     { name, adapter: 'loopback', unit: 'ms', better: 'less' },
@@ -81,31 +81,23 @@ interface IntakeParts {
   readonly isDecodedHere: boolean
 }
 
-/** As a run takes a push in: it is read, its norm known before the decision, and added. */
-class Intake {
-  readonly #parts: IntakeParts
-  readonly #sums: OffRingSums
-
-  constructor(parts: IntakeParts) {
-    this.#parts = parts
-    this.#sums = new OffRingSums(parts.form.layout, systemClock)
-  }
-
-  async take(): Promise<void> {
-    const { form, body, server, isDecodedHere } = this.#parts
-    const { gradient } = await readPushBody(body, gradientForm(form.layout, [], ENCODING), systemClock)
-    await this.#sums.normsOf(gradient, TARGETS)
-    const { writing, writeTo } = gradient
-    const added = isDecodedHere ? { writing, writeTo } : gradient
-    await server.add({ gradient: added, targets: TARGETS, base: VERSION, damping: 1 })
-  }
+/** As a run takes a push in: it is read, with its norm, and added. */
+async function takeIn({ form, body, server, isDecodedHere }: IntakeParts): Promise<void> {
+  const { gradient } = await readPushBody(
+    body,
+    { form: gradientForm(form.layout, [], ENCODING), layout: form.layout },
+    systemClock,
+  )
+  const { runs, squares } = gradient
+  const added = isDecodedHere ? { runs, squares } : gradient
+  await server.add({ gradient: added, targets: TARGETS, base: VERSION, damping: 1 })
 }
 
 /** ms of this process, of all its threads, for one push. */
-function cpuOf(pushes: number, intake: Intake): Contender {
+function cpuOf(pushes: number, intake: IntakeParts): Contender {
   return async () => {
     const before = process.cpuUsage()
-    for (let i = 0; i < pushes; i++) await intake.take()
+    for (let i = 0; i < pushes; i++) await takeIn(intake)
     const { user, system } = process.cpuUsage(before)
     return (user + system) / 1000 / pushes
   }

@@ -108,7 +108,7 @@ test('rows of a recent version come alone, to members only, when their numbers a
   const answer = await ask(writeRowNumbers(layout, wanted))
   assert.equal(answer.status, 200)
   const rows = new Float32Array(layout.total)
-  readGradient(new Uint8Array(await answer.arrayBuffer()), gradientForm(layout, parts)).writeTo(rows)
+  readGradient(new Uint8Array(await answer.arrayBuffer()), gradientForm(layout, parts), rows)
   const whole = readParameters(
     new Uint8Array(
       await (

@@ -2,7 +2,14 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { after, test } from 'node:test'
-import { gradientForm, parameterLayout, parseModelSpec, writeGradient } from '@starling-grid/model'
+import {
+  completed,
+  gradientForm,
+  parameterLayout,
+  parseModelSpec,
+  writeGradient,
+  writingRuns,
+} from '@starling-grid/model'
 import { fastify, type FastifyInstance } from 'fastify'
 import { bytesOf, registerBodies, requireLength } from '../src/api/bodies.ts'
 import { processClock } from '../src/clock.ts'
@@ -44,12 +51,12 @@ for (const [what, rows] of [
     assert.equal(sparse.length > 0, what === 'sparse')
     let read: Awaited<ReturnType<typeof readPushBody>> | undefined
     const turns = await turnsDuring(async () => {
-      read = await readPushBody(body, gradientForm(layout, sparse), processClock)
+      read = await readPushBody(body, { form: gradientForm(layout, sparse), layout }, processClock)
     })
     assert.ok(turns > TURNS_PER_MIB * Math.floor(body.byteLength / MIB) - 2, `${turns} turns`)
     assert.equal(read?.digest, createHash('sha256').update(body).digest('hex'))
     const written = new Float32Array(layout.total).fill(9)
-    read?.gradient.writeTo(written)
+    completed(writingRuns(read?.gradient.runs() ?? [], written))
     assert.ok(written.every((value, i) => value === gradient[i]))
   })
 
@@ -58,7 +65,7 @@ test('a number that is not finite in any piece of a push is refused', async () =
     const gradient = new Float32Array(layout.total)
     gradient[at] = Number.NaN
     const { body, sparse } = writeGradient(gradient, layout, [])
-    await assert.rejects(readPushBody(body, gradientForm(layout, sparse), processClock), {
+    await assert.rejects(readPushBody(body, { form: gradientForm(layout, sparse), layout }, processClock), {
       code: 'gradient-not-finite',
     })
   }

@@ -2,13 +2,14 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import {
+  BLOCK_ELEMENTS,
   encodeVersionState,
   gradientForm,
   initialVersionState,
   nextVersion,
   parameterLayout,
   parseModelSpec,
-  readGradient,
+  readPush,
   type VersionForm,
   writeGradient,
 } from '@starling-grid/model'
@@ -17,14 +18,7 @@ import { applyUpdate, clipGlobalNorm, createOptimizerState, meanGradient } from 
 import { allocate, keptVersions } from '../src/parameter-server/memory.ts'
 import { firstBound, NormClip } from '../src/parameter-server/norm-clip.ts'
 import { ParameterServer, type ServerOptions } from '../src/parameter-server/parameter-server.ts'
-import {
-  BLOCK_ELEMENTS,
-  blockSquares,
-  keyRanges,
-  layoutOfRange,
-  normOf,
-  threadsFor,
-} from '../src/parameter-server/ranges.ts'
+import { blockSquares, keyRanges, layoutOfRange, normOf, threadsFor } from '../src/parameter-server/ranges.ts'
 import { localShards, shardThreads } from '../src/parameter-server/shard-pool.ts'
 import { gradientOf } from './pushed-gradient.ts'
 
@@ -38,7 +32,7 @@ const ref = (v: number): VersionRef => ({ v, id: versionId(v.toString(16).padSta
 const initial = () => initialVersionState(spec, form.optimizer, 3)
 const sumOf = (step: number, length = total): Float32Array =>
   Float32Array.from({ length }, (_, i) => Math.sin(step * length + i))
-const dense = (sum: Float32Array) => gradientOf((vector) => vector.set(sum))
+const dense = (sum: Float32Array) => gradientOf(sum, form.layout.trained)
 
 async function serverAt0(options: Partial<ServerOptions> = {}): Promise<ParameterServer> {
   const server = new ParameterServer({ form, clipNorm: undefined, delayCompensation: undefined, cores: 2, ...options })
@@ -387,7 +381,7 @@ test('a version made of sparse pushes has the bytes of one made of dense ones', 
   const { body, sparse } = writeGradient(sum, layout, [table])
   assert.deepEqual(sparse, [{ name: 'wte.weight', rows: 7 }])
   const [one, other] = await Promise.all(
-    [dense(sum), readGradient(body, gradientForm(layout, sparse))].map(async (gradient) => {
+    [dense(sum), readPush(body, gradientForm(layout, sparse), layout.trained)].map(async (gradient) => {
       const server = new ParameterServer({ form: textForm, clipNorm: 1, delayCompensation: undefined, cores: 2 })
       await server.load({ version: ref(0), ...initialVersionState(text, optimizer, 1) })
       for (let v = 1; v <= 2; v++) {

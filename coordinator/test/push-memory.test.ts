@@ -25,8 +25,9 @@ const HALF = 12
 const ref = (v: number): VersionRef => ({ v, id: versionId(v.toString(16).padStart(64, '0')) })
 /** Every ninth is so large that it is clipped by what went before. */
 const pushOf = (step: number) =>
-  gradientOf((vector) =>
-    vector.set(Float32Array.from(vector, (_, i) => Math.sin(step * total + i) * (step % 9 === 8 ? 100 : 1))),
+  gradientOf(
+    Float32Array.from({ length: total }, (_, i) => Math.sin(step * total + i) * (step % 9 === 8 ? 100 : 1)),
+    trained,
   )
 
 /**

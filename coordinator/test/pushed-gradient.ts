@@ -1,7 +1,8 @@
 // A gradient as a push brings it, without its body.
-import type { PushedGradient } from '@starling-grid/model'
+import { completed, type PushedGradient, runsOf, summingSquares } from '@starling-grid/model'
 
-/** `writeTo`: Σ gradients, into every element */
-export function gradientOf(writeTo: (vector: Float32Array) => void): PushedGradient {
-  return { writeTo, writing: (vector) => [writeTo(vector)].values() }
+/** `values`: Σ gradients; `trained`: of them, before the running means and variances */
+export function gradientOf(values: Float32Array, trained = values.length): PushedGradient {
+  const runs = () => runsOf(values, 0)
+  return { runs, squares: completed(summingSquares(runs(), trained)) }
 }

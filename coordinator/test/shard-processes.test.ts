@@ -213,7 +213,7 @@ test('processes make the same bytes as one thread, late pushes and statistics in
         for (const part of [1, 2]) {
           const sum = Float32Array.from({ length: form.layout.total }, (_, i) => Math.sin(i * part + v))
           await server.add({
-            gradient: gradientOf((vector) => vector.set(sum)),
+            gradient: gradientOf(sum, form.layout.trained),
             targets: 5,
             base: ref(Math.max(0, v - part)),
             damping: 1 / part,
@@ -244,7 +244,7 @@ for (const encoding of ['f16', 'int8', 'sparse2'] as const)
     await arrived(processes)
     const sum = Float32Array.from({ length: total }, (_, i) => Math.sin(i) * (i % 1000))
     const body = encodeVector(sum, encoding)
-    const gradient = readPush(body, gradientForm(form.layout, [], encoding))
+    const gradient = readPush(body, gradientForm(form.layout, [], encoding), form.layout.trained)
     const ways = { clipNorm: undefined, delayCompensation: undefined, cores: 1 }
     const made: string[] = []
     for (const places of [{}, { processes }]) {

@@ -2,7 +2,8 @@
 // the other, each encoded on its own. What an encoding loses stays with the member and joins its next push (error
 // feedback: Seide et al., 2014; Karimireddy et al., 2019).
 import { type GradientEncoding, GridError } from '@starling-grid/protocol'
-import { type Codec, int8Codec, scaledF16Codec, sparse2Codec } from '@starling-grid/protocol/floats'
+import { type Codec, int8Codec, type Movable, scaledF16Codec, sparse2Codec } from '@starling-grid/protocol/floats'
+import type { GradientRun } from './gradient-runs.ts'
 
 export type LossyEncoding = Exclude<GradientEncoding, 'f32'>
 
@@ -65,9 +66,7 @@ export function* decodingVector(
   into: Float32Array,
 ): Generator<undefined, void> {
   const codec = CODECS[encoding]()
-  const expected = encodedVectorBytes(into.length, encoding)
-  if (bytes.byteLength !== expected)
-    throw new GridError('gradient-shape', `expected a body of ${expected} bytes, got ${bytes.byteLength}`)
+  requireLength(bytes, encodedVectorBytes(into.length, encoding))
   let at = 0
   for (let start = 0; start < into.length; start += RUN) {
     const count = Math.min(RUN, into.length - start)
@@ -76,6 +75,32 @@ export function* decodingVector(
     at += length
     yield
   }
+}
+
+/**
+ * The numbers of an encoded vector, run by run: of sparse ones only those that travel.
+ * @throws GridError 'gradient-shape', 'message-malformed'
+ */
+export function* decodedRuns({ bytes, encoding, length }: EncodedVector): Generator<GradientRun> {
+  const codec = CODECS[encoding]()
+  requireLength(bytes, encodedVectorBytes(length, encoding))
+  let at = 0
+  for (let start = 0; start < length; start += RUN) {
+    const count = Math.min(RUN, length - start)
+    const encoded = bytes.subarray(at, at + codec.bytes(count))
+    at += encoded.byteLength
+    const numbers = codec.kept?.(encoded, count) ?? { values: asFloats(codec.decode(encoded, count)) }
+    yield { start, length: count, ...numbers }
+  }
+}
+
+function asFloats(values: Movable): Float32Array {
+  return values instanceof Float32Array ? values : Float32Array.from(values)
+}
+
+function requireLength({ byteLength }: Uint8Array, expected: number): void {
+  if (byteLength !== expected)
+    throw new GridError('gradient-shape', `expected a body of ${expected} bytes, got ${byteLength}`)
 }
 
 export interface EncodedVector {

@@ -5,20 +5,12 @@
 // same. The difference of a round may be encoded (encoded-vector.ts): then it is dense.
 
 import { type GradientEncoding, GridError, type SparsePart } from '@starling-grid/protocol'
-import { completed, type EncodedVector, encodedVectorBytes, type LossyEncoding } from './encoded-vector.ts'
+import { allFinite } from '@starling-grid/shaders'
+import { completed, encodedVectorBytes, type LossyEncoding } from './encoded-vector.ts'
 import { layerShapes } from './expand.ts'
+import { type GradientRun, runsOf } from './gradient-runs.ts'
 import type { ParameterEntry, ParameterLayout } from './param-layout.ts'
 import type { ModelSpec } from './spec.ts'
-
-/** A pushed gradient that was checked; its memory is that of the body. */
-export interface PushedGradient {
-  /** Σ gradients, (total,), into `vector`: every element is written */
-  writeTo(vector: Float32Array): void
-  /** the same in pieces, between which the caller may do other work */
-  writing(vector: Float32Array): Iterator<unknown, void>
-  /** as it was pushed, for who decodes it elsewhere; absent: as f32 */
-  readonly encoded?: EncodedVector
-}
 
 /** Neighbouring dense entries are one piece; a sparse entry is one. */
 interface BodyPiece {
@@ -28,6 +20,7 @@ interface BodyPiece {
     | { readonly name: string; readonly rows: number; readonly of: number; readonly columns: number }
     | undefined
 }
+
 export interface GradientForm {
   readonly bytes: number
   readonly pieces: readonly BodyPiece[]
@@ -36,8 +29,8 @@ export interface GradientForm {
 }
 
 const WORD_BYTES = 4
-/** Elements that are checked or written in one piece: less than a millisecond. */
-const PIECE_ELEMENTS = 256 * 1024
+/** Rows that are checked in one piece: less than a millisecond. */
+const PIECE_ROWS = 256 * 1024
 /**
  * A matrix goes sparse below this share of its rows: beyond it the row numbers and the second look are not worth it.
  */
@@ -93,17 +86,27 @@ function wordsOf({ length, sparse }: BodyPiece): number {
 }
 
 /**
- * The gradient in a body that is not encoded; nothing of the model's size is allocated.
- * @throws GridError 'gradient-shape' for another length or row numbers that do not ascend or are out of range,
- * 'gradient-not-finite'
+ * A body that is not encoded → into (total,): every element is written.
+ * @throws GridError as readingRuns; 'gradient-not-finite'
  */
-export function readGradient(body: Uint8Array, form: GradientForm): PushedGradient {
-  return completed(readingGradient(body, form))
+export function readGradient(body: Uint8Array, form: GradientForm, into: Float32Array): void {
+  const runs = completed(readingRuns(body, form))
+  into.fill(0)
+  for (const { start, values } of runs()) {
+    if (!allFinite(values)) throw new GridError('gradient-not-finite', 'expected a finite vector, got NaN or infinity')
+    into.set(values, start)
+  }
 }
 
-/** readGradient in pieces, between which the caller may do other work. @throws GridError as readGradient */
-export function* readingGradient(body: Uint8Array, form: GradientForm): Generator<undefined, PushedGradient> {
-  const { pieces, bytes } = form
+/**
+ * The runs of a body that is not encoded, whose memory they share; in pieces, between which the caller may do other
+ * work. Values may be any.
+ * @throws GridError 'gradient-shape' for another length or row numbers that do not ascend or are out of range
+ */
+export function* readingRuns(
+  body: Uint8Array,
+  { pieces, bytes }: GradientForm,
+): Generator<undefined, () => Generator<GradientRun>> {
   if (body.byteLength !== bytes)
     throw new GridError('gradient-shape', `expected a body of ${bytes} bytes, got ${body.byteLength}`)
   const aligned = body.byteOffset % WORD_BYTES === 0 ? body : new Uint8Array(body)
@@ -115,15 +118,8 @@ export function* readingGradient(body: Uint8Array, form: GradientForm): Generato
     at += values.byteLength
     return { offset, length, sparse, rows, values }
   })
-  for (const { sparse, rows, values } of parts) {
-    if (sparse !== undefined) yield* checkingRows(rows, sparse)
-    for (const { start, end, isFull } of piecesOf(values.length)) {
-      requireFinite(values.subarray(start, end))
-      if (isFull) yield
-    }
-  }
-  const writing = (vector: Float32Array): Generator<undefined, void> => writeParts(parts, vector)
-  return { writing, writeTo: (vector) => completed(writing(vector)) }
+  for (const { sparse, rows } of parts) if (sparse !== undefined) yield* checkingRows(rows, sparse)
+  return () => runsOfParts(parts)
 }
 
 interface BodyPart extends BodyPiece {
@@ -131,46 +127,19 @@ interface BodyPart extends BodyPiece {
   readonly values: Float32Array
 }
 
-function* writeParts(parts: readonly BodyPart[], vector: Float32Array): Generator<undefined, void> {
-  for (const { offset, length, sparse, rows, values } of parts) {
-    for (const { start, end, isFull } of piecesOf(length)) {
-      if (sparse === undefined) vector.set(values.subarray(start, end), offset + start)
-      else vector.fill(0, offset + start, offset + end)
-      if (isFull) yield
-    }
-    if (sparse !== undefined) yield* writeRowsTo(vector, { offset, rows, values, columns: sparse.columns })
-  }
-}
-
-function* writeRowsTo(
-  vector: Float32Array,
-  { offset, rows, values, columns }: Pick<BodyPart, 'offset' | 'rows' | 'values'> & { readonly columns: number },
-): Generator<undefined, void> {
-  for (const { start, end, isFull } of piecesOf(rows.length, Math.ceil(PIECE_ELEMENTS / columns))) {
-    for (const [i, row] of rows.subarray(start, end).entries())
-      vector.set(values.subarray((start + i) * columns, (start + i + 1) * columns), offset + row * columns)
-    if (isFull) yield
-  }
-}
-
-interface WorkPiece {
-  readonly start: number
-  /** exclusive */
-  readonly end: number
-  /** worth a pause behind it */
-  readonly isFull: boolean
-}
-
-function* piecesOf(length: number, size = PIECE_ELEMENTS): Generator<WorkPiece> {
-  for (let start = 0; start < length; start += size)
-    yield { start, end: Math.min(length, start + size), isFull: start + size <= length }
+function* runsOfParts(parts: readonly BodyPart[]): Generator<GradientRun> {
+  for (const { offset, sparse, rows, values } of parts)
+    if (sparse === undefined) yield* runsOf(values, offset)
+    else
+      for (const [i, row] of rows.entries())
+        yield* runsOf(values.subarray(sparse.columns * i, sparse.columns * (i + 1)), offset + sparse.columns * row)
 }
 
 function* checkingRows(rows: Uint32Array, part: { readonly name: string; readonly of: number }): Generator<undefined> {
   let min = 0
-  for (const { start, end, isFull } of piecesOf(rows.length)) {
-    min = requireRows(rows.subarray(start, end), part, min)
-    if (isFull) yield
+  for (let start = 0; start < rows.length; start += PIECE_ROWS) {
+    min = requireRows(rows.subarray(start, start + PIECE_ROWS), part, min)
+    if (start + PIECE_ROWS <= rows.length) yield
   }
 }
 
@@ -190,15 +159,6 @@ function requireRows(
     least = row + 1
   }
   return least
-}
-
-/** @throws GridError 'gradient-not-finite' */
-export function requireFinite(values: Float32Array): void {
-  for (let i = 0; i < values.length; i++) {
-    const value = values[i] ?? 0
-    // takes a third of isFinite's time
-    if (value - value !== 0) throw new GridError('gradient-not-finite', `expected finite elements, got ${value}`)
-  }
 }
 
 /**

@@ -8,7 +8,6 @@ export {
   gradientForm,
   inputTables,
   isSparse,
-  type PushedGradient,
   readGradient,
   readRowNumbers,
   type RowsByName,
@@ -36,6 +35,7 @@ export {
   targetsPerSample,
 } from './param-layout.ts'
 export {
+  completed,
   decodeVector,
   encodedParts,
   type EncodedVector,
@@ -74,4 +74,12 @@ export { gpt } from './zoo/gpt.ts'
 export { lenet5 } from './zoo/lenet5.ts'
 export { mlp } from './zoo/mlp.ts'
 export { resnet } from './zoo/resnet.ts'
-export { readingPush, readPush } from './pushed-gradient.ts'
+export { type GradientRun, overRuns, runsOf, writingRuns } from './gradient-runs.ts'
+export {
+  BLOCK_ELEMENTS,
+  partedRun,
+  type PushedGradient,
+  readingPush,
+  readPush,
+  summingSquares,
+} from './pushed-gradient.ts'

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
+  completed,
   decodeVector,
   encodedParts,
   encodedVectorBytes,
@@ -11,6 +12,7 @@ import {
   parameterLayout,
   parseModelSpec,
   readPush,
+  writingRuns,
 } from '@starling-grid/model'
 import { isGridError, random32 } from '@starling-grid/protocol'
 
@@ -140,14 +142,15 @@ const layout = parameterLayout(parseModelSpec({ input: [3], layers: [{ type: 'li
 test('an encoded push is read as the numbers that it stands for', () => {
   const pushed = Float32Array.from({ length: layout.total }, (_, i) => i - 7)
   const vector = new Float32Array(layout.total)
-  readPush(encodeVector(pushed, 'int8'), gradientForm(layout, [], 'int8')).writeTo(vector)
+  const { runs } = readPush(encodeVector(pushed, 'int8'), gradientForm(layout, [], 'int8'), layout.trained)
+  completed(writingRuns(runs(), vector))
   for (const [i, value] of pushed.entries()) assert.ok(Math.abs(value - (vector[i] ?? 0)) <= 12 / 254)
 })
 
 test('an encoded push of another length, of no numbers, or of some rows is refused', () => {
   const form = gradientForm(layout, [], 'int8')
-  assert.throws(() => readPush(new Uint8Array(form.bytes - 1), form), { code: 'gradient-shape' })
+  assert.throws(() => readPush(new Uint8Array(form.bytes - 1), form, layout.trained), { code: 'gradient-shape' })
   const nan = encodeVector(new Float32Array(layout.total).fill(Number.NaN), 'int8')
-  assert.throws(() => readPush(nan, form), { code: 'gradient-not-finite' })
+  assert.throws(() => readPush(nan, form, layout.trained), { code: 'gradient-not-finite' })
   assert.throws(() => gradientForm(layout, [{ name: 'fc.weight', rows: 1 }], 'int8'), { code: 'gradient-shape' })
 })

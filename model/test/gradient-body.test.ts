@@ -45,7 +45,7 @@ function gradientWith(rows: readonly number[]): Float32Array {
 
 function read(body: Uint8Array, sparse: Parameters<typeof gradientForm>[1]): Float32Array {
   const vector = new Float32Array(layout.total).fill(7)
-  readGradient(body, gradientForm(layout, sparse)).writeTo(vector)
+  readGradient(body, gradientForm(layout, sparse), vector)
   return vector
 }
 

@@ -48,6 +48,7 @@ export {
 } from './recipes/optimizer-passes.ts'
 export { runReference } from './reference/index.ts'
 export {
+  addScaled,
   allFinite,
   clipFactor,
   clipGlobalNorm,

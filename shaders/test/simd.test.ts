@@ -6,6 +6,7 @@ import { plainSgd, sgd, type SgdSettings } from '../src/reference/sgd.ts'
 import { BLOCK } from '../src/reference/simd-module.ts'
 import { simd } from '../src/reference/simd.ts'
 import {
+  addScaled,
   allFinite,
   asMean,
   clipGlobalNorm,
@@ -208,4 +209,17 @@ test('more targets than an f32 can count are divided by exactly', () => {
 test('the sum of squares counts every element once, whatever the length', () => {
   for (const length of [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     assert.equal(sumOfSquares(Float32Array.from({ length }, (_, i) => 2 ** i)), (4 ** length - 1) / 3)
+})
+
+test('a vector that is added with a weight gives the same bits', () => {
+  for (const [sum, more] of [
+    [anyFloats(21), anyFloats(22)],
+    [usualFloats(23), usualFloats(24)],
+  ] as const)
+    for (const weight of [1, Math.fround(0.7), Math.fround(1e-30)]) {
+      const wanted = sum.map((value, i) => Math.fround(value + Math.fround(weight * (more[i] ?? 0))))
+      const ours = sum.slice()
+      addScaled(ours, more, weight)
+      assertSameBits(ours, wanted, `a sum with weight ${weight}`)
+    }
 })

@@ -173,7 +173,7 @@ test('of an embedding that a batch touches in few places, only the rows of its t
   assert.deepEqual(push.sparse, [{ name: 'wte.weight', rows: 3 }])
   assert.equal(body.byteLength, 4 * (layout.total - 37 * 3 + 3))
   const vector = new Float32Array(layout.total)
-  readGradient(body, gradientForm(layout, push.sparse)).writeTo(vector)
+  readGradient(body, gradientForm(layout, push.sparse), vector)
   const rows = Array.from({ length: 40 }, (_, row) => vector[table.offset + 3 * row] !== 0)
   assert.deepEqual(
     rows.flatMap((touched, row) => (touched ? [row] : [])),

@@ -34,6 +34,7 @@ import { inChunks } from '../blobs/stored.ts'
 import type { CoordinatorClock } from '../clock.ts'
 import { appendShards, type Job } from '../jobs/jobs.ts'
 import type { JournalRow, StateStore } from '../journal/state-store.ts'
+import { normsOf } from '../parameter-server/norm-clip.ts'
 import { ParameterServer } from '../parameter-server/parameter-server.ts'
 import type { ShardProcesses } from '../parameter-server/shard-processes.ts'
 import { grantedPush, pushRefusal, type PushRefusal, UNGRANTED } from '../run/async/leases.ts'
@@ -393,10 +394,14 @@ export class RunHost {
    * 'gradient-not-finite'
    */
   async push(push: Push, body: Uint8Array, form: GradientForm): Promise<PushAnswer> {
-    const { gradient, digest: gradDigest } = await readPushBody(body, form, this.#parts.clock)
+    const { gradient, digest: gradDigest } = await readPushBody(
+      body,
+      { form, layout: this.job.form.layout },
+      this.#parts.clock,
+    )
     const norms =
       this.state.phase.type === 'ring' || this.state.phase.type === 'async'
-        ? await this.#offRingSums.normsOf(gradient, push.targets)
+        ? normsOf(gradient, push.targets)
         : undefined
     return new Promise((answer) =>
       this.feed({ type: 'push', push, gradDigest, ...(norms ? { norms } : {}) }, { gradient, answer }),

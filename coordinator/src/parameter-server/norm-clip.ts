@@ -1,10 +1,17 @@
 // A bound on how far one push can move the parameters: the running median of the norms that were accepted before it.
+import type { PushedGradient } from '@starling-grid/model'
 import { Ascending } from '../ascending.ts'
 
 /** ‖mean gradient‖ of a push, and ‖mean statistics‖ (running means and variances, which no optimizer touches). */
 export interface PushNorms {
   readonly gradient: number
   readonly statistics: number
+}
+
+/** Of the means over its targets. */
+export function normsOf({ squares }: PushedGradient, targets: number): PushNorms {
+  const norm = (square: number): number => Math.sqrt(square) / Math.max(targets, 1)
+  return { gradient: norm(squares.gradient), statistics: norm(squares.statistics) }
 }
 
 /** Norms remembered: some minutes of pushes, so that the bound follows the training. */

@@ -1,13 +1,20 @@
 // The one writer of async mode (A1): holds the newest version in memory, adds up accepted pushes and makes each closed
 // sum the next version. Which pushes are accepted, and when a sum is closed, is decided in run/leases.ts; this file
 // only computes. One call at a time: the outbox of the run awaits each before the next.
-import { type PushedGradient, type VersionForm, type VersionState, versionParts } from '@starling-grid/model'
+import {
+  type PushedGradient,
+  type VersionForm,
+  type VersionState,
+  versionParts,
+  writingRuns,
+} from '@starling-grid/model'
 import { type Clock, systemClock, type VersionId, type VersionRef } from '@starling-grid/protocol'
 import type { OptimizerSpec, OptimizerState } from '@starling-grid/shaders'
 import { copied } from '../blobs/stored.ts'
 import { inTurns } from '../turns.ts'
+import { addingPush, clearing } from './add-push.ts'
 import { allocate, keptVersions, type ServerMemory } from './memory.ts'
-import { clipFactor, firstBound, NormClip } from './norm-clip.ts'
+import { clipFactor, firstBound, NormClip, normsOf } from './norm-clip.ts'
 import { encodePushMemory, type PushMemory } from './push-memory.ts'
 import { keyRanges, normOf, threadsFor } from './ranges.ts'
 import { ANSWER_MS, localShards, type ShardPool, shardThreads } from './shard-pool.ts'
@@ -141,20 +148,18 @@ export class ParameterServer {
    */
   async add({ gradient, targets, base, damping }: Addition): Promise<number> {
     const running = this.#required
-    const head = headOf(running)
-    const { delayCompensation: strength = 0 } = this.#options
-    const from = running.kept.find(({ version }) => version.id === base.id) ?? (this.#compensates ? undefined : head)
-    if (from === undefined)
-      throw new Error(`internal: version ${base.v} is no longer kept, and its pushes are to be compensated`)
+    const { pool, clip } = running
     const first = running.pushes === 0
-    if (first) running.normsAtHead = [...running.clip.norms]
-    await this.#bring(gradient, running)
-    const norm =
-      normOf(
-        await running.pool.run({ type: 'prepare', targets, head: head.index, base: from.index, strength, first }),
-      ) / targets
-    const factor = Number.isFinite(norm) ? running.clip.factorOf(norm) * damping : 0
-    await running.pool.run({ type: 'accumulate', factor, first })
+    if (first) running.normsAtHead = [...clip.norms]
+    // Shards in this memory need no copy of a push that is taken as it is.
+    const isCopied = this.#compensates || pool.take !== undefined
+    if (isCopied) await this.#bring(gradient, running)
+    const norm = this.#compensates
+      ? await this.#correctedNorm(running, { targets, base, first })
+      : normsOf(gradient, targets).gradient
+    const factor = Number.isFinite(norm) ? clip.factorOf(norm) * damping : 0
+    if (isCopied) await pool.run({ type: 'accumulate', factor, first })
+    else await inTurns(this.#joining(gradient, { sum: running.memory.sum, factor, first }), this.#clock)
     running.pushes++
     return norm
   }
@@ -162,8 +167,30 @@ export class ParameterServer {
   /** Shards elsewhere decode their part themselves: what leaves the coordinator is what came. */
   async #bring(gradient: PushedGradient, { memory, pool }: RunningServer): Promise<void> {
     const encoded = pool.take && gradient.encoded
-    if (encoded === undefined) await inTurns(gradient.writing(memory.gradient), this.#options.clock ?? systemClock)
+    if (encoded === undefined) await inTurns(writingRuns(gradient.runs(), memory.gradient), this.#clock)
     await pool.take?.(encoded)
+  }
+
+  /** Of the push that was brought, once it is corrected for the versions since its base. */
+  async #correctedNorm(
+    running: RunningServer,
+    { targets, base, first }: Pick<Addition, 'targets' | 'base'> & { readonly first: boolean },
+  ): Promise<number> {
+    const { delayCompensation: strength = 0 } = this.#options
+    const [head, from] = [headOf(running), running.kept.find(({ version }) => version.id === base.id)]
+    if (from === undefined)
+      throw new Error(`internal: version ${base.v} is no longer kept, and its pushes are to be compensated`)
+    const indices = { head: head.index, base: from.index }
+    return normOf(await running.pool.run({ type: 'prepare', targets, ...indices, strength, first })) / targets
+  }
+
+  *#joining(
+    gradient: PushedGradient,
+    { sum, factor, first }: { readonly sum: Float32Array; readonly factor: number; readonly first: boolean },
+  ): Generator<undefined, void> {
+    if (first) yield* clearing(sum)
+    const { trained } = this.#options.form.layout
+    yield* addingPush(sum, gradient, { trained, weights: { gradient: factor, statistics: 1 } })
   }
 
   /**
@@ -225,7 +252,7 @@ export class ParameterServer {
     return {
       version,
       remembered,
-      bytes: await copied(versionParts({ ...this.#options.form, ...state }), this.#options.clock ?? systemClock),
+      bytes: await copied(versionParts({ ...this.#options.form, ...state }), this.#clock),
     }
   }
 
@@ -259,6 +286,10 @@ export class ParameterServer {
   /** Where it computes, in words. */
   get place(): string {
     return this.#running?.place ?? 'nowhere'
+  }
+
+  get #clock(): Clock {
+    return this.#options.clock ?? systemClock
   }
 
   get #compensates(): boolean {

@@ -1,13 +1,8 @@
 // Cuts the flat vector of a model for the parameter server. Norms are summed over blocks of a fixed size in a fixed
 // order; each shard has a range of whole blocks. Independent of threads.
-import type { ParameterLayout } from '@starling-grid/model'
+import { BLOCK_ELEMENTS, type ParameterLayout } from '@starling-grid/model'
 import { sumOfSquares } from '@starling-grid/shaders'
 
-/**
- * Elements whose squares are summed one after another; a range begins with a block, so no sum depends on the number of
- * shards.
- */
-export const BLOCK_ELEMENTS = 4096
 /**
  * Elements below which a shard's thread costs more than it saves: AdamW does 100 M a second, a message to a thread
  * takes 0.1 ms.
@@ -30,7 +25,10 @@ export function threadsFor(total: number, cores: number): number {
   return Math.min(MAX_SHARDS, Math.floor(total / MIN_SHARD_ELEMENTS), Math.max(1, cores - 1))
 }
 
-/** `count` ranges of whole blocks, as even as can be; fewer when there are fewer blocks. */
+/**
+ * `count` ranges of whole blocks, as even as can be; fewer when there are fewer blocks. No norm depends on how many
+ * there are.
+ */
 export function keyRanges(total: number, count: number): KeyRange[] {
   const blocks = Math.ceil(total / BLOCK_ELEMENTS)
   const shards = Math.max(1, Math.min(count, blocks))

@@ -192,8 +192,13 @@ export const SERVER_SIDE: readonly Mutant[] = [
   ...mutantsOf(
     SERVER,
     'model/src/pushed-gradient.ts',
-    ['model/test/encoded-vector'],
-    [['an encoded push may hold no numbers', 'requireFinite(numbers)', 'void numbers']],
+    ['model/test/pushed-gradient', 'coordinator/test/off-ring-sums'],
+    [
+      ['a push may hold no numbers', 'requireFinite(run.values)', 'void run'],
+      ['squares of two blocks are one sum', 'this.#closed = this.sum\n    this.#lanes.fill(0)', 'this.#lanes.fill(0)'],
+      ['statistics count as gradients', '{ ...behind, start: behind.start - trained }', 'behind'],
+      ['places behind a border keep their numbers', '.map((place) => place - at)', ''],
+    ],
   ),
   ...mutantsOf(
     SERVER,
@@ -227,9 +232,10 @@ export const SERVER_SIDE: readonly Mutant[] = [
     [
       [
         'running statistics are clipped with gradients',
-        'weight: f32(weights.statistics)',
-        'weight: f32(weights.gradient)',
+        'addWeighed(sum, behind, f32(weights.statistics))',
+        'addWeighed(sum, behind, f32(weights.gradient))',
       ],
+      ['a new sum begins with the last', 'values.fill(0)', 'values'],
     ],
   ),
   ...mutantsOf(

@@ -19,6 +19,16 @@ export interface Codec {
    * @throws GridError 'message-malformed' when these are no `count` encoded numbers
    */
   decode(bytes: Uint8Array, count: number): Movable
+  /** Where most numbers are zero: the others alone, of `count`. Valid and refused as those of `decode`. */
+  kept?(bytes: Uint8Array, count: number): KeptNumbers
+}
+
+/** The numbers of a vector that are not left out as zeros. */
+export interface KeptNumbers {
+  /** rising */
+  readonly places: Uint32Array
+  /** one for each place */
+  readonly values: Float32Array
 }
 
 /** @throws GridError 'message-malformed' */

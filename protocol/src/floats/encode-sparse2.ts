@@ -7,7 +7,7 @@
 // high bits to those of the place before. Then two bits a number: its sign, and 1 for the larger magnitude. The number
 // of bits follows from n alone.
 import { GridError } from '../errors.ts'
-import { requireBytes, scratchFloats, type Codec, type Movable } from './codec.ts'
+import { requireBytes, scratchFloats, type Codec, type KeptNumbers, type Movable } from './codec.ts'
 import { placesOfLargest } from './kth-largest.ts'
 
 /** numbers that share two magnitudes, and among which the largest are chosen */
@@ -19,6 +19,8 @@ export const SPARSE2_CHUNK = 4096
 const ONE_OF = 16
 const MAGNITUDE_BYTES = 4
 const CODE_BITS = 2
+/** of a chunk, behind its magnitudes */
+const FIRST_BIT = 8 * 2 * MAGNITUDE_BYTES
 
 export function sparse2Codec(): Codec {
   const scratch = scratchFloats()
@@ -32,6 +34,7 @@ export function sparse2Codec(): Codec {
       decodeSparse2(bytes, into)
       return into
     },
+    kept: keptOf,
   }
 }
 
@@ -136,38 +139,63 @@ function meanOf(chosen: Float32Array, least: number, most: number): number {
  * @throws GridError 'message-malformed'
  */
 export function decodeSparse2(bytes: Uint8Array, into: Float32Array): void {
-  requireBytes(bytes, sparse2Bytes(into.length))
+  const { places, values } = keptOf(bytes, into.length)
   into.fill(0)
-  let at = 0
-  for (let start = 0; start < into.length; start += SPARSE2_CHUNK) {
-    const chunk = into.subarray(start, start + SPARSE2_CHUNK)
-    const form = formOf(chunk.length)
-    decodeChunk(bytes.subarray(at, at + form.bytes), form, chunk)
-    at += form.bytes
-  }
+  for (let i = 0; i < places.length; i++) into[places[i] ?? 0] = values[i] ?? 0
 }
 
-function decodeChunk(bytes: Uint8Array, { kept, lowBits, highBits }: ChunkForm, into: Float32Array): void {
-  const magnitudes = readMagnitudes(bytes)
-  const bits = bytes.subarray(2 * MAGNITUDE_BYTES)
-  const [highAt, codesAt] = [kept * lowBits, kept * lowBits + highBits]
-  let [found, last] = [0, -1]
-  for (let bit = 0; bit < highBits; bit += 8)
-    for (let ones = readBits(bits, highAt + bit, Math.min(8, highBits - bit)); ones !== 0; ones &= ones - 1) {
-      if (found === kept) throw malformed(`${kept} places of a chunk`, 'more')
-      const high = bit + 31 - Math.clz32(ones & -ones) - found
-      const place = (high << lowBits) | readBits(bits, found * lowBits, lowBits)
-      if (place <= last || place >= into.length)
-        throw malformed(`rising places below ${into.length}`, `${place} after ${last}`)
-      const code = readBits(bits, codesAt + CODE_BITS * found, CODE_BITS)
-      const size = code < 2 ? magnitudes.small : magnitudes.large
-      into[place] = (code & 1) === 1 ? -size : size
-      last = place
-      found++
-    }
-  if (found < kept) throw malformed(`${kept} places of a chunk`, String(found))
+/** bytes → the numbers of `count` that travel. @throws GridError 'message-malformed' */
+function keptOf(bytes: Uint8Array, count: number): KeptNumbers {
+  requireBytes(bytes, sparse2Bytes(count))
+  const kept = Math.ceil(count / ONE_OF) // whole chunks keep a whole number each
+  const all = { places: new Uint32Array(kept), values: new Float32Array(kept) }
+  let at = 0
+  for (let start = 0; start < count; start += SPARSE2_CHUNK) {
+    const length = Math.min(SPARSE2_CHUNK, count - start)
+    const form = formOf(length)
+    decodeChunk(bytes.subarray(at, at + form.bytes), { ...form, start, length }, all)
+    at += form.bytes
+  }
+  return all
+}
+
+interface PlacedChunk extends ChunkForm {
+  /** its first number */
+  readonly start: number
+  readonly length: number
+}
+
+function decodeChunk(
+  bytes: Uint8Array,
+  { kept, lowBits, highBits, start, length }: PlacedChunk,
+  { places, values }: KeptNumbers,
+): void {
+  const first = start / ONE_OF
+  const { small, large } = readMagnitudes(bytes)
+  const sizes = [small, -small, large, -large]
+  const codesAt = FIRST_BIT + kept * lowBits + highBits
+  readHighBits(bytes, { at: FIRST_BIT + kept * lowBits, count: highBits }, places.subarray(first, first + kept))
+  let last = -1
+  for (let i = 0; i < kept; i++) {
+    const place = ((places[first + i] ?? 0) << lowBits) | readBits(bytes, FIRST_BIT + i * lowBits, lowBits)
+    if (place <= last || place >= length) throw malformed(`rising places below ${length}`, `${place} after ${last}`)
+    places[first + i] = start + place
+    values[first + i] = sizes[readBits(bytes, codesAt + CODE_BITS * i, CODE_BITS)] ?? 0
+    last = place
+  }
   const end = codesAt + CODE_BITS * kept
-  if (readBits(bits, end, 8 * bits.length - end) !== 0) throw malformed('zeros behind the last code', 'ones')
+  if (readBits(bytes, end, 8 * bytes.length - end) !== 0) throw malformed('zeros behind the last code', 'ones')
+}
+
+/** Of each place. @throws GridError 'message-malformed' */
+function readHighBits(bytes: Uint8Array, { at, count }: BitRange, into: Uint32Array): void {
+  let number = 0
+  for (let bit = 0; bit < count; bit += 8)
+    for (let ones = readBits(bytes, at + bit, Math.min(8, count - bit)); ones !== 0; ones &= ones - 1) {
+      into[number] = bit + 31 - Math.clz32(ones & -ones) - number // what is one too many has no element
+      number++
+    }
+  if (number !== into.length) throw malformed(`${into.length} places of a chunk`, String(number))
 }
 
 function readMagnitudes(bytes: Uint8Array): Magnitudes {
@@ -183,12 +211,14 @@ function malformed(expected: string, got: string): GridError {
   return new GridError('message-malformed', `expected ${expected}, got ${got}`)
 }
 
-/** Into zeros. `count`: up to 12, so that a number is within three bytes. */
-function writeBits(
-  bytes: Uint8Array,
-  { at, count }: { readonly at: number; readonly count: number },
-  value: number,
-): void {
+/** `count`: up to 12 where they are one number, so that it is within three bytes. */
+interface BitRange {
+  readonly at: number
+  readonly count: number
+}
+
+/** Into zeros. */
+function writeBits(bytes: Uint8Array, { at, count }: BitRange, value: number): void {
   const shifted = value << (at & 7)
   for (let byte = at >> 3, bit = 0; bit < (at & 7) + count; byte++, bit += 8)
     bytes[byte] = (bytes[byte] ?? 0) | ((shifted >>> bit) & 0xff)

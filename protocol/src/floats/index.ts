@@ -1,5 +1,5 @@
 // Codecs of floats, which members use between each other and towards the coordinator.
-export { type Codec, largestIn, type Movable, requireBytes, scratchFloats } from './codec.ts'
+export { type Codec, type KeptNumbers, largestIn, type Movable, requireBytes, scratchFloats } from './codec.ts'
 export { concatenated } from './concatenated.ts'
 export { decodeF16, encodeF16, f16Codec } from './encode-f16.ts'
 export { decodeInt8, encodeInt8, INT8_BLOCK, int8Codec, type Rounding } from './encode-int8.ts'

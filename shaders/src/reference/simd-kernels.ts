@@ -132,6 +132,12 @@ function kernels(): Kernel[] {
     ...sgds.map(sgdKernel),
     squaresKernel(),
     finiteKernel(),
+    {
+      name: 'addScaled',
+      scalars: 1,
+      locals: 0,
+      body: [f.store(0, f.add(f.load(0), f.multiply(f.scalar(0), f.load(1))))],
+    },
     { name: 'scale', scalars: 1, locals: 0, body: [f.store(0, f.multiply(f.load(0), f.scalar(0)))] },
     { name: 'divide', scalars: 1, locals: 0, body: [f.store(0, f.divide(f.load(0), f.scalar(0)))] },
   ]

@@ -121,6 +121,23 @@ function scale(vector: Float32Array, factor: number): void {
   else for (let i = 0; i < vector.length; i++) vector[i] = Math.fround((vector[i] ?? 0) * factor)
 }
 
+/** sum (n) += weight, an f32, times more (n): each product and each sum rounded once. */
+export function addScaled(sum: Float32Array, more: Float32Array, weight: number): void {
+  const lanes = simd()
+  if (lanes) {
+    lanes.run(
+      'addScaled',
+      [weight],
+      [
+        { slot: 0, from: sum, to: sum },
+        { slot: 1, from: more },
+      ],
+    )
+    return
+  }
+  for (let i = 0; i < sum.length; i++) sum[i] = Math.fround((sum[i] ?? 0) + Math.fround(weight * (more[i] ?? 0)))
+}
+
 /** Sum → mean: each element divided by the number of targets, rounded once. `out` may be `sum`. */
 export function meanGradient(sum: Float32Array, targets: number, out: Float32Array): void {
   // Above 2²⁴ not every whole number is an f32; a double divides by it exactly as well.

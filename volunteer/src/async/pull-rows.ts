@@ -38,6 +38,6 @@ export async function pullRows(
   const form = gradientForm(layout, parts)
   const answer = await ask({ parts, numbers: writeRowNumbers(layout, rows), bytes: form.bytes })
   const parameters = new Float32Array(layout.total)
-  readGradient(answer, form).writeTo(parameters)
+  readGradient(answer, form, parameters)
   return { version, parameters, partial: true }
 }
