@@ -129,6 +129,20 @@ test('every encoding in sparse2 of random bytes is the one that its numbers have
   assert.ok(refused > 1000, `${refused} of 2000 were refused`)
 })
 
+test('a sparse2 chunk of one place with none or with two is refused', () => {
+  // two magnitudes, three low bits, then the place in unary: one of two bits is set
+  const bytes = encodeVector(values.subarray(20, 30), 'sparse2')
+  const unary = 0b0001_1000
+  for (const bits of [0, unary]) {
+    const other = bytes.slice()
+    other[8] = ((other[8] ?? 0) & ~unary) | bits
+    assert.throws(() => decodeVector(other, 'sparse2', new Float32Array(10)), {
+      code: 'message-malformed',
+      message: `expected 1 places of a chunk, got ${bits === 0 ? 0 : 2}`,
+    })
+  }
+})
+
 test('bits behind the last code of a sparse2 chunk are zeros, or it is refused', () => {
   const bytes = encodeVector(values.subarray(0, 300), 'sparse2')
   const last = bytes.length - 1

@@ -819,8 +819,8 @@ export const REPAIRS: readonly Mutant[] = [
     [
       [
         'a push is read in one go',
-        'return inTurns(readingBody(body, form), clock)',
-        'return inTurns(readingBody(body, form), { sleep: () => Promise.resolve() })',
+        'return inTurns(readingBody(body, shape), clock)',
+        'return inTurns(readingBody(body, shape), { sleep: () => Promise.resolve() })',
       ],
     ],
   ),

@@ -152,7 +152,7 @@ export const SERVER_SIDE: readonly Mutant[] = [
     'coordinator/src/parameter-server/parameter-server.ts',
     ['coordinator/test/parameter-server', 'coordinator/test/push-memory'],
     [
-      ['a stale push counts whole', 'running.clip.factorOf(norm) * damping', 'running.clip.factorOf(norm)'],
+      ['a stale push counts whole', 'clip.factorOf(norm) * damping', 'clip.factorOf(norm)'],
       ['a version may be made of nothing', '|| running.pushes === 0) throw', ') throw'],
       ['the optimizer goes on from the state before', 'running.current = running.current === 0 ? 1 : 0', ''],
       [

@@ -170,9 +170,10 @@ export const VOLUNTEER: readonly Mutant[] = [
     [
       ['zeros become small numbers', 'if (chosen.includes(0)) return', 'if (chosen.length === 0) return'],
       ['places repeat', 'if (place <= last || place', 'if (place'],
-      ['fewer places than are due are taken', 'if (found < kept) throw', 'if (found < 0) throw'],
+      ['fewer places than are due are taken', 'if (number !== into.length) throw', 'if (number > into.length) throw'],
+      ['more places than are due are taken', 'if (number !== into.length) throw', 'if (number < into.length) throw'],
       ['magnitudes in any order are taken', 'small <= large && large', 'large'],
-      ['bits behind the last code are taken', '8 * bits.length - end) !== 0', '8 * bits.length - end) < 0'],
+      ['bits behind the last code are taken', '8 * bytes.length - end) !== 0', '8 * bytes.length - end) < 0'],
       ['an infinity is hidden', 'if (!(all < Number.POSITIVE_INFINITY)) return', 'if (all !== all) return'],
     ],
   ),
