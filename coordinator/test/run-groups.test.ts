@@ -145,6 +145,45 @@ test('a version waits a fifth of a round for more contributions, and no longer',
   assert.equal(desk.state.chain.head.v, 1)
 })
 
+test('a round that ends before the others should is no sign that these come soon', () => {
+  // 20 s are 40 blocks: the first length of rounds
+  const desk = groupDesk(alike(), { blockSamples: 50, async: asyncPolicy(undefined, 12, {}) })
+  const [first = assert.fail()] = NAMES.map((name) => ask(desk, name))
+  assert.equal(first.leases.length, 40)
+  desk.now += 5000
+  push(desk, 'a', first)
+  desk.now += 16_500
+  desk.feed({ type: 'tick' })
+  assert.equal(desk.state.chain.head.v, 0, 'the others may be there in a moment')
+  desk.now += 1000
+  desk.feed({ type: 'tick' })
+  assert.equal(desk.state.chain.head.v, 1, 'two seconds after they should have come')
+})
+
+test('a small part of an epoch is over before a round of usual length would be', () => {
+  // 12.5 s of five members at 100 samples a second
+  const desk = groupDesk(alike(), { blocks: 125, blockSamples: 50, async: asyncPolicy(undefined, 12, {}) })
+  const [first = assert.fail()] = NAMES.map((name) => ask(desk, name))
+  assert.equal(first.leases.length, 25)
+  desk.now += 11_000
+  push(desk, 'a', first)
+  desk.now += 4000
+  desk.feed({ type: 'tick' })
+  assert.equal(desk.state.chain.head.v, 1)
+})
+
+test('a lease has time for the exchange, which may be longer than a short round', () => {
+  const desk = groupDesk(alike())
+  const grants = NAMES.map((name) => ask(desk, name))
+  desk.now += 100
+  push(desk, 'a', grants[0] as Grant)
+  desk.now += 30_000
+  for (const i of [1, 2, 3]) push(desk, NAMES[i] ?? '', grants[i] as Grant)
+  assert.equal(desk.state.chain.head.v, 1)
+  const { deadlineMs } = ask(desk, 'a')
+  assert.ok(deadlineMs > 3 * 29_000, `${deadlineMs} ms`)
+})
+
 test('a version waits for no member that is gone', () => {
   const desk = groupDesk(alike())
   const grants = NAMES.map((name) => ask(desk, name))

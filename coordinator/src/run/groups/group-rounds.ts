@@ -3,7 +3,7 @@
 import { MAX_INNER_STEPS, MAX_STEP_BLOCKS, type MemberId } from '@starling-grid/protocol'
 import type { Member, RunState } from '../state.ts'
 import { makesRounds } from './group-policy.ts'
-import { roundLengthMs, roundMsLeft } from './round-length.ts'
+import { exchangeMsOf, roundLengthMs, roundMsLeft } from './round-length.ts'
 
 /**
  * Times the usual time of a round that a version waits for more contributions, once it has one. Where members come and
@@ -68,10 +68,13 @@ export function stepsIn(state: RunState, blocks: number): number {
   return Math.ceil(blocks / state.config.batchBlocks)
 }
 
-/** ms for a round of so many blocks at the speed that the member says, before one of its rounds was measured. */
-export function roundMs({ config }: RunState, { samplesPerSecond, pushMs }: Member, blocks: number): number {
-  const expected = (1000 * blocks * config.blockSamples) / Math.max(samplesPerSecond, 1e-3)
-  return LEASE_FACTOR * Math.max(expected, pushMs)
+/**
+ * ms for a round of so many blocks at the speed that the member says. It counts from the decision. In a crowd a grant waits
+ * behind pushes that are taken in, and a short round would be over before its member hears of it.
+ */
+export function roundMs(state: RunState, { samplesPerSecond, pushMs }: Member, blocks: number): number {
+  const computingMs = (1000 * blocks * state.config.blockSamples) / Math.max(samplesPerSecond, 1e-3)
+  return LEASE_FACTOR * Math.max(computingMs + (exchangeMsOf(state) ?? 0), pushMs)
 }
 
 /**
@@ -144,11 +147,22 @@ function isAtWork({ leases, chain }: RunState, { granted, missedLeases }: Member
 }
 
 /**
- * A version does not wait for the slowest: once it has one contribution that is not late it is due after a while (G2).
+ * A version does not wait for the slowest: once it has one contribution that is not late, it is due a while after the
+ * rounds should have ended (G2). A round that ends before had few blocks, and says nothing of when the others come.
  */
-export function isOverdue({ open }: RunState, now: number): boolean {
-  if (open.since === undefined) return false
-  return now - open.since > Math.max(LEAST_PATIENCE_MS, PATIENCE * (open.usualMs.upperMedian() ?? 0))
+export function isOverdue(state: RunState, now: number): boolean {
+  const { since, usualMs } = state.open
+  if (since === undefined) return false
+  const patienceMs = Math.max(LEAST_PATIENCE_MS, PATIENCE * (usualMs.upperMedian() ?? 0))
+  return now - Math.max(since, roundsEnd(state)) > patienceMs
+}
+
+/** ms: when the rounds from the newest version should end; the beginning of time where the job says how many steps. */
+function roundsEnd(state: RunState): number {
+  const { config, chain, rounds } = state
+  if (config.async.groups?.innerSteps !== 'auto' || rounds.from?.id !== chain.head.id) return Number.NEGATIVE_INFINITY
+  const epochMs = (1000 * config.blocks * config.blockSamples) / speedsOf(state).all
+  return rounds.from.at + Math.min(roundLengthMs(state), epochMs)
 }
 
 /** With `update: all`: those that are waited for do not ask, or get no block that is left. */

@@ -173,6 +173,12 @@ export function roundMsAt(state: RunState, times: number): number | undefined {
   return chooseRoundLength(asLong).ms + asLong.exchangeMs
 }
 
+/** ms of exchange in a round now, between its grant and its push; undefined: none was measured. */
+export function exchangeMsOf({ rounds: { exchanges } }: RunState): number | undefined {
+  const sorted = exchanges.toSorted((a, b) => a - b)
+  return sorted[sorted.length >> 1]
+}
+
 /** ms that a round should last now. */
 export function roundLengthMs({ rounds: { length } }: RunState): number {
   return length.ms
@@ -206,13 +212,12 @@ function sumOf(stays: RoundClock['stays'], field: Exclude<keyof StayWindow, 'sin
 
 function measurementsOf(state: RunState): RoundMeasurements {
   const {
-    rounds: { exchanges, stays },
+    rounds: { stays },
     members,
   } = state
   const { push, pull } = bytesNow(state).roundBytes
-  const sorted = exchanges.toSorted((a, b) => a - b)
   return {
-    exchangeMs: sorted[sorted.length >> 1],
+    exchangeMs: exchangeMsOf(state),
     stayMs: sumOf(stays, 'memberMs') / sumOf(stays, 'departures'),
     members: members.size,
     bytes: members.size * push + (members.size - servedByMembers(state)) * pull,
