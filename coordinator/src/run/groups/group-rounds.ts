@@ -69,8 +69,8 @@ export function stepsIn(state: RunState, blocks: number): number {
 }
 
 /**
- * ms for a round of so many blocks at the speed that the member says. It counts from the decision. In a crowd a grant waits
- * behind pushes that are taken in, and a short round would be over before its member hears of it.
+ * ms for a round of so many blocks at the speed that the member says. It counts from the decision. In a crowd a grant
+ * waits behind pushes that are taken in, and the lease of a short round would be over before its member hears of it.
  */
 export function roundMs(state: RunState, { samplesPerSecond, pushMs }: Member, blocks: number): number {
   const computingMs = (1000 * blocks * state.config.blockSamples) / Math.max(samplesPerSecond, 1e-3)
