@@ -157,14 +157,10 @@ export function isOverdue(state: RunState, now: number): boolean {
   return now - Math.max(since, roundsEnd(state)) > patienceMs
 }
 
-/**
- * ms: when the rounds from the newest version should end. The beginning of time where the job says how many steps they
- * have, and before the first version: how fast members are is not known then.
- */
+/** ms: when the rounds from the newest version should end; the beginning of time where the job says how many steps. */
 function roundsEnd(state: RunState): number {
   const { config, chain, rounds } = state
-  if (config.async.groups?.innerSteps !== 'auto' || rounds.contributions === 0) return Number.NEGATIVE_INFINITY
-  if (rounds.from?.id !== chain.head.id) return Number.NEGATIVE_INFINITY
+  if (config.async.groups?.innerSteps !== 'auto' || rounds.from?.id !== chain.head.id) return Number.NEGATIVE_INFINITY
   const epochMs = (1000 * config.blocks * config.blockSamples) / speedsOf(state).all
   return rounds.from.at + Math.min(roundLengthMs(state), epochMs)
 }
