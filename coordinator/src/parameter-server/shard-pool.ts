@@ -12,7 +12,7 @@ export interface ShardPool {
   /** One command at a time. @throws when a thread died; the pool is of no use then */
   run(command: ShardCommand): Promise<readonly Float64Array[]>
   /**
-   * The push that the next 'prepare' is about, where shards have memory of their own: from these bytes, or from the
+   * The push that the next command is about, where shards have memory of their own: from these bytes, or from the
    * server's own vector.
    */
   take?(encoded: EncodedVector | undefined): Promise<void>

@@ -11,8 +11,8 @@ export type ShardCommand =
   /** what the first version and the first slots hold is the head now */
   | { readonly type: 'load'; readonly step: number; readonly scalars: Float64Array }
   /**
-   * the push in `gradient`, corrected for the versions between its base and the head → Σ squares of its blocks;
-   * `first`: of the open sum
+   * the push in `gradient`, corrected for the versions between its base and the head → Σ squares of its blocks, where
+   * late pushes are compensated; `first`: of the open sum
    */
   | {
       readonly type: 'prepare'
@@ -102,14 +102,10 @@ export class Shard {
   }
 
   #prepare({ targets, head, base, strength, first }: Extract<ShardCommand, { type: 'prepare' }>): Float64Array {
-    const sum = this.#gradient.subarray(0, this.#trained)
-    if (first && this.#square !== undefined) this.#squareAtHead?.set(this.#square)
-    if (this.#square !== undefined)
-      compensate(
-        sum,
-        { head: this.#version(head), base: this.#version(base), square: this.#square },
-        { targets, strength },
-      )
+    const [sum, square] = [this.#gradient.subarray(0, this.#trained), this.#square]
+    if (square === undefined) return raise('only a parameter server that compensates corrects pushes')
+    if (first) this.#squareAtHead?.set(square)
+    compensate(sum, { head: this.#version(head), base: this.#version(base), square }, { targets, strength })
     return blockSquares(sum)
   }
 
