@@ -154,8 +154,9 @@ test(
         const child = grid.addVolunteer({ name, executor: 'wasm', threads: 1, job: id, env })
         await members(count)
         const served = proxy.shardBytes - before
-        assert.ok(served < 0.05 * baseBytes, `the coordinator served ${served} bytes to member ${count}`)
-        assert.match(child.lines.join('\n'), /^base .*from [12] members?/m, child.lines.join('\n'))
+        const told = child.lines.join('\n')
+        assert.ok(served < 0.05 * baseBytes, `the coordinator served ${served} bytes to member ${count}\n${told}`)
+        assert.match(told, /^base .*from [12] members?/m, told)
       }
     } finally {
       await browser.close()

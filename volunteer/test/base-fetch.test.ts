@@ -85,12 +85,20 @@ class Bench {
     })
   }
 
-  newcomer(sources: readonly MemberId[]) {
+  /** `slowly`: ms until a link that it dials opens */
+  newcomer(sources: readonly MemberId[], slowly = 0) {
     const fromCoordinator: Sha256[] = []
     const progress: BaseProgress[] = []
+    const network = this.grid.join(NEWCOMER)
+    const dial = network.dial.bind(network)
     const fetch = new BaseFetch({
       clock: systemClock,
-      network: this.grid.join(NEWCOMER),
+      network: Object.assign(network, {
+        dial: async (member: MemberId, signal: AbortSignal) => {
+          if (this.grid.find(member) !== undefined) await systemClock.sleep(slowly, signal)
+          return dial(member, signal)
+        },
+      }),
       linkOpenMs: 1000,
       openRelay: () => Promise.reject(new Error('no relay here')),
       seek: async () => sources,
@@ -124,6 +132,20 @@ test('members give a newcomer all shards, each of them some, and the coordinator
   assert.equal(bench.asked.size, MEMBERS.length)
   assert.equal(progress.at(-1)?.members, MEMBERS.length)
   assert.equal(progress.at(-1)?.fromMembers, 9 * SHARD_BYTES + 36)
+  fetch.close()
+  bench.close()
+})
+
+test('while a link may still open the coordinator is not asked, although that to another member failed', async () => {
+  const base = await made(3)
+  const bench = new Bench(base)
+  const [gone, slow] = MEMBERS as [MemberId, MemberId]
+  bench.member(slow, { blobs: base.blobs })
+  const { fetch, fromCoordinator, progress } = bench.newcomer([gone, slow], 200)
+  await fetchAll(fetch, base)
+  assert.deepEqual(fromCoordinator, [])
+  assert.match(progress[0]?.trouble ?? '', /^0a0a0a0a: /)
+  assert.equal(progress.at(-1)?.fromMembers, 3 * SHARD_BYTES + 3)
   fetch.close()
   bench.close()
 })

@@ -308,6 +308,29 @@ test('on a link that has room the next frame is one of the ring, whatever bulk w
   )
 })
 
+test('a generation that ends takes its queued frames with it, and no shard of a base (R3)', async () => {
+  const sent: Frame[] = []
+  let buffered = 1e6
+  const slow = Object.defineProperty(recording(far, sent), 'bufferedBytes', { get: () => buffered })
+  const queue = new FrameQueue(slow, systemClock)
+  for (let i = 0; i < 3; i++) {
+    queue.add({ ...frame(i, 'chunk'), generation: 4 })
+    queue.add({ ...frame(i, 'chunk'), generation: 0 })
+  }
+  queue.dropGenerations()
+  assert.equal(queue.bulk, 3)
+  buffered = 0
+  while (queue.bulk > 0) await new Promise((resolve) => setTimeout(resolve, 5))
+  assert.deepEqual(
+    sent.map(({ step, generation }) => [step, generation]),
+    [
+      [0, 0],
+      [1, 0],
+      [2, 0],
+    ],
+  )
+})
+
 test('a state transfer is slow while ring frames wait on another link, and fast afterwards', async (t) => {
   let now = 1000
   t.mock.method(performance, 'now', () => now)

@@ -91,7 +91,10 @@ export const LANGUAGE: readonly Mutant[] = [
     'language models',
     'volunteer/src/recovery/base-fetch.ts',
     ['base-fetch'],
-    [['what a member gives is believed', 'if ((await sha256Of(bytes)) === name) return bytes', 'return bytes']],
+    [
+      ['what a member gives is believed', 'if ((await sha256Of(bytes)) === name) return bytes', 'return bytes'],
+      ['the coordinator serves while a link may still open', 'await this.#change()', 'return undefined'],
+    ],
   ),
   ...mutantsOf(
     'language models',

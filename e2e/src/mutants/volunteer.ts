@@ -193,6 +193,16 @@ export const VOLUNTEER: readonly Mutant[] = [
         'if (now - open.heardAt > SILENCE_MS) this.#drop',
         'if (now - open.heardAt > 1e9) this.#drop',
       ],
+      [
+        'a ballot drops shards of a base',
+        'this.#keep(({ generation }) => generation === NO_GENERATION)',
+        'this.#keep(() => false)',
+      ],
+      [
+        'queued frames of an ended generation go out',
+        'this.#keep(({ generation }) => generation === NO_GENERATION)',
+        '',
+      ],
       ['time that we slept is the silence of others', 'if (slept > HEARTBEAT_MS) open.heardAt += slept', ''],
       [
         'the loss of the link in use is not told while a spare one is open',

@@ -206,7 +206,7 @@ export class GenerationRunner {
     this.#generation.abort()
     this.#generation = new Generation(this.#lasting)
     this.#server.forget()
-    this.links.clear()
+    this.links.dropGenerations()
   }
 
   /**

@@ -193,9 +193,9 @@ export class LinkSet {
     return taken
   }
 
-  /** Drops what is still queued: its generation is over (R3). */
-  clear(): void {
-    for (const { queue } of this.#links) queue.clear()
+  /** Drops what is still queued of generations: they are over (R3). Shards of a base go on: they belong to none. */
+  dropGenerations(): void {
+    for (const { queue } of this.#links) queue.dropGenerations()
   }
 
   /** All links are lost, as after a silence: each is opened anew when it is needed. */
@@ -338,6 +338,8 @@ function isRelayed({ carrier }: PeerLink): boolean {
   return carrier === 'relay'
 }
 
+/** of frames that belong to no generation: heartbeats, and shards of a base */
+const NO_GENERATION = 0
 /** Frames that others wait for without haste: no step depends on them. */
 const BULK: ReadonlySet<FrameType> = new Set(['chunk', 'hashes'])
 /** Bytes under way up to which the next bulk frame leaves: two of them, 60 ms of a link of 2 MB/s. */
@@ -358,8 +360,8 @@ export class FrameQueue {
   readonly #clock: Clock
   /** one is enough: a link has copied the bytes of one frame before the next is packed */
   readonly #packer = new FramePacker()
-  readonly #ring: Frame[] = []
-  readonly #bulk: Frame[] = []
+  #ring: Frame[] = []
+  #bulk: Frame[] = []
   readonly #othersBusy: () => boolean
   #sending = false
   #bulkAt = 0
@@ -388,9 +390,13 @@ export class FrameQueue {
     if (!this.#sending) void this.#drain()
   }
 
-  clear(): void {
-    this.#ring.length = 0
-    this.#bulk.length = 0
+  dropGenerations(): void {
+    this.#keep(({ generation }) => generation === NO_GENERATION)
+  }
+
+  #keep(wanted: (frame: Frame) => boolean): void {
+    this.#ring = this.#ring.filter(wanted)
+    this.#bulk = this.#bulk.filter(wanted)
   }
 
   async #drain(): Promise<void> {
@@ -407,7 +413,7 @@ export class FrameQueue {
         await this.#link.send(bytes)
       }
     } catch {
-      this.clear() // the link's onClose reports the loss
+      this.#keep(() => false) // the link's onClose reports the loss
     } finally {
       this.#sending = false
     }

@@ -19,7 +19,7 @@ import { blank } from './state-server.ts'
 const MOST_REFUSAL = 300
 /** ms without a frame before a member counts as dead */
 const STALL_MS = 5000
-/** ms for the coordinator to name members, and for the first of them to be linked: then it serves meanwhile */
+/** ms for the coordinator to name members: then it serves */
 const PATIENCE_MS = 5000
 
 export interface BaseFetchParts {
@@ -56,12 +56,10 @@ export class BaseFetch {
   readonly #questions = new Map<MemberId, ShardQuestion>()
   /** linked and idle */
   readonly #idle: MemberId[] = []
-  /** members whose answer is under way, or is being checked */
-  #busy = 0
   readonly #givers = new Set<MemberId>()
   /** those that wait for an idle member */
   #waiting: (() => void)[] = []
-  /** sources that are linked, or may still be */
+  /** sources that are linked, or may still be: a link opens or fails within its own time */
   #hopes = 0
   #links: LinkSet | undefined
   #begun: Promise<void> | undefined
@@ -92,7 +90,7 @@ export class BaseFetch {
     this.#wake()
   }
 
-  /** Resolves when a member is linked, or none will be soon. */
+  /** Resolves when members that have the base are known, or none will be soon. */
   async #begin(): Promise<void> {
     const { clock, network, openRelay, linkOpenMs, seek } = this.#parts
     const { signal } = this.#end
@@ -114,7 +112,6 @@ export class BaseFetch {
         () => this.#release(source),
         (error: unknown) => this.#giveUp(source, error),
       )
-    await Promise.race([this.#change(), clock.sleep(PATIENCE_MS, signal)])
   }
 
   /** Undefined: no member gave it. */
@@ -122,20 +119,16 @@ export class BaseFetch {
     while (this.#hopes > 0 && !this.#end.signal.aborted) {
       const member = this.#idle.shift()
       if (member === undefined) {
-        if (this.#busy === 0) return undefined // none is linked yet: the coordinator serves meanwhile
         await this.#change()
         continue
       }
-      this.#busy++
       try {
         const bytes = await this.#ask(member, name)
         this.#givers.add(member)
         this.#count({ fromMembers: this.#progress.fromMembers + bytes.byteLength, members: this.#givers.size })
-        this.#busy--
         this.#release(member)
         return bytes
       } catch (error) {
-        this.#busy--
         this.#giveUp(member, error)
       }
     }
