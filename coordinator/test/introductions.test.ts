@@ -58,11 +58,33 @@ test('a newcomer may talk to the members that have the base, for as long as it m
 test('members that have a base are named in turn, and none whose links all go through the coordinator', () => {
   const ids = Array.from({ length: 5 }, (_, i) => memberId(`${i}`.repeat(32)))
   const members = ids.map((id, i) => ({ id, relaysOnly: i === 2 }))
-  const named = ids.map((id) => baseSources(id, members))
+  const named = ids.map((id) => baseSources(id, { members, fetching: [] }))
   assert.ok(named.every((sources, i) => sources.length === 3 && !sources.includes(ids[i] as MemberId)))
   assert.ok(named.every((sources) => !sources.includes(ids[2] as MemberId)))
   assert.ok(new Set(named.map(([first]) => first)).size > 1, 'a herd spreads')
-  assert.deepEqual(baseSources(x, []), [])
+  assert.deepEqual(baseSources(x, { members: [], fetching: [] }), [])
+})
+
+test('newcomers that fetch a base give it to those that asked later, beside one member that has all of it', () => {
+  const book = new Introductions()
+  assert.deepEqual(book.seekersBefore(a, 1), [])
+  for (const id of [a, b, c, d]) book.sought(id, [], 1)
+  assert.deepEqual(book.seekersBefore(c, 2), [a, b])
+  book.sought(b, [a], 2)
+  assert.deepEqual(book.seekersBefore(c, 3), [a, b], 'who asks again keeps its place')
+  assert.deepEqual(book.seekersBefore(x, 3), [a, b, c, d])
+  assert.deepEqual(book.seekersBefore(x, 300_001), [b], 'who prepares for too long gives nothing')
+  const ids = Array.from({ length: 40 }, (_, i) => memberId(`${i.toString(16).padStart(8, '0')}`.repeat(4)))
+  const whole = memberId('ff'.repeat(16))
+  for (const [i, id] of ids.entries()) {
+    const sources = baseSources(id, {
+      members: [{ id: whole }, { id: x, relaysOnly: true }],
+      fetching: ids.slice(0, i),
+    })
+    assert.equal(sources.length, Math.min(3, i + 1))
+    assert.ok(sources.includes(whole) && !sources.includes(id) && new Set(sources).size === sources.length)
+  }
+  assert.deepEqual(baseSources(x, { members: [], fetching: [a] }), [a])
 })
 
 test('a member may talk to its sources of state, a newcomer to those that keep copies for it', () => {

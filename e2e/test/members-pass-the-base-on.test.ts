@@ -112,35 +112,45 @@ const JOB: JobSpec = {
   mode: 'ring',
 }
 
+const data = imported()
+
+/** A grid whose volunteers all come by the proxy that counts. */
+async function counted(dataDir: string, webRoot?: string): Promise<{ grid: Grid; proxy: CountingProxy }> {
+  let proxy: CountingProxy | undefined
+  const grid = await Grid.start({
+    dataDir,
+    timing: QUICK,
+    ...(webRoot === undefined ? {} : { webRoot }),
+    proxied: async (target) => {
+      proxy = await CountingProxy.start(target)
+      return proxy
+    },
+  })
+  assert.ok(proxy !== undefined)
+  return { grid, proxy }
+}
+
+/** Resolves when this many train together. */
+function ringOf(grid: Grid, count: number): Promise<unknown> {
+  return grid.watch.waitFor(
+    `a ring of ${count}`,
+    ({ run }) => run?.phase === 'ring' && run.members.filter(({ rank }) => rank !== null).length === count,
+    200_000,
+  )
+}
+
 test(
   'the coordinator serves a base once: a tab passes it on to a process, and both to another',
   { timeout: 600_000 },
   async () => {
-    const data = await imported()
-    let proxy: CountingProxy | undefined
-    const grid = await Grid.start({
-      dataDir: data,
-      timing: QUICK,
-      webRoot: await ensureWebPage(() => undefined),
-      proxied: async (target) => {
-        proxy = await CountingProxy.start(target)
-        return proxy
-      },
-    })
+    const { grid, proxy } = await counted(await data, await ensureWebPage(() => undefined))
     const browser = await launchBrowser()
     try {
-      assert.ok(proxy !== undefined)
       const id = await grid.submit(JOB)
-      const members = (count: number) =>
-        grid.watch.waitFor(
-          `a ring of ${count}`,
-          ({ run }) => run?.phase === 'ring' && run.members.filter(({ rank }) => rank !== null).length === count,
-          200_000,
-        )
       const page = await browser.newPage()
       await page.goto(`${grid.url}/?executor=wasm`)
       await page.locator('button[data-primary]').click()
-      await members(1)
+      await ringOf(grid, 1)
       const { baseBytes = 0 } = (await grid.watch.waitFor('the run', ({ run }) => run)).job
       assert.ok(baseBytes > 10e6, `${baseBytes}`)
       assert.ok(proxy.shardBytes >= baseBytes, `the first has it from the coordinator: ${proxy.shardBytes}`)
@@ -152,7 +162,7 @@ test(
         const before = proxy.shardBytes
         const env = { STARLING_CACHE: join(folder, name) }
         const child = grid.addVolunteer({ name, executor: 'wasm', threads: 1, job: id, env })
-        await members(count)
+        await ringOf(grid, count)
         const served = proxy.shardBytes - before
         const told = child.lines.join('\n')
         assert.ok(served < 0.05 * baseBytes, `the coordinator served ${served} bytes to member ${count}\n${told}`)
@@ -160,6 +170,28 @@ test(
       }
     } finally {
       await browser.close()
+      await grid.stop()
+    }
+  },
+)
+
+test(
+  'of a room that opens at once one takes the base from the coordinator, the others from each other',
+  { timeout: 600_000 },
+  async () => {
+    const { grid, proxy } = await counted(await data)
+    try {
+      const id = await grid.submit({ ...JOB, volunteers: { min: 4 } })
+      const room = ['three', 'four', 'five', 'six'].map((name) =>
+        grid.addVolunteer({ name, executor: 'wasm', threads: 1, job: id, env: { STARLING_CACHE: join(folder, name) } }),
+      )
+      await ringOf(grid, 4)
+      const { baseBytes = 0 } = (await grid.watch.waitFor('the run', ({ run }) => run)).job
+      const told = room.map(({ lines }) => lines.filter((line) => line.startsWith('base ')).join('\n'))
+      const served = proxy.shardBytes / baseBytes
+      assert.ok(served < 2, `the coordinator served ${served.toFixed(2)} bases to four\n${told.join('\n')}`)
+      assert.ok(told.filter((line) => /from [1-3] members?/.test(line)).length >= 2, told.join('\n'))
+    } finally {
       await grid.stop()
     }
   },

@@ -293,6 +293,7 @@ export class JobSession {
         local.fragments,
       )
     this.runner = this.#openRunner({ first, layout, rounds })
+    base?.moveTo(this.runner.links)
     this.#async = openAsync(this.#asyncParts(layout, rounds))
   }
 
@@ -307,8 +308,8 @@ export class JobSession {
     const { terms } = this
     const { http, host, network, linkOpenMs, openRelay, onChange } = this.#parts
     const { uploadBytesPerHour } = host.limits ?? DEFAULT_LIMITS
-    const uploads = new UploadShare(host.clock, uploadBytesPerHour)
-    const shards = this.#base?.server(() => this.runner.links, uploads)
+    const uploads = this.#base?.uploads ?? new UploadShare(host.clock, uploadBytesPerHour)
+    const shards = this.#base?.server(() => this.runner.links)
     return new GenerationRunner({
       clock: host.clock,
       digestOf: host.digestOf ?? sha256Of,

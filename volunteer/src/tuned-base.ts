@@ -1,50 +1,66 @@
 // The imported model that a job tunes adapters beside: shards come from members first, and from the coordinator what
 // they do not give; later this member gives them to others. Pages load it when there is such a job.
 import type { ModelSpec } from '@starling-grid/model'
-import { type MemberId, sha256Name } from '@starling-grid/protocol'
+import { type MemberId, type OnWire, sha256Name } from '@starling-grid/protocol'
 import type { CoordinatorHttp } from './coordinator-http.ts'
 import { openBaseModel } from './data/base-model.ts'
 import type { FrozenSource } from './graph/frozen-source.ts'
 import type { VolunteerHost } from './host.ts'
 import type { LinkSet } from './link/link-set.ts'
-import { BaseFetch, type BaseFetchParts, type BaseProgress } from './recovery/base-fetch.ts'
-import { BaseServer } from './recovery/base-server.ts'
-import type { UploadShare } from './recovery/upload-share.ts'
+import { DEFAULT_LIMITS } from './own-limits.ts'
+import { BaseFetch, type BaseFetchParts, type BaseNews, type BaseProgress } from './recovery/base-fetch.ts'
+import { BaseServer, type BaseServerParts } from './recovery/base-server.ts'
+import { UploadShare } from './recovery/upload-share.ts'
 
 export interface TunedBase {
   readonly frozen: FrozenSource | undefined
   /** Where its bytes came from, for people; undefined: all were here. */
   from(): string | undefined
+  /** what newcomers were given counts as long as this member lends */
+  readonly uploads: UploadShare
   /** Gives shards to newcomers. */
-  server(links: () => LinkSet, uploads: UploadShare): BaseServer
+  server(links: () => LinkSet): BaseServer
+  /** Newcomers that asked during the preparation may go on over these links. */
+  moveTo(links: LinkSet): void
   /** It is read: the links that it came over close. */
   close(): void
 }
 
 export interface TunedBaseParts extends Pick<BaseFetchParts, 'network' | 'linkOpenMs' | 'openRelay'> {
-  readonly host: Pick<VolunteerHost, 'clock' | 'shards'>
+  readonly host: Pick<VolunteerHost, 'clock' | 'shards' | 'limits' | 'relaysOnly'>
   readonly http: Pick<CoordinatorHttp, 'shard'>
-  /** members that have the base of this job; none: the coordinator did not answer */
-  seekBase(signal: AbortSignal): Promise<readonly MemberId[]>
+  /** Asks which members have the base of this job; `hear` takes what the coordinator says of it. */
+  seekBase(hear: (news: OnWire<BaseNews>) => void): void
   /** how far the base is, for people */
   onBase(text: string): void
 }
 
 /** @throws GridError 'shard-corrupt', or what the coordinator's answers throw */
 export async function openTunedBase(spec: ModelSpec, parts: TunedBaseParts): Promise<TunedBase> {
-  const { clock, shards: cache } = parts.host
+  const { clock, shards: cache, limits = DEFAULT_LIMITS, relaysOnly = false } = parts.host
+  const uploads = new UploadShare(clock, limits.uploadBytesPerHour)
   const told: { here: string; sources?: string } = { here: '' }
   const tell = (change: Partial<typeof told>): void => {
     Object.assign(told, change)
     parts.onBase(`fetching the base model${told.here}${told.sources === undefined ? '' : `; ${told.sources}`}`)
   }
+  const guests: MemberId[] = []
+  let place: { readonly links: LinkSet } | undefined
+  const hear = (news: OnWire<BaseNews>): void => {
+    if (news.type === 'share-base') guests.push(news.member)
+    if (place !== undefined && news.type === 'share-base') place.links.welcome(news.member)
+    else fetch.hear(news)
+  }
   const fetch = new BaseFetch({
     ...parts,
     clock,
-    seek: parts.seekBase,
+    // One whose links all go through the coordinator would cost it the same bytes twice.
+    seek: () => (relaysOnly ? fetch.hear({ type: 'base-sources', members: [] }) : parts.seekBase(hear)),
     fromCoordinator: (name) => parts.http.shard(name),
     onProgress: (progress) => tell({ sources: progressText(progress) }),
+    onQuestion: (from, frame) => void giver.serve(from, frame),
   })
+  const giver = serverOf(spec, parts, { links: () => fetch.links, uploads, isComing: () => true })
   try {
     const places = { fetchBytes: fetch.shard, cache }
     const frozen = await openBaseModel(spec, places, (done, total) =>
@@ -52,9 +68,14 @@ export async function openTunedBase(spec: ModelSpec, parts: TunedBaseParts): Pro
     )
     return {
       frozen,
+      uploads,
       from: () => told.sources,
       close: () => fetch.close(),
-      server: (links, uploads) => serverOf(spec, parts, { links, uploads }),
+      server: (links) => serverOf(spec, parts, { links, uploads, isComing: () => false }),
+      moveTo(links) {
+        place = { links }
+        for (const guest of guests) links.welcome(guest)
+      },
     }
   } catch (error) {
     fetch.close()
@@ -65,14 +86,14 @@ export async function openTunedBase(spec: ModelSpec, parts: TunedBaseParts): Pro
 function serverOf(
   { base = '' }: ModelSpec,
   { host: { shards } }: TunedBaseParts,
-  { links, uploads }: { readonly links: () => LinkSet; readonly uploads: UploadShare },
+  { links, ...rest }: { readonly links: () => LinkSet } & Pick<BaseServerParts, 'uploads' | 'isComing'>,
 ): BaseServer {
   return new BaseServer({
     base: sha256Name(base),
-    uploads,
     shardOf: (name) => shards.get(name),
     send: (to, frame) => links().send(to, frame),
     waiting: (to) => links().waiting(to),
+    ...rest,
   })
 }
 

@@ -26,6 +26,7 @@ import { metered, meteredNetwork, noDirectLinks } from './link/metered-network.t
 import type { PeerNetwork, SignallingAccess } from './link/peer-link.ts'
 import { DEFAULT_LIMITS } from './own-limits.ts'
 import { Preparation } from './preparation.ts'
+import type { BaseNews } from './recovery/base-fetch.ts'
 import { persistently } from './retry.ts'
 import { StatusReporter } from './status.ts'
 import { UploadBudget } from './upload-budget.ts'
@@ -97,8 +98,8 @@ class VolunteerLife implements Volunteer {
   /** declined jobs that a timer takes up again: one for each, however often the volunteer reconnects meanwhile */
   readonly #awaited = new Set<JobId>()
   #session: JobSession | undefined
-  /** waits for members that have the base of a job */
-  #seeking: { readonly job: JobId; readonly resolve: (members: readonly MemberId[]) => void } | undefined
+  /** the base of a job that is being prepared, which came from members, or goes to newcomers */
+  #base: { readonly job: JobId; readonly hear: (news: OnWire<BaseNews>) => void } | undefined
   #stopBeating: CancelTimer = () => undefined
   /** by the clock on the wall: the other one stands still while a machine sleeps */
   #beatAt: number
@@ -413,23 +414,12 @@ class VolunteerLife implements Volunteer {
       send: (message) => this.#link.send(named(id, message)),
       onChange: () => this.#show(mine()),
       onPushed: (samples, loss) => this.#board.pushed(samples, loss),
-      seekBase: () => this.#seekBase(id),
+      seekBase: (hear) => {
+        this.#base = { job: id, hear }
+        this.#link.send(named(id, { type: 'seek-base' }))
+      },
       onBase: (text) => this.#board.preparingBase(text),
     }
-  }
-
-  /** An answer that comes after its job was left is of no use. */
-  #seekBase(job: JobId): Promise<readonly MemberId[]> {
-    return new Promise((resolve) => {
-      this.#seeking = { job, resolve }
-      this.#link.send(named(job, { type: 'seek-base' }))
-    })
-  }
-
-  #baseSources({ job, members }: OnWire<MessageTo<'base-sources'>>): void {
-    if (this.#seeking?.job !== job) return
-    this.#seeking.resolve(members)
-    this.#seeking = undefined
   }
 
   #show(session: JobSession | undefined): void {
@@ -457,12 +447,17 @@ class VolunteerLife implements Volunteer {
       case 'finished':
         return this.#jobEnded(message)
       case 'base-sources':
-        return this.#baseSources(message)
+        return this.#tellBase(message)
       default:
-        if (message.job !== this.#session?.terms.id) return // of a job that this volunteer left
+        if (message.job !== this.#session?.terms.id)
+          return message.type === 'share-base' ? this.#tellBase(message) : undefined // of a job that this volunteer left
         if (message.type === 'wait') return this.#board.waiting(message.reason)
         return this.#obey(this.#session, message)
     }
+  }
+
+  #tellBase(message: OnWire<BaseNews>): void {
+    if (this.#base?.job === message.job) this.#base.hear(message)
   }
 
   /** Another job comes with a message of its own, before or after this one. */

@@ -37,11 +37,18 @@ export class Introductions {
     this.#replace(to, [...members.filter((other) => areLinked({ members, exchange }, to, other)), ...sources], at)
   }
 
-  /** A newcomer may open links to these members, which have the base. */
+  /** A newcomer may open links to these members, which have the base. One that asks again keeps its place. */
   sought(newcomer: MemberId, sources: readonly MemberId[], at: number): void {
-    this.#seekers.delete(newcomer)
+    for (const [id, seeker] of this.#seekers) if (at - seeker.at >= SEEKING_MS) this.#seekers.delete(id)
     this.#seekers.set(newcomer, { sources: new Set(sources), at })
     for (const oldest of this.#seekers.keys()) if (this.#seekers.size > MAX_SEEKERS) this.#seekers.delete(oldest)
+  }
+
+  /** Newcomers that began to fetch the base before this one: none of them waits for what only it has. */
+  seekersBefore(newcomer: MemberId, at: number): MemberId[] {
+    const all = [...this.#seekers.keys()]
+    const place = all.indexOf(newcomer)
+    return (place < 0 ? all : all.slice(0, place)).filter((id) => this.#isSeeking(id, at))
   }
 
   left(member: MemberId, at: number): void {
@@ -55,8 +62,12 @@ export class Introductions {
   }
 
   #seeks(a: MemberId, b: MemberId, at: number): boolean {
-    const seeker = this.#seekers.get(a)
-    return seeker !== undefined && at - seeker.at < SEEKING_MS && seeker.sources.has(b)
+    return this.#isSeeking(a, at) && this.#seekers.get(a)?.sources.has(b) === true
+  }
+
+  #isSeeking(id: MemberId, at: number): boolean {
+    const seeker = this.#seekers.get(id)
+    return seeker !== undefined && at - seeker.at < SEEKING_MS
   }
 
   #names(a: MemberId, b: MemberId, at: number): boolean {
@@ -80,11 +91,23 @@ export class Introductions {
   }
 }
 
-/** Members that a newcomer is to fetch a base from; none of those whose links all go through the coordinator. */
-export function baseSources(
-  newcomer: MemberId,
-  members: readonly { readonly id: MemberId; readonly relaysOnly?: boolean }[],
-): readonly MemberId[] {
+/** Who may have the base of a job. */
+export interface BaseHolders {
+  /** they said that they are ready */
+  readonly members: readonly { readonly id: MemberId; readonly relaysOnly?: boolean }[]
+  /** newcomers that fetch it themselves: they give what is there */
+  readonly fetching: readonly MemberId[]
+}
+
+/**
+ * Members that a newcomer is to fetch a base from: one that has all of it where there is one, and others. None of those
+ * whose links all go through the coordinator.
+ */
+export function baseSources(newcomer: MemberId, { members, fetching }: BaseHolders): readonly MemberId[] {
   const able = members.filter(({ id, relaysOnly }) => id !== newcomer && relaysOnly !== true).map(({ id }) => id)
-  return turnedBy(newcomer, able).slice(0, MAX_BASE_SOURCES)
+  const [whole = [], others] = [
+    turnedBy(newcomer, able).slice(0, 1),
+    turnedBy(newcomer, [...new Set([...able, ...fetching])]),
+  ]
+  return [...new Set([...whole, ...others])].slice(0, MAX_BASE_SOURCES)
 }

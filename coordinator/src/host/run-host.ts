@@ -437,12 +437,14 @@ export class RunHost {
   }
 
   /**
-   * Members that have the base of the job, for a newcomer that prepares: all that said that they are ready. Which of
-   * them turns with the newcomer, so that a herd spreads over them.
+   * Members that have the base of the job, for a newcomer that prepares: those that said that they are ready, and
+   * newcomers that fetch it. Which of them turns with the newcomer, so that a herd spreads over them.
    */
-  baseSources(newcomer: MemberId): readonly MemberId[] {
-    const sources = baseSources(newcomer, [...this.state.members.values()])
-    this.#introductions.sought(newcomer, sources, this.#parts.clock.awake())
+  baseSources(newcomer: MemberId, isHere: (id: MemberId) => boolean): readonly MemberId[] {
+    const at = this.#parts.clock.awake()
+    const fetching = this.#introductions.seekersBefore(newcomer, at).filter(isHere)
+    const sources = baseSources(newcomer, { members: [...this.state.members.values()], fetching })
+    this.#introductions.sought(newcomer, sources, at)
     return sources
   }
 

@@ -16,6 +16,7 @@ import {
   type JobId,
   type JobTerms,
   type MemberId,
+  named,
   type MessageFrom,
   NONCE_BYTES,
   type OnWire,
@@ -79,7 +80,7 @@ export interface SessionHost {
   /** a member was told of a job */
   offered(member: MemberId, job: JobId): void
   /** The newcomer learns of members that have the base of a job, and they of it. */
-  introduceToBase(newcomer: MemberId, run: RunHost, sources: readonly MemberId[]): void
+  introduceToBase(newcomer: MemberId, run: RunHost): void
   /** It goes to another coordinator: its tokens are good for nothing here. */
   sentAway(session: VolunteerSession): void
 }
@@ -518,15 +519,16 @@ export class VolunteerSession {
   }
 
   /**
-   * An honest volunteer asks once in each preparation; whatever is asked too soon is answered as if there were none.
+   * An honest volunteer asks once in each preparation, and when a source is lost; whatever is asked too soon is answered
+   * as if there were none.
    */
   #seekBase(job: JobId): void {
     const run = this.#offered?.id === job ? this.#desk.find(job) : undefined
     if (run === undefined || this.id === undefined) return // it crossed the offer of another job
     const at = this.#clock.awake()
-    const isSoon = at - this.#soughtAt < SEEK_MS
-    if (!isSoon) this.#soughtAt = at
-    this.#desk.introduceToBase(this.id, run, isSoon ? [] : run.baseSources(this.id))
+    if (at - this.#soughtAt < SEEK_MS) return this.send(named(job, { type: 'base-sources', members: [] }))
+    this.#soughtAt = at
+    this.#desk.introduceToBase(this.id, run)
   }
 
   #beat({

@@ -94,13 +94,21 @@ export const LANGUAGE: readonly Mutant[] = [
     [
       ['what a member gives is believed', 'if ((await sha256Of(bytes)) === name) return bytes', 'return bytes'],
       ['the coordinator serves while a link may still open', 'await this.#change()', 'return undefined'],
+      ['a source that never has anything is asked for ever', 'clock.now() - since > LATE_MS', 'false'],
+      ['what a source gave does not count', 'this.#lateSince.delete(member)', ''],
+      ['a liar is asked again over a new link', 'this.#shunned.add(member)', ''],
+      ['a lost source is not sought again', 'void this.#seekAgain()', ''],
     ],
   ),
   ...mutantsOf(
     'language models',
     'volunteer/src/recovery/base-server.ts',
     ['base-fetch'],
-    [['shards of other jobs are given', '(await this.#names).has(name) ? shardOf(name) : undefined', 'shardOf(name)']],
+    [
+      ['shards of other jobs are given', 'if (this.#names?.has(name) === false) return undefined', ''],
+      ['what may still come is refused', '(isComing() ? LATER : undefined)', 'undefined'],
+      ['a herd is served at once', 'if (this.#served.size >= MAX_ASKERS) return false', ''],
+    ],
   ),
   ...mutantsOf(
     'language models',
@@ -112,7 +120,18 @@ export const LANGUAGE: readonly Mutant[] = [
     'language models',
     'coordinator/src/host/introductions.ts',
     ['coordinator/test/introductions'],
-    [['a newcomer is introduced for ever', 'at - seeker.at < SEEKING_MS && ', '']],
+    [
+      [
+        'a newcomer is introduced for ever',
+        'seeker !== undefined && at - seeker.at < SEEKING_MS',
+        'seeker !== undefined',
+      ],
+      [
+        'newcomers wait for each other in a circle',
+        '(place < 0 ? all : all.slice(0, place))',
+        'all.filter((id) => id !== newcomer)',
+      ],
+    ],
   ),
   ...mutantsOf(
     'language models',

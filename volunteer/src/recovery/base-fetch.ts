@@ -1,5 +1,6 @@
 // The asking side of a base: a newcomer that prepares fetches shards from members, and from the coordinator what they
-// do not give. Every shard is checked by its hash. A member that lies, refuses or stalls is asked no more.
+// do not give. Some of them fetch it, too, and give what they have: a room that opens at once takes it from the
+// coordinator once. Every shard is checked by its hash. A member that lies, refuses or stalls is asked no more.
 import {
   bytesOfHex,
   type Clock,
@@ -8,6 +9,7 @@ import {
   GridError,
   MAX_SHARD_BYTES,
   type MemberId,
+  type MessageTo,
   type Sha256,
   sha256Of,
 } from '@starling-grid/protocol'
@@ -21,14 +23,25 @@ const MOST_REFUSAL = 300
 const STALL_MS = 5000
 /** ms for the coordinator to name members: then it serves */
 const PATIENCE_MS = 5000
+/** ms until a member is asked again that has the shard not yet, or serves others first */
+const AGAIN_MS = 200
+/** ms in which a member has nothing that is wanted before it is asked no more: a shard at 200 kB/s takes as long */
+const LATE_MS = 20_000
+/** ms after a lost link until the coordinator is asked for others: a source that became a member is back by then */
+const SEEK_AGAIN_MS = 2000
+
+/** What the coordinator says of sources, and of newcomers that may ask here. */
+export type BaseNews = MessageTo<'base-sources' | 'share-base'>
 
 export interface BaseFetchParts {
   readonly clock: Clock
   readonly network: PeerNetwork
   readonly linkOpenMs: number | undefined
   openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
-  /** Members that have the base, as the coordinator says; none: it did not answer. */
-  seek(signal: AbortSignal): Promise<readonly MemberId[]>
+  /** Asks the coordinator for members that have the base; `hear` takes its answer. */
+  seek(): void
+  /** of another newcomer, over a link that it opened */
+  onQuestion(from: MemberId, frame: Frame): void
   fromCoordinator(name: Sha256): Promise<Uint8Array>
   /** told after each shard, and when a member is given up */
   onProgress(progress: BaseProgress): void
@@ -56,27 +69,58 @@ export class BaseFetch {
   readonly #questions = new Map<MemberId, ShardQuestion>()
   /** linked and idle */
   readonly #idle: MemberId[] = []
+  /** linked, or being linked */
+  readonly #sources = new Set<MemberId>()
+  /** given up, whatever the coordinator says: only a link that was lost may be opened again */
+  readonly #shunned = new Set<MemberId>()
+  /** since when a source had nothing that was wanted, ms */
+  readonly #lateSince = new Map<MemberId, number>()
   readonly #givers = new Set<MemberId>()
   /** those that wait for an idle member */
   #waiting: (() => void)[] = []
   /** sources that are linked, or may still be: a link opens or fails within its own time */
   #hopes = 0
-  #links: LinkSet | undefined
+  /** shards that are being fetched */
+  #wanted = 0
   #begun: Promise<void> | undefined
+  #seeksAgain = false
+  #onSources: (members: readonly MemberId[]) => void = () => undefined
   #progress: BaseProgress = { fromMembers: 0, fromCoordinator: 0, members: 0 }
+  readonly links: LinkSet
 
   constructor(parts: BaseFetchParts) {
     this.#parts = parts
+    const { clock, network, openRelay, linkOpenMs, onQuestion } = parts
+    this.links = new LinkSet(
+      network,
+      openRelay,
+      {
+        onFrame: (from, frame) =>
+          frame.type === 'shard' ? onQuestion(from, frame) : this.#questions.get(from)?.take(frame),
+        onLost: (from, _, error) => this.#lost(from, error),
+      },
+      { clock, linkOpenMs },
+    )
+  }
+
+  hear(news: BaseNews): void {
+    if (news.type === 'share-base') this.links.welcome(news.member)
+    else this.#onSources(news.members)
   }
 
   /** @throws what the coordinator's answer throws, which is the last resort */
   shard = async (name: Sha256): Promise<Uint8Array> => {
-    if (!this.#end.signal.aborted) {
-      this.#begun ??= this.#begin()
+    this.#wanted++
+    try {
+      this.#begun ??= this.#seek()
       await this.#begun
-      const given = await this.#fromMembers(name)
-      if (given !== undefined) return given
+      return (await this.#fromMembers(name)) ?? (await this.#fromCoordinator(name))
+    } finally {
+      this.#wanted--
     }
+  }
+
+  async #fromCoordinator(name: Sha256): Promise<Uint8Array> {
     const bytes = await this.#parts.fromCoordinator(name)
     this.#count({ fromCoordinator: this.#progress.fromCoordinator + bytes.byteLength })
     return bytes
@@ -86,32 +130,40 @@ export class BaseFetch {
   close(): void {
     if (this.#end.signal.aborted) return
     this.#end.abort(new GridError('cancelled', 'the base is here'))
-    this.#links?.close()
+    this.links.close()
     this.#wake()
   }
 
   /** Resolves when members that have the base are known, or none will be soon. */
-  async #begin(): Promise<void> {
-    const { clock, network, openRelay, linkOpenMs, seek } = this.#parts
+  async #seek(): Promise<void> {
+    if (this.#end.signal.aborted) return
+    this.#hopes++
+    const sources = await this.#sought()
+    for (const source of sources) this.#link(source)
+    this.#hopes--
+    this.#wake()
+  }
+
+  /** None: there are none, or the coordinator did not answer. */
+  #sought(): Promise<readonly MemberId[]> {
+    const { clock, seek } = this.#parts
     const { signal } = this.#end
-    const sources = await Promise.race([seek(signal).catch(() => []), clock.sleep(PATIENCE_MS, signal).then(() => [])])
-    if (sources.length === 0 || signal.aborted) return
-    const links = new LinkSet(
-      network,
-      openRelay,
-      {
-        onFrame: (from, frame) => this.#questions.get(from)?.take(frame),
-        onLost: (from, _, error) => this.#lost(from, error),
-      },
-      { clock, linkOpenMs },
+    const answer = new Promise<readonly MemberId[]>((resolve) => {
+      this.#onSources = resolve
+    })
+    seek()
+    return Promise.race([answer, clock.sleep(PATIENCE_MS, signal).then(() => [])])
+  }
+
+  #link(source: MemberId): void {
+    const { signal } = this.#end
+    if (signal.aborted || this.#sources.has(source) || this.#shunned.has(source)) return
+    this.#sources.add(source)
+    this.#hopes++
+    void this.links.ensure(source, 'dial', signal).then(
+      () => this.#release(source),
+      (error: unknown) => this.#giveUp(source, error),
     )
-    this.#links = links
-    this.#hopes = sources.length
-    for (const source of sources)
-      void links.ensure(source, 'dial', signal).then(
-        () => this.#release(source),
-        (error: unknown) => this.#giveUp(source, error),
-      )
   }
 
   /** Undefined: no member gave it. */
@@ -124,6 +176,11 @@ export class BaseFetch {
       }
       try {
         const bytes = await this.#ask(member, name)
+        if (bytes === undefined) {
+          this.#rest(member)
+          continue
+        }
+        this.#lateSince.delete(member)
         this.#givers.add(member)
         this.#count({ fromMembers: this.#progress.fromMembers + bytes.byteLength, members: this.#givers.size })
         this.#release(member)
@@ -135,9 +192,13 @@ export class BaseFetch {
     return undefined
   }
 
-  /** @throws GridError 'link-timeout', 'link-lost', 'checksum', 'message-malformed', or what the member says */
-  async #ask(member: MemberId, name: Sha256): Promise<Uint8Array> {
+  /**
+   * Undefined: not yet. @throws GridError 'link-timeout', 'link-lost', 'checksum', 'message-malformed', or what the
+   * member says
+   */
+  async #ask(member: MemberId, name: Sha256): Promise<Uint8Array | undefined> {
     const bytes = await this.#answer(member, name)
+    if (bytes.byteLength === 0) return undefined
     if ((await sha256Of(bytes)) === name) return bytes
     throw new GridError('checksum', `expected shard ${name.slice(0, 12)}, got other bytes from ${short(member)}`)
   }
@@ -174,11 +235,14 @@ export class BaseFetch {
           }
         },
       })
-      this.#links?.send(member, { ...blank(0), type: 'shard', payload: bytesOfHex(name) })
+      this.links.send(member, { ...blank(0), type: 'shard', payload: bytesOfHex(name) })
     })
   }
 
+  /** Whoever asks it, or finds it idle, gives it up; it may be back by then. */
   #lost(member: MemberId, error: GridError): void {
+    if (!this.#sources.delete(member) || this.#end.signal.aborted) return
+    void this.#seekAgain()
     this.#questions.get(member)?.fail(error)
     const at = this.#idle.indexOf(member)
     if (at < 0) return
@@ -186,14 +250,38 @@ export class BaseFetch {
     this.#giveUp(member, error)
   }
 
+  async #seekAgain(): Promise<void> {
+    if (this.#seeksAgain) return
+    this.#seeksAgain = true
+    this.#hopes++
+    await this.#parts.clock.sleep(SEEK_AGAIN_MS, this.#end.signal)
+    this.#seeksAgain = false
+    await this.#seek()
+    this.#hopes--
+    this.#wake()
+  }
+
+  /** It has nothing for this question yet: others are asked meanwhile. */
+  #rest(member: MemberId): void {
+    const { clock } = this.#parts
+    const since = this.#lateSince.get(member) ?? clock.now()
+    this.#lateSince.set(member, since)
+    if (clock.now() - since > LATE_MS)
+      return this.#giveUp(member, new GridError('link-timeout', `nothing that is wanted for ${LATE_MS / 1000} s`))
+    void clock.sleep(AGAIN_MS, this.#end.signal).then(() => this.#release(member))
+  }
+
   #release(member: MemberId): void {
+    if (!this.links.has(member)) return this.#giveUp(member, new GridError('link-lost', 'the link is gone'))
     this.#idle.push(member)
     this.#wake()
   }
 
   #giveUp(member: MemberId, error: unknown): void {
     this.#hopes--
-    if (!this.#end.signal.aborted) this.#count({ trouble: `${short(member)}: ${describeError(error)}` })
+    if (this.#sources.delete(member)) this.#shunned.add(member)
+    if (this.#wanted > 0 && !this.#end.signal.aborted)
+      this.#count({ trouble: `${short(member)}: ${describeError(error)}` })
     this.#wake()
   }
 
@@ -212,7 +300,7 @@ export class BaseFetch {
   }
 }
 
-/** The frames of an answer, in their order. */
+/** The frames of an answer, in their order. One that is empty says: not yet. */
 class ShardAnswer {
   #bytes: Uint8Array<ArrayBuffer> | undefined
   #next = 0
@@ -223,7 +311,8 @@ class ShardAnswer {
       throw new GridError('base-stale', `it says: ${new TextDecoder().decode(payload.subarray(0, MOST_REFUSAL))}`)
     this.#bytes ??= new Uint8Array(type === 'chunk' && bucket <= MAX_SHARD_BYTES ? bucket : 0)
     const end = offset + payload.byteLength
-    const fits = bucket === this.#bytes.byteLength && offset === this.#next && end <= bucket && payload.byteLength > 0
+    const fits =
+      bucket === this.#bytes.byteLength && offset === this.#next && end <= bucket && (end > offset || bucket === 0)
     if (type !== 'chunk' || !fits)
       throw new GridError(
         'message-malformed',
