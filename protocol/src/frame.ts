@@ -39,7 +39,7 @@ export const FRAME_TYPES = {
   refusal: 8,
   /** answer to `fetch`: SHA-256 of every chunk, 32 bytes each */
   hashes: 9,
-  /** SHA-256 of a shard of the base; answered with `chunk` frames */
+  /** SHA-256 of a shard of the base; answered with `chunk` frames, empty: not yet */
   shard: 10,
 } as const
 export type FrameType = keyof typeof FRAME_TYPES

@@ -399,7 +399,7 @@ const toVolunteer = {
     type: literal('base-sources'),
     members: Type.Array(MemberIdSchema, { maxItems: MAX_BASE_SOURCES }),
   }),
-  /** this volunteer may fetch here */
+  /** may fetch here */
   'share-base': strict({ type: literal('share-base'), member: MemberIdSchema }),
   /** to a newcomer that holds the copy: fetch and apply the reduced gradients of the steps committed since (R7) */
   follow: strict({

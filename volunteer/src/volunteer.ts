@@ -450,7 +450,7 @@ class VolunteerLife implements Volunteer {
         return this.#tellBase(message)
       default:
         if (message.job !== this.#session?.terms.id)
-          return message.type === 'share-base' ? this.#tellBase(message) : undefined // of a job that this volunteer left
+          return message.type === 'share-base' ? this.#tellBase(message) : undefined // of a job that was left
         if (message.type === 'wait') return this.#board.waiting(message.reason)
         return this.#obey(this.#session, message)
     }

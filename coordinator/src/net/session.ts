@@ -519,8 +519,8 @@ export class VolunteerSession {
   }
 
   /**
-   * An honest volunteer asks once in each preparation, and when a source is lost; whatever is asked too soon is answered
-   * as if there were none.
+   * An honest volunteer asks once in each preparation, and when a source is lost. What is asked too soon is answered as
+   * if there were none.
    */
   #seekBase(job: JobId): void {
     const run = this.#offered?.id === job ? this.#desk.find(job) : undefined

@@ -1,5 +1,5 @@
-// The serving side of a base (frame `shard`): a member gives shards that it keeps to newcomers that prepare, also while it
-// fetches the base itself. They are named by their hash, and only those of the job's own base are given.
+// The serving side of a base (frame `shard`): a member gives shards that it keeps to newcomers that prepare, also while
+// it fetches the base itself. They are named by their hash, and only those of the job's own base are given.
 import {
   describeError,
   type ErrorCode,
