@@ -9,7 +9,7 @@ import { HOMES } from '@starling-grid/cli/scaling/profiles'
 import { readMnistFolder } from '@starling-grid/coordinator/datasets'
 import { asyncPolicy } from '@starling-grid/coordinator/run'
 import { encodedVectorBytes, lenet5, parameterCount } from '@starling-grid/model'
-import { genesis, GridError, jobId } from '@starling-grid/protocol'
+import { epochOrder, genesis, GridError, jobId } from '@starling-grid/protocol'
 import { createWasmExecutor } from '@starling-grid/volunteer/wasm'
 import { DigitLearning, type DigitSamples } from './digit-learning.ts'
 import { type BenchRow, compared } from './row.ts'
@@ -22,6 +22,9 @@ const TARGET = 0.975
 const SHORT = { volunteers: [1, 4], target: 0.8, digits: 2000 }
 const SAMPLES_PER_SECOND = 500
 const BLOCK_SAMPLES = 4
+/** as MNIST is imported: shards of 2,000 digits */
+const SHARD_BLOCKS = 500
+const PIXELS = 28 * 28
 /** Inner steps are of one block: 64 members have 40 of them in a round. */
 const BATCH_BLOCKS = 1
 const KEPT_VERSIONS = 12
@@ -61,7 +64,7 @@ export async function timeToQualitySuite(options: SuiteOptions): Promise<BenchRo
   if (!existsSync(MNIST))
     throw new GridError('usage', `expected MNIST's files in ${MNIST}, got none; see bench/results/README.md`)
   const all = await readMnistFolder(MNIST)
-  const data = { ...all, train: firstOf(all.train, digits), validation: firstOf(all.validation, digits) }
+  const data = { ...all, train: mixed(firstOf(all.train, digits)), validation: firstOf(all.validation, digits) }
   const runs: QualityRun[] = []
   for (const count of volunteers)
     if (isWanted(options, `time to quality ${count}`))
@@ -71,7 +74,17 @@ export async function timeToQualitySuite(options: SuiteOptions): Promise<BenchRo
 }
 
 function firstOf({ x, y }: DigitSamples, count: number): DigitSamples {
-  return { x: x.subarray(0, Math.min(count, y.length) * 28 * 28), y: y.subarray(0, count) }
+  return { x: x.subarray(0, Math.min(count, y.length) * PIXELS), y: y.subarray(0, count) }
+}
+
+/** As an import stores them: MNIST lies writer by writer. */
+function mixed({ x, y }: DigitSamples): DigitSamples {
+  const into = { x: x.slice(), y: y.slice() }
+  for (const [to, from] of epochOrder(1, 0, y.length).entries()) {
+    into.x.set(x.subarray(from * PIXELS, (from + 1) * PIXELS), to * PIXELS)
+    into.y[to] = y[from] ?? 0
+  }
+  return into
 }
 
 async function trained(
@@ -125,6 +138,7 @@ function settingOf(volunteers: number, digits: number): Setting {
     pullBytes: encodedVectorBytes(count, 'f16'),
     stateBytes: 2 * gradientBytes,
     blocks: Math.ceil(digits / BLOCK_SAMPLES),
+    shardBlocks: SHARD_BLOCKS,
     batchBlocks: BATCH_BLOCKS,
     blockSamples: BLOCK_SAMPLES,
     stepMs: 0,

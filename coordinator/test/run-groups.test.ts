@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { asyncPolicy, own } from '@starling-grid/coordinator/run'
-import { memberId, type PushHeader } from '@starling-grid/protocol'
+import { blockIndex, memberId, type PushHeader } from '@starling-grid/protocol'
 import { grantedPush } from '../src/run/async/leases.ts'
 import { ask, asyncDesk, blocksOf, type Grant, push } from './async-desk.ts'
 import { Desk, type DeskOptions } from './run-desk.ts'
@@ -54,6 +54,29 @@ test('no member gets more of a small dataset than its part', () => {
     NAMES.map((name) => ask(desk, name).leases.length),
     [3, 3, 3, 3, 3],
   )
+})
+
+test('a round takes blocks of one shard or two, and over an epoch every block once', () => {
+  const [shardBlocks, blocks] = [50, 1000]
+  const shardsOf = (desk: Desk): number[][] => {
+    const seen = new Set<string>()
+    const found: number[][] = []
+    while (seen.size < blocks)
+      for (const name of NAMES) {
+        const grant = ask(desk, name)
+        for (const block of blocksOf(grant)) {
+          assert.ok(!seen.has(block), block)
+          seen.add(block)
+        }
+        found.push([...new Set(blocksOf(grant).map((block) => Math.floor(blockIndex(block) / shardBlocks)))])
+        push(desk, name, grant)
+      }
+    return found
+  }
+  const together = shardsOf(groupDesk(alike(), { blocks, shardBlocks }))
+  assert.ok(together.every((shards) => shards.length <= 2))
+  assert.equal(new Set(together.flat()).size, blocks / shardBlocks)
+  assert.ok(Math.max(...shardsOf(groupDesk(alike(), { blocks })).map(({ length }) => length)) > 4)
 })
 
 test('a round has at most as many inner steps as a grant may say', () => {

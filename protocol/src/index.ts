@@ -199,7 +199,15 @@ export {
   type ToCoordinator,
   type ToVolunteer,
 } from './messages.ts'
-export { assignmentsAfter, assignmentsOfStep, epochOrder, isPartition, random32, splitBlocks } from './order.ts'
+export {
+  assignmentsAfter,
+  assignmentsOfStep,
+  epochOrder,
+  isPartition,
+  random32,
+  splitBlocks,
+  unitOrder,
+} from './order.ts'
 export {
   type CheckpointList,
   type CoordinatorList,

@@ -20,14 +20,38 @@ export function random32(seed: number): () => number {
 /** The order of block indices in an epoch: a Fisher–Yates shuffle seeded by (seed, epoch). */
 export function epochOrder(seed: number, epoch: number, blocks: number): Uint32Array {
   const order = Uint32Array.from({ length: blocks }, (_, i) => i)
-  const random = random32(Math.imul(seed | 0, 0x9e3779b1) ^ Math.imul(epoch + 1, 0x85ebca6b))
-  for (let i = blocks - 1; i > 0; i--) {
+  shuffle(order, randomOf(seed, epoch))
+  return order
+}
+
+/**
+ * The same in two stages: units of `unit` consecutive blocks are shuffled, then the blocks within each. Whoever takes
+ * some of them in a row needs the data of few units.
+ */
+export function unitOrder(seed: number, epoch: number, blocks: number, unit: number): Uint32Array {
+  const [order, random] = [new Uint32Array(blocks), randomOf(~seed, epoch)]
+  let at = 0
+  for (const which of epochOrder(seed, epoch, Math.ceil(blocks / unit))) {
+    const first = which * unit
+    const own = order.subarray(at, at + Math.min(unit, blocks - first))
+    for (let i = 0; i < own.length; i++) own[i] = first + i
+    shuffle(own, random)
+    at += own.length
+  }
+  return order
+}
+
+function randomOf(seed: number, epoch: number): () => number {
+  return random32(Math.imul(seed | 0, 0x9e3779b1) ^ Math.imul(epoch + 1, 0x85ebca6b))
+}
+
+function shuffle(order: Uint32Array, random: () => number): void {
+  for (let i = order.length - 1; i > 0; i--) {
     const j = random() % (i + 1)
     const moved = order[i] ?? 0
     order[i] = order[j] ?? 0
     order[j] = moved
   }
-  return order
 }
 
 /** The next up to `count` blocks of the epoch's order that are neither done nor taken. */

@@ -9,6 +9,7 @@ import {
   assignmentsOfStep,
   splitBlocks,
   trainingBlock,
+  unitOrder,
 } from '@starling-grid/protocol'
 import { nextBlocks } from '../src/order.ts'
 
@@ -24,6 +25,29 @@ test('an epoch has every block once, in an order of its own that is the same eve
   assert.deepEqual(epochOrder(1, 0, 100), first)
   assert.notDeepEqual(epochOrder(1, 1, 100), first)
   assert.notDeepEqual(epochOrder(2, 0, 100), first)
+})
+
+test('an order of units has every block once, those of a unit in a row, and both are shuffled', () => {
+  const order = unitOrder(1, 0, 100, 8)
+  assert.deepEqual(
+    [...order].sort((a, b) => a - b),
+    Array.from({ length: 100 }, (_, i) => i),
+  )
+  const units = [...order].map((block) => Math.floor(block / 8))
+  const runs = units.filter((unit, at) => unit !== units[at - 1])
+  assert.equal(runs.length, 13, 'each unit in a row, also the last with 4 blocks')
+  assert.notDeepEqual(
+    runs,
+    [...runs].sort((a, b) => a - b),
+  )
+  const unitOf = (which: number): number[] => [...order].filter((block) => Math.floor(block / 8) === which)
+  const places = [0, 1].map((which) => unitOf(which).map((block) => block % 8))
+  assert.notDeepEqual(places[0], places[1], 'each unit in an order of its own')
+  assert.notDeepEqual(places[0], [0, 1, 2, 3, 4, 5, 6, 7])
+  assert.deepEqual(unitOrder(1, 0, 100, 8), order)
+  assert.notDeepEqual(unitOrder(1, 1, 100, 8), order)
+  assert.notDeepEqual(unitOrder(2, 0, 100, 8), order)
+  assert.equal(new Set(unitOrder(1, 0, 100, 1)).size, 100)
 })
 
 test('what is taken is passed over, and no more blocks come than were asked for', () => {

@@ -90,6 +90,7 @@ export class ModelCoordinator {
       genesis: genesis(job, 'model', setting.seed),
       seed: setting.seed,
       blocks: setting.blocks ?? BLOCKS,
+      ...(setting.shardBlocks === undefined ? {} : { shardBlocks: setting.shardBlocks }),
       validationBlocks: 0,
       batchBlocks: setting.batchBlocks,
       ...(setting.weak === undefined ? {} : { weak: setting.weak }),

@@ -20,6 +20,8 @@ interface StepSetting {
   readonly batchBlocks: number
   /** of an epoch; absent: more than any run of the model uses up */
   readonly blocks?: number
+  /** of them that lie in one shard; absent: 1 */
+  readonly shardBlocks?: number
   /** `batchBlocks` are of each member; absent: of all */
   readonly weak?: WeakScaling
   readonly blockSamples: number

@@ -188,6 +188,7 @@ export function readJob({ id, description }: StoredJob, timing: Timing): Job {
     model,
     timing,
     blocks: training.length,
+    shardBlocks: Math.ceil(training.length / Math.max(1, manifest.train.length)),
     validationBlocks: validation.length,
     versionBytes: maxVersionBytes(form),
     initial,
@@ -228,6 +229,7 @@ interface ConfigParts {
   readonly model: ModelSpec
   readonly timing: Timing
   readonly blocks: number
+  readonly shardBlocks: number
   readonly validationBlocks: number
   readonly versionBytes: number
   readonly initial: Sha256 | undefined

@@ -37,6 +37,8 @@ interface RunBlocks {
   /** training and validation blocks per epoch */
   readonly blocks: number
   readonly validationBlocks: number
+  /** blocks of a shard, about: rounds take what lies together (decision 60); absent: 1 */
+  readonly shardBlocks?: number
   readonly batchBlocks: number
   /** samples of a whole block */
   readonly blockSamples: number

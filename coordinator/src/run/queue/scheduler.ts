@@ -8,7 +8,9 @@ import {
   PLAN_WINDOW,
   type PlanStep,
   trainingBlock,
+  unitOrder,
 } from '@starling-grid/protocol'
+import { makesRounds } from '../groups/group-policy.ts'
 import { endOf } from '../history/ending.ts'
 import type { RunState } from '../state.ts'
 
@@ -231,11 +233,10 @@ function frontOf(state: RunState, epoch: number): Front {
   const existing = fronts.get(state)
   const truncations = state.chain.truncations + state.restorations // both bring blocks back
   if (existing?.epoch === epoch && existing.truncations === truncations) return existing
-  const { seed } = state.config
   const front: Front = {
     epoch,
     truncations,
-    order: existing?.epoch === epoch ? existing.order : epochOrder(seed, epoch, blocksIn(state, epoch)),
+    order: existing?.epoch === epoch ? existing.order : orderOf(state, epoch),
     names: new Map(),
     places: existing?.epoch === epoch ? existing.places : undefined,
     index: 0,
@@ -246,4 +247,16 @@ function frontOf(state: RunState, epoch: number): Front {
   }
   fronts.set(state, front)
   return front
+}
+
+/**
+ * Members of a crowd take what lies together: each needs one shard or two for its round, and not the whole dataset
+ * before its first. In a ring the blocks of a batch come from everywhere, and all members fetch all data in any case.
+ */
+function orderOf(state: RunState, epoch: number): Uint32Array {
+  const { seed, shardBlocks = 1 } = state.config
+  const blocks = blocksIn(state, epoch)
+  return makesRounds(state.config.async.groups)
+    ? unitOrder(seed, epoch, blocks, shardBlocks)
+    : epochOrder(seed, epoch, blocks)
 }
