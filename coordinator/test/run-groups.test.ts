@@ -79,6 +79,33 @@ test('a round takes blocks of one shard or two, and over an epoch every block on
   assert.ok(Math.max(...shardsOf(groupDesk(alike(), { blocks })).map(({ length }) => length)) > 4)
 })
 
+test('members keep their parts of the data from epoch to epoch, where all begin a round at once', () => {
+  const shardBlocks = H * BATCH
+  const desk = groupDesk(alike(), { blocks: NAMES.length * shardBlocks, shardBlocks, epochs: 6 })
+  const shards = new Map(NAMES.map((name) => [name, new Set<number>()]))
+  const orders = new Set<string>()
+  let grants = NAMES.map((name) => ({ to: memberId(name), ...ask(desk, name) }))
+  for (let epoch = 0; epoch < 5; epoch++) {
+    for (const grant of grants) {
+      const indexes = blocksOf(grant).map(blockIndex)
+      for (const index of indexes) shards.get(grant.to)?.add(Math.floor(index / shardBlocks))
+      if (shards.get(grant.to)?.has(0) === true) orders.add(indexes.join())
+    }
+    const next: typeof grants = []
+    for (const grant of [...grants.slice(epoch), ...grants.slice(0, epoch)]) {
+      push(desk, grant.to, grant)
+      next.push(...desk.sent('grant'))
+      desk.say(grant.to, { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+      next.push(...desk.sent('grant'))
+    }
+    grants = next
+    assert.equal(grants.length, NAMES.length, `epoch ${epoch}`)
+  }
+  const fetched = [...shards.values()].reduce((sum, { size }) => sum + size, 0)
+  assert.ok(fetched <= 12, `${fetched} shards for 5 members in 5 epochs, where each epoch has 5`)
+  assert.ok(orders.size > 1, 'the blocks of a shard come in another order')
+})
+
 test('a round has at most as many inner steps as a grant may say', () => {
   const desk = groupDesk({ a: 100_000 }, { batchBlocks: 1, blocks: 100_000, async: asyncPolicy(undefined, 12, {}) })
   const { leases, innerSteps } = ask(desk, 'a')

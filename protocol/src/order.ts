@@ -25,13 +25,13 @@ export function epochOrder(seed: number, epoch: number, blocks: number): Uint32A
 }
 
 /**
- * The same in two stages: units of `unit` consecutive blocks are shuffled, then the blocks within each. Whoever takes
- * some of them in a row needs the data of few units.
+ * Units of `unit` consecutive blocks in an order that all epochs share, and the blocks of each shuffled anew. Whoever
+ * takes some of them in a row needs the data of few units, and where it takes the same part again, of the same.
  */
 export function unitOrder(seed: number, epoch: number, blocks: number, unit: number): Uint32Array {
   const [order, random] = [new Uint32Array(blocks), randomOf(~seed, epoch)]
   let at = 0
-  for (const which of epochOrder(seed, epoch, Math.ceil(blocks / unit))) {
+  for (const which of epochOrder(seed, 0, Math.ceil(blocks / unit))) {
     const first = which * unit
     const own = order.subarray(at, at + Math.min(unit, blocks - first))
     for (let i = 0; i < own.length; i++) own[i] = first + i

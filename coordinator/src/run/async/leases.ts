@@ -167,15 +167,37 @@ function grantTo(transition: Transition, members: readonly Member[]): boolean {
   const wanted = wantedBy(transition, members)
   const free = freeFor(state, wanted)
   const rate = crowdRateNow(state)
-  for (const [i, member] of members.entries()) {
+  const wishes = members.map((member, i) => ({ member, max: wanted[i] ?? 1 }))
+  for (const [i, { member, max }] of inTurn(state, wishes, free.length).entries()) {
     if (i > 0 && !mayGrant()) return false
-    const blocks = nextLease(transition, member.id, { free, max: wanted[i] ?? 1 })
+    const blocks = nextLease(transition, member.id, { free, max })
     if (blocks.length === 0) continue
     member.awaitingLease = false
     own(state, 'asked').served(member.id)
     grant(transition, member, { blocks, rate })
   }
   return true
+}
+
+interface Wish {
+  readonly member: Member
+  /** blocks */
+  readonly max: number
+}
+
+/**
+ * In a run of rounds by their ids, those that get blocks: a version gives all of them blocks at once, so that each gets
+ * about the part of the data that it had before, and has its shards. Blocks that failed go out alone, so that more
+ * members get some than is known here.
+ */
+function inTurn(state: RunState, wishes: readonly Wish[], free: number): readonly Wish[] {
+  if (!hasRounds(state)) return wishes
+  let left = state.aside.failures.size > 0 ? Number.POSITIVE_INFINITY : free
+  const served = wishes.filter(({ max }) => {
+    left -= max
+    return left + max > 0
+  })
+  return served.sort((a, b) => (a.member.id < b.member.id ? -1 : 1))
 }
 
 /** To look at all of a crowd at each of its pushes would cost more than the pushes. */
