@@ -1,7 +1,7 @@
 // What the model of scale predicts (cli/src/scaling): the production decisions on virtual time, links and machines as
 // formulas. `peers.calm` is the same grid without churn, so its ratio is the goodput; `peers.ring` the same with churn,
 // around the ring alone.
-import { predict, type ScalePrediction, type Setting } from '@starling-grid/cli/scaling'
+import { type FetchedShards, predict, type ScalePrediction, type Setting } from '@starling-grid/cli/scaling'
 import { HOMES, LAB, MIXED, SOFTWARE } from '@starling-grid/cli/scaling/profiles'
 import { asyncPolicy, DEFAULT_ASYNC } from '@starling-grid/coordinator/run'
 import { encodedVectorBytes } from '@starling-grid/model'
@@ -77,6 +77,9 @@ const LARGEST_CROWD = {
   seconds: 600,
 }
 
+/** Of a dataset of 5 M samples, in blocks of a usual size and shards of 2,048 samples. */
+const CROWD_WITH_DATA = { volunteers: 200, blocks: 160_000, shardBlocks: 64, blockSamples: 32, batchBlocks: 128 }
+
 export async function scalingSuite(options: SuiteOptions): Promise<BenchRow[]> {
   const wanted = Object.entries(questions()).filter(([name]) => isWanted(options, name))
   return wanted.map(([name, question]) => {
@@ -105,7 +108,7 @@ function questions(): Record<string, ScalingQuestion> {
     machines: SOFTWARE,
     volunteers,
   }))
-  const crowds = [...CROWDS.map((volunteers) => ({ volunteers })), LARGEST_CROWD].map((crowd) => ({
+  const crowds = [...CROWDS.map((volunteers) => ({ volunteers })), LARGEST_CROWD, CROWD_WITH_DATA].map((crowd) => ({
     ...RESNET20,
     ...ALWAYS,
     ...GROUPS,
@@ -113,8 +116,8 @@ function questions(): Record<string, ScalingQuestion> {
     machines: MIXED,
     ...crowd,
   }))
-  const nameOf = ({ links, volunteers, machines, async }: ScalingQuestion): string =>
-    `scaling ${links.name} ${volunteers}${machines === SOFTWARE ? ', LeNet-5' : ''}${async.groups ? ', groups' : ''}`
+  const nameOf = ({ links, volunteers, machines, async, shardBlocks }: ScalingQuestion): string =>
+    `scaling ${links.name} ${volunteers}${machines === SOFTWARE ? ', LeNet-5' : ''}${async.groups ? ', groups' : ''}${shardBlocks ? ', data' : ''}`
   return Object.fromEntries([...large, ...small, ...crowds].map((question) => [nameOf(question), question]))
 }
 
@@ -148,11 +151,17 @@ function crowdRow(name: string, setting: ScalingQuestion, log: SuiteOptions['log
   const { samplesPerSecond: speeds } = setting.machines
   const all = Array.from({ length: setting.volunteers }, (_, i) => speeds[i % speeds.length] ?? 0)
   const alone = all.reduce((sum, speed) => sum + speed, 0)
-  const told = ({ samplesPerSecond, weight, coordinatorCores, coordinatorBytesPerSecond }: ScalePrediction): string =>
+  const told = ({
+    samplesPerSecond,
+    weight,
+    coordinatorCores,
+    coordinatorBytesPerSecond,
+    shards,
+  }: ScalePrediction): string =>
     `${Math.round(samplesPerSecond)} samples/s, ${((100 * samplesPerSecond) / alone).toFixed(0)} % of ${alone}, ` +
     `which count ${(100 * weight).toFixed(0)} %, ` +
     `coordinator ${(100 * coordinatorCores).toFixed(1)} % of a core and ` +
-    `${((8 * coordinatorBytesPerSecond) / 1e6).toFixed(0)} Mbit/s`
+    `${((8 * coordinatorBytesPerSecond) / 1e6).toFixed(0)} Mbit/s${shards === undefined ? '' : `, ${dataText(shards)}`}`
   log(`${name} volunteers: calm ${told(calm)}; ${100 * CHURN} % churn a minute ${told(churned)}`)
   const ours = Math.round(calm.samplesPerSecond)
   const percent = (weight: number): number => Math.round(100 * weight)
@@ -169,6 +178,10 @@ function crowdRow(name: string, setting: ScalingQuestion, log: SuiteOptions['log
     ratio: { alone: times(peers.alone), churned: times(peers.churned) },
     counts: { '% that a sample counts': percent(calm.weight), '% with churn': percent(churned.weight) },
   }
+}
+
+function dataText({ ofGrant, ofMember, all }: FetchedShards): string {
+  return `${ofGrant.toFixed(1)} of ${all} shards for a round, ${ofMember.toFixed(1)} for all rounds of a member`
 }
 
 function asText({

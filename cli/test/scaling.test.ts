@@ -34,6 +34,16 @@ test('one seed predicts the same crowd to the last digit, and another seed anoth
   assert.notEqual(one, other)
 })
 
+test('members of a crowd fetch the shards of their part, and about the same ones from epoch to epoch', () => {
+  const setting = { ...CROWD, churnPerMinute: 0, blockSamples: 64, blocks: 12_800, shardBlocks: 64, seconds: 300 }
+  const { shards = assert.fail() } = predict(setting)
+  assert.equal(shards.all, 200)
+  const part = shards.all / CROWD.volunteers
+  assert.ok(shards.ofGrant < part + 2, `${shards.ofGrant} of a grant, where a part of an epoch has ${part}`)
+  assert.ok(shards.ofMember < 6 * part, `${shards.ofMember} of a member after several epochs`)
+  assert.equal(predict(CROWD).shards, undefined)
+})
+
 test('a crowd trains nearly as fast as its members alone, and slower where pushes take long to be taken in', () => {
   const calm = { ...CROWD, churnPerMinute: 0 }
   const [none, little, much] = [undefined, 1, 2000].map(

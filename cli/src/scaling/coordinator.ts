@@ -22,6 +22,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import type { EventClock } from './clock.ts'
+import { DataOfMembers } from './data.ts'
 import { pullBytesOf, pushBytesOf, type Setting } from './setting.ts'
 
 /** As in coordinator/src/host/run-host.ts. */
@@ -78,12 +79,14 @@ export class ModelCoordinator {
   #pushing: Push | undefined
   #lineFreeAt = 0
   #serverFreeAt = 0
+  readonly data: DataOfMembers
 
   constructor(clock: EventClock, setting: Setting, audience: ScalingObserver, learner?: ModelLearner) {
     this.#learner = learner
     const job = jobId('scaling')
     this.#clock = clock
     this.#setting = setting
+    this.data = new DataOfMembers(setting)
     this.#audience = audience
     this.state = createRunState({
       job,
@@ -214,6 +217,11 @@ export class ModelCoordinator {
   }
 
   #send(to: MemberId, message: ToVolunteer, delay: number): void {
+    if (message.type === 'grant')
+      this.data.granted(
+        to,
+        message.leases.map(({ block }) => block),
+      )
     const began = performance.now()
     this.bytes += JSON.stringify(message).length
     this.cpuMs += performance.now() - began

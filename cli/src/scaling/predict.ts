@@ -8,7 +8,7 @@ import type { Forecast, ScalePrediction, Setting } from './setting.ts'
 import { type ScaleModel, ModelVolunteer } from './volunteers.ts'
 
 export type { ModelLearner } from './coordinator.ts'
-export type { Forecast, ScalePrediction, Setting } from './setting.ts'
+export type { FetchedShards, Forecast, ScalePrediction, Setting } from './setting.ts'
 
 const MINUTE_MS = 60_000
 /** ms between looks at the mode */
@@ -264,7 +264,14 @@ function measure(model: ScaleModel): ScalePrediction {
     setting.async.groups === undefined
       ? { samples: coordinator.samples - samples, weight: 1 }
       : learnedIn(model, { began, ended: clock.now })
-  return { ...looks.seen(), ...measured, samplesPerSecond: learned.samples / seconds, weight: learned.weight }
+  const { shards } = coordinator.data
+  return {
+    ...looks.seen(),
+    ...measured,
+    samplesPerSecond: learned.samples / seconds,
+    weight: learned.weight,
+    ...(shards === undefined ? {} : { shards }),
+  }
 }
 
 /**

@@ -71,12 +71,22 @@ export interface ScalePrediction {
   readonly coordinatorCores: number
   readonly coordinatorBytesPerSecond: number
   readonly mode: string
+  /** of a setting that says what lies in a shard: how much data members fetch */
+  readonly shards?: FetchedShards
+}
+
+export interface FetchedShards {
+  /** different ones of one grant, and of all grants of one member, on average */
+  readonly ofGrant: number
+  readonly ofMember: number
+  /** of the dataset */
+  readonly all: number
 }
 
 /** Of a whole training. */
 export interface Forecast extends Omit<
   ScalePrediction,
-  'samplesPerSecond' | 'weight' | 'coordinatorCores' | 'coordinatorBytesPerSecond'
+  'samplesPerSecond' | 'weight' | 'coordinatorCores' | 'coordinatorBytesPerSecond' | 'shards'
 > {
   /** from the first computation to the last commit; and without the first step, which waits for all to link */
   readonly seconds: number

@@ -324,6 +324,33 @@ export const DECISIONS: readonly Mutant[] = [
   ),
   ...mutantsOf(
     QUEUE,
+    'coordinator/src/run/queue/scheduler.ts',
+    ['coordinator/test/run-groups'],
+    [['the blocks of a round lie anywhere', 'makesRounds(state.config.async.groups) ?', 'false ?']],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'coordinator/src/run/async/leases.ts',
+    ['coordinator/test/run-groups'],
+    [
+      [
+        'members get the part of whoever asked in their place',
+        'return served.sort((a, b) => (a.member.id < b.member.id ? -1 : 1))',
+        'return served',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'protocol/src/order.ts',
+    ['protocol/test/order', 'coordinator/test/run-groups'],
+    [
+      ['shards come in another order in each epoch', 'epochOrder(seed, 0, Math', 'epochOrder(seed, epoch, Math'],
+      ['the blocks of a shard are not shuffled', 'shuffle(own, random)', ''],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
     'coordinator/src/run/async/leases.ts',
     ['coordinator/test/run-async', 'coordinator/test/run-off-ring'],
     [

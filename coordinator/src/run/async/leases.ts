@@ -186,13 +186,12 @@ interface Wish {
 }
 
 /**
- * In a run of rounds by their ids, those that get blocks: a version gives all of them blocks at once, so that each gets
- * about the part of the data that it had before, and has its shards. Blocks that failed go out alone, so that more
- * members get some than is known here.
+ * In a run of rounds by their ids, those for whom there are blocks: a version gives all of them blocks at once, so that
+ * each gets about the part of the data that it had before, and has its shards.
  */
 function inTurn(state: RunState, wishes: readonly Wish[], free: number): readonly Wish[] {
   if (!hasRounds(state)) return wishes
-  let left = state.aside.failures.size > 0 ? Number.POSITIVE_INFINITY : free
+  let left = free
   const served = wishes.filter(({ max }) => {
     left -= max
     return left + max > 0
