@@ -116,8 +116,10 @@ function questions(): Record<string, ScalingQuestion> {
     machines: MIXED,
     ...crowd,
   }))
-  const nameOf = ({ links, volunteers, machines, async, shardBlocks }: ScalingQuestion): string =>
-    `scaling ${links.name} ${volunteers}${machines === SOFTWARE ? ', LeNet-5' : ''}${async.groups ? ', groups' : ''}${shardBlocks ? ', data' : ''}`
+  const nameOf = ({ links, volunteers, machines, async, shardBlocks }: ScalingQuestion): string => {
+    const kinds = [machines === SOFTWARE && 'LeNet-5', async.groups && 'groups', shardBlocks && 'data'].filter(Boolean)
+    return [`scaling ${links.name} ${volunteers}`, ...kinds].join(', ')
+  }
   return Object.fromEntries([...large, ...small, ...crowds].map((question) => [nameOf(question), question]))
 }
 
