@@ -98,7 +98,7 @@ class VolunteerLife implements Volunteer {
   /** declined jobs that a timer takes up again: one for each, however often the volunteer reconnects meanwhile */
   readonly #awaited = new Set<JobId>()
   #session: JobSession | undefined
-  /** the base of a job that is being prepared, which came from members, or goes to newcomers */
+  /** the base of a job that is being prepared: it comes from members, and goes to newcomers meanwhile */
   #base: { readonly job: JobId; readonly hear: (news: OnWire<BaseNews>) => void } | undefined
   #stopBeating: CancelTimer = () => undefined
   /** by the clock on the wall: the other one stands still while a machine sleeps */
@@ -379,6 +379,7 @@ class VolunteerLife implements Volunteer {
     )
     if (session === undefined) return
     this.#session = session
+    this.#base = undefined
     this.#beatAt = this.#host.clock.wallTime() // planning may have kept everything else waiting
     this.#board.prepared(session)
     this.#askForAdmission(session)
@@ -435,6 +436,7 @@ class VolunteerLife implements Volunteer {
   #dropSession(): void {
     this.#session?.stop()
     this.#session = undefined
+    this.#base = undefined
   }
 
   #heard(message: ForVolunteer): void {

@@ -87,6 +87,33 @@ test('one side dials, the other waits for it, and frames go both ways in order',
   b.set.close()
 })
 
+test('links that closed say no more who may dial: the network has others by then', () => {
+  const told: (readonly MemberId[])[] = []
+  const network = Object.assign(new MemoryGrid().join(near), {
+    expect: (members: readonly MemberId[]) => told.push(members),
+  })
+  const open = (): LinkSet =>
+    new LinkSet(
+      network,
+      () => Promise.reject(new Error('no relay here')),
+      { onFrame: assert.fail, onLost: assert.fail },
+      {
+        clock: systemClock,
+      },
+    )
+  const before = open()
+  before.welcome(far)
+  before.close()
+  const now = open()
+  now.expect([far])
+  before.welcome(near)
+  before.expect([])
+  before.close()
+  assert.deepEqual(told, [[far], [], [far]])
+  assert.ok(network.onLink !== undefined)
+  now.close()
+})
+
 test('a link is none, awaited, direct or relayed, and none again when it is lost', async () => {
   const grid = new MemoryGrid()
   const relay = new ChannelLink(far, { bufferedBytes: 0, write: () => undefined, close: () => undefined }, 'relay')

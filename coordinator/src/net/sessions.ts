@@ -293,7 +293,7 @@ export class Sessions implements RunObserver, SessionHost, VolunteerSeats {
   /** Sources first: an offer that they do not expect is refused. */
   introduceToBase(newcomer: MemberId, run: RunHost): void {
     const job = run.job.id
-    const sources = run.baseSources(newcomer, (id) => this.#byId.has(id))
+    const sources = run.baseSources(newcomer, (id) => this.#byId.get(id)?.presence?.job() === job)
     for (const source of sources) this.send(source, named(job, { type: 'share-base', member: newcomer }))
     this.send(newcomer, named(job, { type: 'base-sources', members: [...sources] }))
   }

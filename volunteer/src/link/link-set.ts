@@ -79,6 +79,7 @@ export class LinkSet {
   readonly #refusals = new Map<string, LinkRefusal>()
   #expected: readonly MemberId[] = []
   #guests: readonly MemberId[] = []
+  #isClosed = false
   #beatAt: number
   bytesReceived = 0
   #bytesSentBefore = 0
@@ -157,8 +158,9 @@ export class LinkSet {
     if (!this.hasDirect(member)) this.#add(await this.#network.dial(member, signal))
   }
 
-  /** Other members may open links to this one; those that are open stay. */
+  /** Other members may open links to this one; those that are open stay. Once closed, the network is for others. */
   expect(members: readonly MemberId[]): void {
+    if (this.#isClosed) return
     this.#expected = members
     this.#network.expect([...members, ...this.#guests])
   }
@@ -204,8 +206,11 @@ export class LinkSet {
   }
 
   close(): void {
+    if (this.#isClosed) return
     this.#stopBeat()
-    this.#network.expect([])
+    this.#guests = []
+    this.expect([])
+    this.#isClosed = true
     this.#network.onLink = undefined
     for (const { link } of this.#links) link.close('leaving')
   }
