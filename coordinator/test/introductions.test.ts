@@ -87,6 +87,28 @@ test('newcomers that fetch a base give it to those that asked later, beside one 
   assert.deepEqual(baseSources(x, { members: [], fetching: [a] }), [a])
 })
 
+test('a newcomer is sent to those that asked before it for the same job, as long as they prepare for it', async () => {
+  const { url } = await startCoordinator()
+  await submit(url, smallJob({ volunteers: { min: 9 } }))
+  const seeking = async () => {
+    const one = volunteer(url, { obedient: false })
+    await one.heard('challenge')
+    one.hello()
+    await one.heard('welcome')
+    one.send({ type: 'seek-base' })
+    return { one, sources: (await one.heard('base-sources')).members }
+  }
+  const first = await seeking()
+  const second = await seeking()
+  assert.deepEqual([first.sources, second.sources], [[], [first.one.id]])
+  assert.equal((await first.one.heard('share-base')).member, second.one.id)
+  first.one.close()
+  await first.one.closed
+  const third = await seeking()
+  assert.deepEqual(third.sources, [second.one.id])
+  for (const { one } of [second, third]) one.close()
+})
+
 test('a member may talk to its sources of state, a newcomer to those that keep copies for it', () => {
   assert.equal(introduced(formOf('abcd', { sources: [c] })).mayTalk(a, c, 1), true)
   const learning = introduced(formOf('ab'))

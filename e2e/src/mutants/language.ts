@@ -118,6 +118,12 @@ export const LANGUAGE: readonly Mutant[] = [
   ),
   ...mutantsOf(
     'language models',
+    'coordinator/src/net/sessions.ts',
+    ['coordinator/test/introductions'],
+    [['a newcomer is sent to one that is gone', '(id) => this.#byId.get(id)?.presence?.job() === job', '() => true']],
+  ),
+  ...mutantsOf(
+    'language models',
     'coordinator/src/host/introductions.ts',
     ['coordinator/test/introductions'],
     [

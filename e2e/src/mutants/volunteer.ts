@@ -193,6 +193,7 @@ export const VOLUNTEER: readonly Mutant[] = [
         'if (now - open.heardAt > SILENCE_MS) this.#drop',
         'if (now - open.heardAt > 1e9) this.#drop',
       ],
+      ['links that closed say who may dial', 'if (this.#isClosed) return\n    this.#expected', 'this.#expected'],
       [
         'a ballot drops shards of a base',
         'this.#keep(({ generation }) => generation === NO_GENERATION)',
