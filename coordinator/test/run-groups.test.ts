@@ -313,6 +313,15 @@ test('blocks whose inner steps became no number go to other members, one at a ti
   assert.ok(blocksOf({ ...next, leases }).includes(next.leases[0]?.block as never))
 })
 
+test('a block that one member must not try again goes to the next that asks, whoever asked before it', () => {
+  const desk = groupDesk(alike(['a', 'b']), { blocks: 1, batchBlocks: 1 })
+  const { leases } = ask(desk, 'a')
+  desk.say('a', { type: 'gave-back', leases, code: 'gradient-not-finite', message: 'NaN' })
+  desk.say('a', { type: 'lease-request', modeEpoch: desk.state.modeEpoch })
+  assert.deepEqual(desk.sent('grant'), [])
+  assert.deepEqual(blocksOf(ask(desk, 'b')), blocksOf({ leases } as Grant))
+})
+
 test('with one inner step and `update: all` members share one global batch, and a version waits for each', () => {
   const options = { async: asyncPolicy({ update: 'all' }, 12, { innerSteps: 1 }) }
   const desk = groupDesk(alike(['a', 'b']), { ...options, batchBlocks: 6 })

@@ -338,6 +338,11 @@ export const DECISIONS: readonly Mutant[] = [
         'return served.sort((a, b) => (a.member.id < b.member.id ? -1 : 1))',
         'return served',
       ],
+      [
+        'who may not try a block keeps others from it',
+        'state.aside.failures.size > 0 ? Number.POSITIVE_INFINITY : free',
+        'free',
+      ],
     ],
   ),
   ...mutantsOf(
