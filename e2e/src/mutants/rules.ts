@@ -634,7 +634,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     to: `return transition.enqueue({ type: 'enter-async' })
   if (newestCheckpoint(state).version.v < state.chain.head.v)`,
     tests: ['coordinator/test/run-async.test'],
-    world: { seed: 81 },
+    world: { seed: 157 },
   },
   {
     area: AREA,
