@@ -3,7 +3,9 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { before, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
+import * as protocol from '@starling-grid/protocol'
 import { ensureWebPage } from '../build.ts'
+import { UNUSED_KEYWORDS } from '../vite.config.ts'
 
 let folder: string
 before(async () => {
@@ -76,4 +78,27 @@ test('the Worker weighs at most 105 kB, and the code for connections is not part
   const atFirst = await loadedBy('index.html')
   for (const file of await readdir(join(folder, 'assets')))
     if (/^rtc-link|^train-worker/.test(file)) assert.doesNotMatch(file, atFirst)
+})
+
+test('no schema uses a keyword that the pages leave out', () => {
+  const left = new Set(UNUSED_KEYWORDS)
+  const found = new Set<string>()
+  let schemas = 0
+  const walk = (value: unknown): void => {
+    if (typeof value !== 'object' || value === null) return
+    for (const [key, inner] of Object.entries(value)) {
+      if (key === 'properties') for (const property of Object.values(inner as object)) walk(property)
+      else {
+        if (left.has(key)) found.add(key)
+        walk(inner)
+      }
+    }
+  }
+  for (const [name, value] of Object.entries(protocol))
+    if (name.endsWith('Schema') && typeof value === 'object') {
+      schemas++
+      walk(value)
+    }
+  assert.ok(schemas > 10, `${schemas} schemas`)
+  assert.deepEqual([...found], [])
 })

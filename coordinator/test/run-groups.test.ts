@@ -313,7 +313,7 @@ test('blocks whose inner steps became no number go to other members, one at a ti
   assert.ok(blocksOf({ ...next, leases }).includes(next.leases[0]?.block as never))
 })
 
-test('a block that one member must not try again goes to the next that asks, whoever asked before it', () => {
+test('the coordinator gives a block that one member must not try again to the next one that asks', () => {
   const desk = groupDesk(alike(['a', 'b']), { blocks: 1, batchBlocks: 1 })
   const { leases } = ask(desk, 'a')
   desk.say('a', { type: 'gave-back', leases, code: 'gradient-not-finite', message: 'NaN' })

@@ -29,7 +29,7 @@ export function epochOrder(seed: number, epoch: number, blocks: number): Uint32A
  * takes some of them in a row needs the data of few units, and where it takes the same part again, of the same.
  */
 export function unitOrder(seed: number, epoch: number, blocks: number, unit: number): Uint32Array {
-  const [order, random] = [new Uint32Array(blocks), randomOf(~seed, epoch)]
+  const [order, random] = [new Uint32Array(blocks), randomOf(~seed, epoch)] // other numbers than those of the units
   let at = 0
   for (const which of epochOrder(seed, 0, Math.ceil(blocks / unit))) {
     const first = which * unit

@@ -309,7 +309,7 @@ export class JobSession {
     const { http, host, network, linkOpenMs, openRelay, onChange } = this.#parts
     const { uploadBytesPerHour } = host.limits ?? DEFAULT_LIMITS
     const uploads = this.#base?.uploads ?? new UploadShare(host.clock, uploadBytesPerHour)
-    const shards = this.#base?.server(() => this.runner.links)
+    const shards = this.#base?.server
     return new GenerationRunner({
       clock: host.clock,
       digestOf: host.digestOf ?? sha256Of,

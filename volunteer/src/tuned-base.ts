@@ -9,7 +9,7 @@ import type { VolunteerHost } from './host.ts'
 import type { LinkSet } from './link/link-set.ts'
 import { DEFAULT_LIMITS } from './own-limits.ts'
 import { BaseFetch, type BaseFetchParts, type BaseNews, type BaseProgress } from './recovery/base-fetch.ts'
-import { BaseServer, type BaseServerParts } from './recovery/base-server.ts'
+import { BaseServer } from './recovery/base-server.ts'
 import { UploadShare } from './recovery/upload-share.ts'
 
 export interface TunedBase {
@@ -18,9 +18,9 @@ export interface TunedBase {
   from(): string | undefined
   /** what newcomers were given counts as long as this member lends */
   readonly uploads: UploadShare
-  /** Gives shards to newcomers. */
-  server(links: () => LinkSet): BaseServer
-  /** Newcomers that asked during the preparation may go on over these links. */
+  /** gives shards to newcomers */
+  readonly server: BaseServer
+  /** It is here: newcomers, also those that asked during the preparation, get it over these links from now on. */
   moveTo(links: LinkSet): void
   /** It is read: the links that it came over close. */
   close(): void
@@ -45,22 +45,29 @@ export async function openTunedBase(spec: ModelSpec, parts: TunedBaseParts): Pro
     parts.onBase(`fetching the base model${told.here}${told.sources === undefined ? '' : `; ${told.sources}`}`)
   }
   const guests: MemberId[] = []
-  let place: { readonly links: LinkSet } | undefined
   const hear = (news: OnWire<BaseNews>): void => {
-    if (news.type === 'share-base') guests.push(news.member)
-    if (place !== undefined && news.type === 'share-base') place.links.welcome(news.member)
-    else fetch.hear(news)
+    if (news.type === 'base-sources') return fetch.found(news.members)
+    guests.push(news.member)
+    links.welcome(news.member)
   }
   const fetch = new BaseFetch({
     ...parts,
     clock,
     // One whose links all go through the coordinator would cost it the same bytes twice.
-    seek: () => (relaysOnly ? fetch.hear({ type: 'base-sources', members: [] }) : parts.seekBase(hear)),
+    seek: () => (relaysOnly ? fetch.found([]) : parts.seekBase(hear)),
     fromCoordinator: (name) => parts.http.shard(name),
     onProgress: (progress) => tell({ sources: progressText(progress) }),
-    onQuestion: (from, frame) => void giver.serve(from, frame),
+    onQuestion: (from, frame) => void server.serve(from, frame),
   })
-  const giver = serverOf(spec, parts, { links: () => fetch.links, uploads, isComing: () => true })
+  let links = fetch.links
+  const server = new BaseServer({
+    base: sha256Name(spec.base ?? ''),
+    uploads,
+    shardOf: (name) => cache.get(name),
+    send: (to, frame) => links.send(to, frame),
+    waiting: (to) => links.waiting(to),
+    isComing: () => links === fetch.links,
+  })
   try {
     const places = { fetchBytes: fetch.shard, cache }
     const frozen = await openBaseModel(spec, places, (done, total) =>
@@ -71,9 +78,9 @@ export async function openTunedBase(spec: ModelSpec, parts: TunedBaseParts): Pro
       uploads,
       from: () => told.sources,
       close: () => fetch.close(),
-      server: (links) => serverOf(spec, parts, { links, uploads, isComing: () => false }),
-      moveTo(links) {
-        place = { links }
+      server,
+      moveTo(next) {
+        links = next
         for (const guest of guests) links.welcome(guest)
       },
     }
@@ -81,20 +88,6 @@ export async function openTunedBase(spec: ModelSpec, parts: TunedBaseParts): Pro
     fetch.close()
     throw error
   }
-}
-
-function serverOf(
-  { base = '' }: ModelSpec,
-  { host: { shards } }: TunedBaseParts,
-  { links, ...rest }: { readonly links: () => LinkSet } & Pick<BaseServerParts, 'uploads' | 'isComing'>,
-): BaseServer {
-  return new BaseServer({
-    base: sha256Name(base),
-    shardOf: (name) => shards.get(name),
-    send: (to, frame) => links().send(to, frame),
-    waiting: (to) => links().waiting(to),
-    ...rest,
-  })
 }
 
 function progressText({ fromMembers, fromCoordinator, members, trouble }: BaseProgress): string {

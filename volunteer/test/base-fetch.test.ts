@@ -120,7 +120,7 @@ class Bench {
       }),
       linkOpenMs: 1000,
       openRelay: () => Promise.reject(new Error('no relay here')),
-      seek: () => fetch.hear({ type: 'base-sources', members: [...sources] }),
+      seek: () => fetch.found(sources),
       fromCoordinator: async (name) => {
         fromCoordinator.push(name)
         await systemClock.sleep(2)
@@ -184,7 +184,7 @@ test('a room that opens at once takes a base from the coordinator once, and each
   const bench = new Bench(base)
   const ids = Array.from({ length: 10 }, (_, i) => memberId(`${i}c`.repeat(16)))
   const room = ids.map((id, i) => bench.newcomer(turnedBy(id, ids.slice(0, i)).slice(0, 3), { id }))
-  for (const { fetch } of room) for (const member of ids) fetch.hear({ type: 'share-base', member })
+  for (const { fetch } of room) for (const member of ids) fetch.links.welcome(member)
   await Promise.all(
     room.map(async ({ fetch, kept }) => {
       const names = [base.manifest, ...base.shards]

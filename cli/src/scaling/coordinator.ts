@@ -217,11 +217,7 @@ export class ModelCoordinator {
   }
 
   #send(to: MemberId, message: ToVolunteer, delay: number): void {
-    if (message.type === 'grant')
-      this.data.granted(
-        to,
-        message.leases.map(({ block }) => block),
-      )
+    if (message.type === 'grant') this.data.granted(to, message.leases)
     const began = performance.now()
     this.bytes += JSON.stringify(message).length
     this.cpuMs += performance.now() - began

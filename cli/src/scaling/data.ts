@@ -14,10 +14,10 @@ export class DataOfMembers {
     this.#shardBlocks = shardBlocks
   }
 
-  granted(member: MemberId, blocks: readonly BlockId[]): void {
+  granted(member: MemberId, leases: readonly { readonly block: BlockId }[]): void {
     const shardBlocks = this.#shardBlocks
     if (shardBlocks === undefined) return
-    const shards = new Set(blocks.map((block) => Math.floor(blockIndex(block) / shardBlocks)))
+    const shards = new Set(leases.map(({ block }) => Math.floor(blockIndex(block) / shardBlocks)))
     const kept = this.#kept.get(member) ?? new Set()
     for (const shard of shards) kept.add(shard)
     this.#kept.set(member, kept)
@@ -25,7 +25,7 @@ export class DataOfMembers {
     this.#ofGrants += shards.size
   }
 
-  /** Undefined: the setting does not say what lies in a shard, or nobody was given blocks. */
+  /** Undefined: the setting does not say what lies in a shard, or the coordinator granted none. */
   get shards(): FetchedShards | undefined {
     if (this.#shardBlocks === undefined || this.#grants === 0) return undefined
     const fetched = [...this.#kept.values()].reduce((sum, { size }) => sum + size, 0)

@@ -105,9 +105,7 @@ export interface BaseHolders {
  */
 export function baseSources(newcomer: MemberId, { members, fetching }: BaseHolders): readonly MemberId[] {
   const able = members.filter(({ id, relaysOnly }) => id !== newcomer && relaysOnly !== true).map(({ id }) => id)
-  const [whole = [], others] = [
-    turnedBy(newcomer, able).slice(0, 1),
-    turnedBy(newcomer, [...new Set([...able, ...fetching])]),
-  ]
+  const whole = turnedBy(newcomer, able).slice(0, 1)
+  const others = turnedBy(newcomer, [...new Set([...able, ...fetching])])
   return [...new Set([...whole, ...others])].slice(0, MAX_BASE_SOURCES)
 }

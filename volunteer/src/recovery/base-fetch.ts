@@ -38,7 +38,7 @@ export interface BaseFetchParts {
   readonly network: PeerNetwork
   readonly linkOpenMs: number | undefined
   openRelay(member: MemberId, signal: AbortSignal): Promise<PeerLink>
-  /** Asks the coordinator for members that have the base; `hear` takes its answer. */
+  /** Asks the coordinator for members that have the base; `found` takes its answer. */
   seek(): void
   /** of another newcomer, over a link that it opened */
   onQuestion(from: MemberId, frame: Frame): void
@@ -103,9 +103,9 @@ export class BaseFetch {
     )
   }
 
-  hear(news: BaseNews): void {
-    if (news.type === 'share-base') this.links.welcome(news.member)
-    else this.#onSources(news.members)
+  /** The coordinator's answer. */
+  found(sources: readonly MemberId[]): void {
+    this.#onSources(sources)
   }
 
   /** @throws what the coordinator's answer throws, which is the last resort */

@@ -187,8 +187,8 @@ interface Wish {
 
 /**
  * In a run of rounds by their ids, those for whom there are blocks: a version gives all of them blocks at once, so that
- * each gets about the part of the data that it had before, and has its shards. Of blocks that failed it is not known
- * here who may try them: then all have a turn.
+ * each gets about the part of the data that it had before, and has its shards. Only nextLease knows who may try a block
+ * that failed: where there is one, all members have a turn.
  */
 function inTurn(state: RunState, wishes: readonly Wish[], free: number): readonly Wish[] {
   if (!hasRounds(state)) return wishes
