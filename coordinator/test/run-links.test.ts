@@ -146,7 +146,7 @@ function givenVerdict(dead: readonly string[], bad: readonly string[], a: string
 describe('the order of a ring', () => {
   const order = (members: string, bad: readonly string[], dead: readonly string[] = []) => {
     const { members: ring, relayed, evicted } = orderRing(ids(members), (a, b) => givenVerdict(dead, bad, a, b))
-    return { ring: ring.join(''), relayed, evicted }
+    return { ring: ring.join(''), relayed, evicted: evicted.map(({ id }) => id) }
   }
 
   test('stays as it is when all links are good', () => {
@@ -194,7 +194,7 @@ describe('the order of a ring', () => {
 describe('a direct', () => {
   const links = (members: string, bad: readonly string[], dead: readonly string[] = []) => {
     const { members: left, relayed, evicted } = linkAll(ids(members), (a, b) => givenVerdict(dead, bad, a, b))
-    return { left: left.join(''), relayed, evicted }
+    return { left: left.join(''), relayed, evicted: evicted.map(({ id }) => id) }
   }
 
   test('keeps its order, and relays every bad link, of neighbours or not', () => {
@@ -284,6 +284,42 @@ test('a run leaves out a member that not even the relay links, for a while that 
   answerAll(desk, 'abc')
   assert.deepEqual(desk.members, ids('ab'), 'the relay failed ten minutes ago or less')
   assert.equal(excluded(), 120_000)
+})
+
+/** The coordinator relays the link of these two, and learns that this fails, too. */
+function neverLink(desk: Desk, names: string, [by, peer]: readonly [string, string]): void {
+  for (let i = 0; i < 2; i++) {
+    desk.accuse(by, peer, 'unopened')
+    answerAll(desk, names)
+  }
+}
+const isOut = (desk: Desk, name: string): boolean =>
+  (desk.state.members.get(memberId(name))?.excludedUntil ?? 0) > desk.now
+
+test('a run takes back whom it left out for one that turns out to reach nobody', () => {
+  const desk = ringOf('abc', { timing: { stallMs: 1e9 } })
+  neverLink(desk, 'abc', ['c', 'a'])
+  assert.deepEqual(desk.members, ids('ab'), 'of the two the one that came last is out')
+  for (const name of 'ab') desk.confirm(name)
+  neverLink(desk, 'abc', ['b', 'a'])
+  assert.deepEqual([desk.members, isOut(desk, 'a')], [ids('bc'), true])
+})
+
+test('a run takes nobody back whose links with a third are dead as well', () => {
+  const outAfter = (...peers: string[]): string => {
+    const desk = ringOf('abcd', { exchange: { asked: 'direct', bytes: 0 }, timing: { stallMs: 1e9 } })
+    for (let i = 0; i < 2; i++) {
+      desk.accuse('d', peers[0] ?? '', 'unopened', { links: peers })
+      answerAll(desk, 'abcd')
+    }
+    assert.deepEqual(desk.members, ids('abc'))
+    for (const name of 'abc') desk.confirm(name)
+    neverLink(desk, 'abcd', ['a', 'b'])
+    assert.equal(desk.state.members.get(memberId('d'))?.exclusions, 1, 'it was not tried again in between')
+    return [...'abcd'].filter((name) => isOut(desk, name)).join('')
+  }
+  assert.equal(outAfter('b'), 'b')
+  assert.equal(outAfter('b', 'c'), 'bd')
 })
 
 test('a run forgets what it knew of a member that went away', () => {

@@ -45,8 +45,13 @@ test(
         'the ring is the one writer',
       )
       const lent = records.filter(({ blocks }) => blocks.length > BATCH_BLOCKS)
-      assert.ok(lent.length > 0, grid.watch.events.map(({ text }) => text).join('\n'))
-      assert.deepEqual([run.checkpoint?.agreeing, run.checkpoint?.members], [2, 2], 'both replicas are bit-identical')
+      const story = grid.watch.events.map(({ text }) => text).join('\n')
+      assert.ok(lent.length > 0, story)
+      assert.deepEqual(
+        [run.checkpoint?.agreeing, run.checkpoint?.members],
+        [2, 2],
+        `both replicas are bit-identical\n${story}`,
+      )
     } finally {
       await grid.stop()
     }

@@ -69,6 +69,8 @@ export interface Member extends MemberInfo, MemberTrust {
   leaving: boolean
   /** not in a ring before this time (blamed, or did not confirm) */
   excludedUntil: number
+  /** the member that it reaches in no way, for which it was left out (R18) */
+  excludedOver: MemberId | undefined
   /** how often in a row it was left out */
   exclusions: number
   /** no source for the parameter server before this time (was asked to upload and did not) */

@@ -488,6 +488,28 @@ export const REPAIRS: readonly Mutant[] = [
     ],
   ),
   ...mutantsOf(
+    VOLUNTEERS,
+    'coordinator/src/run/links/generation-links.ts',
+    ['coordinator/test/run-links'],
+    [
+      [
+        'whoever was left out for a member that reaches nobody stays out',
+        'excludedOver === cause &&',
+        'excludedOver === undefined &&',
+      ],
+      [
+        'a member whose links with a third are dead comes back',
+        "other !== cause && linkBetween(transition, id, other) === 'dead')",
+        "other === cause && linkBetween(transition, id, other) === 'good')",
+      ],
+      [
+        'links with members that are out of the ring say nothing of a member',
+        'judge, [...transition.state.members.keys()])',
+        'judge, willing)',
+      ],
+    ],
+  ),
+  ...mutantsOf(
     ATTACKS,
     'coordinator/src/run/links/link-health.ts',
     ['coordinator/test/run-links', 'coordinator/test/run-stalls'],

@@ -266,7 +266,7 @@ function form(
     members: ring,
     relayed,
     exchange,
-  } = arrangeRing(transition, ringCandidates(transition, mayTakePart, choice.target.v > 0 ? choice.sources : []))
+  } = arrangeRing(transition, () => ringCandidates(transition, mayTakePart, choice.target.v > 0 ? choice.sources : []))
   const members = ring.map((member) => member.id)
   const weights = partsOf(state, ring)
   const phase: FormPhase = {

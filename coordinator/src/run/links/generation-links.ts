@@ -14,7 +14,7 @@ import { exclude } from '../ring/membership.ts'
 import type { FormPhase, GenerationMembers, Member, RankPair, RunState } from '../state.ts'
 import type { Transition } from '../transition.ts'
 import { badMember, cure, type Hindsight, type LinkVerdict, noteFailure } from './link-health.ts'
-import { linkAll, orderRing } from './ring-order.ts'
+import { type LeftOut, linkAll, orderRing } from './ring-order.ts'
 import { isRelayedSource, linksToRelay, type SourceLink } from './source-links.ts'
 
 /** A generation, and while it forms who serves its target. */
@@ -53,16 +53,23 @@ interface Arrangement extends Pick<GenerationMembers, 'relayed' | 'exchange'> {
   readonly members: readonly Member[]
 }
 
-/** The next generation of these candidates, the longest here first; a member that spoils it is left out for a while. */
-export function arrangeRing(transition: Transition, candidates: readonly Member[]): Arrangement {
+/**
+ * The next generation of those that may be in it now, the longest here first; a member that spoils it is left out for
+ * a while.
+ */
+export function arrangeRing(transition: Transition, candidatesNow: () => readonly Member[]): Arrangement {
+  const candidates = candidatesNow()
   const willing = withoutBadMembers(
     transition,
     candidates.map(({ id }) => id),
   )
   const judge = (a: MemberId, b: MemberId): LinkVerdict => linkBetween(transition, a, b)
   const exchange = exchangeOf(transition, willing)
-  const order = ORDERS[exchange.type](willing, judge)
-  for (const id of order.evicted) exclude(transition, id, 'a link that the coordinator relays does not work either')
+  const order = ORDERS[exchange.type](willing, judge, [...transition.state.members.keys()])
+  for (const { id, over } of order.evicted)
+    exclude(transition, id, 'a link that the coordinator relays does not work either', over)
+  if (order.evicted.map((out) => letInAgain(transition, out)).includes(true))
+    return arrangeRing(transition, candidatesNow)
   const members = order.members.flatMap((id) => candidates.find((member) => member.id === id) ?? [])
   tell(transition, { members, relayed: order.relayed, exchange })
   return { members, relayed: order.relayed, exchange }
@@ -81,14 +88,34 @@ export function relayedSources(
   })
 }
 
+/**
+ * R18: of two members that nothing links, either may be the cause. Where the one that stayed is left out over another,
+ * whoever was left out over it comes back, unless a third shows that its own links are dead as well.
+ */
+function letInAgain(transition: Transition, { id: cause, over: witness }: LeftOut): boolean {
+  const { state, now } = transition
+  const isCleared = ({ id, excludedUntil, excludedOver }: Member): boolean =>
+    excludedOver === cause &&
+    id !== witness &&
+    excludedUntil > now &&
+    ![...state.members.keys()].some((other) => other !== cause && linkBetween(transition, id, other) === 'dead')
+  const cleared = [...state.members.values()].filter(isCleared)
+  for (const member of cleared) {
+    member.excludedUntil = now
+    transition.note('member', `${member.name} may be in the ring again: it was not the cause`)
+  }
+  return cleared.length > 0
+}
+
 /** The order of the members, and the pairs to relay, of each exchange. */
 const ORDERS = { ring: ringOrder, direct: linkAll } satisfies Record<Exchange, unknown>
 
 function ringOrder(
   willing: readonly MemberId[],
   judge: (a: MemberId, b: MemberId) => LinkVerdict,
+  here: readonly MemberId[],
 ): ReturnType<typeof linkAll> {
-  const { members, relayed, evicted } = orderRing(willing, judge)
+  const { members, relayed, evicted } = orderRing(willing, judge, here)
   const pairs = relayed.map((rank) => [rank, (rank + 1) % members.length].sort((a, b) => a - b) as [number, number])
   return {
     members,

@@ -7,8 +7,13 @@ export interface RingOrder {
   readonly members: readonly MemberId[]
   /** ranks whose link to the next member goes through the coordinator */
   readonly relayed: readonly number[]
-  /** left out: not even the relay links them to a neighbour */
-  readonly evicted: readonly MemberId[]
+  readonly evicted: readonly LeftOut[]
+}
+
+/** Not even the relay links this member to the one that stays. */
+export interface LeftOut {
+  readonly id: MemberId
+  readonly over: MemberId
 }
 
 type Judge = (a: MemberId, b: MemberId) => LinkVerdict
@@ -20,15 +25,17 @@ const COSTS: Readonly<Record<LinkVerdict, number>> = { good: 0, bad: 1, dead: 10
  * R18. Up to three members every two are neighbours: bad links are relayed at once. From four on: an order that keeps
  * bad pairs apart; where there is none the link is relayed. Where that failed, too, one of the two is left out.
  * `members`: the longest here first. They keep their places as far as possible, since open links are worth something.
+ * `here`: also those that are out of the ring, whose links tell as much.
  */
-export function orderRing(members: readonly MemberId[], judge: Judge): RingOrder {
+export function orderRing(members: readonly MemberId[], judge: Judge, here = members): RingOrder {
   const order = untangled(members, (a, b) => COSTS[judge(a, b)])
   const dead = ranks(order, judge, 'dead')[0]
   if (dead === undefined) return { members: order, relayed: ranks(order, judge, 'bad'), evicted: [] }
-  const out = worseOf([at(order, dead), at(order, dead + 1)], members, judge)
+  const out = worseOf([at(order, dead), at(order, dead + 1)], { members, here, judge })
   const rest = orderRing(
-    members.filter((id) => id !== out),
+    members.filter((id) => id !== out.id),
     judge,
+    here,
   )
   return { ...rest, evicted: [out, ...rest.evicted] }
 }
@@ -64,32 +71,39 @@ export interface AllLinks {
   readonly members: readonly MemberId[]
   /** pairs of places whose link goes through the coordinator, the lower one first */
   readonly relayed: readonly (readonly [number, number])[]
-  readonly evicted: readonly MemberId[]
+  readonly evicted: readonly LeftOut[]
 }
 
 /**
  * R18 where every two members are linked: bad links are relayed; where that failed, too, one of the two is left out.
  */
-export function linkAll(members: readonly MemberId[], judge: Judge): AllLinks {
+export function linkAll(members: readonly MemberId[], judge: Judge, here = members): AllLinks {
   const pairs = members.flatMap((_, a) =>
     members.slice(a + 1).map((_other, i): readonly [number, number] => [a, a + 1 + i]),
   )
   const verdictOf = ([a, b]: readonly [number, number]): LinkVerdict => judge(at(members, a), at(members, b))
   const dead = pairs.find((pair) => verdictOf(pair) === 'dead')
   if (dead === undefined) return { members, relayed: pairs.filter((pair) => verdictOf(pair) === 'bad'), evicted: [] }
-  const out = worseOf([at(members, dead[0]), at(members, dead[1])], members, judge)
+  const out = worseOf([at(members, dead[0]), at(members, dead[1])], { members, here, judge })
   const rest = linkAll(
-    members.filter((id) => id !== out),
+    members.filter((id) => id !== out.id),
     judge,
+    here,
   )
   return { ...rest, evicted: [out, ...rest.evicted] }
 }
 
+interface Known {
+  readonly members: readonly MemberId[]
+  readonly here: readonly MemberId[]
+  readonly judge: Judge
+}
+
 /** The one with more links that are not good; of equals the one that came last. */
-function worseOf([a, b]: readonly [MemberId, MemberId], members: readonly MemberId[], judge: Judge): MemberId {
-  const bad = (id: MemberId): number => members.filter((other) => other !== id && judge(id, other) !== 'good').length
-  if (bad(a) !== bad(b)) return bad(a) > bad(b) ? a : b
-  return members.indexOf(a) > members.indexOf(b) ? a : b
+function worseOf([a, b]: readonly [MemberId, MemberId], { members, here, judge }: Known): LeftOut {
+  const bad = (id: MemberId): number => here.filter((other) => other !== id && judge(id, other) !== 'good').length
+  const isFirst = bad(a) === bad(b) ? members.indexOf(a) > members.indexOf(b) : bad(a) > bad(b)
+  return isFirst ? { id: a, over: b } : { id: b, over: a }
 }
 
 function at(order: readonly MemberId[], rank: number): MemberId {

@@ -55,6 +55,7 @@ function onMemberJoined(
     stepsHeld: 0,
     shownSpeed: 0,
     excludedUntil: 0,
+    excludedOver: undefined,
     exclusions: 0,
     cannotUploadUntil: 0,
     silent: false,
@@ -249,8 +250,8 @@ export function countAbort(transition: Transition, by: MemberId, blamed: MemberI
   if (own >= abortsBeforeFallback) exclude(transition, by, `it gave up ${own} times in a row`)
 }
 
-/** R17: out of the ring for some time, longer each time; the others go on. */
-export function exclude(transition: Transition, id: MemberId, why: string): void {
+/** R17: out of the ring for some time, longer each time; the others go on. `over`: the member that it does not reach. */
+export function exclude(transition: Transition, id: MemberId, why: string, over?: MemberId): void {
   const member = transition.state.members.get(id)
   if (member === undefined) return
   const { excludeMs } = transition.state.config.timing
@@ -258,5 +259,6 @@ export function exclude(transition: Transition, id: MemberId, why: string): void
   const ms = excludeMs * Math.min(LONGEST_EXCLUSION, 2 ** member.exclusions)
   member.exclusions++
   member.excludedUntil = transition.now + ms
+  member.excludedOver = over
   transition.note('member', `${member.name} is out of the ring for ${ms / 1000} s: ${why}`)
 }
