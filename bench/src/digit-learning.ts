@@ -26,7 +26,7 @@ import {
   type VersionRef,
 } from '@starling-grid/protocol'
 import type { OptimizerSpec } from '@starling-grid/shaders'
-import { Compute, type Batches, type Executor, LocalVersion } from '@starling-grid/volunteer'
+import { Compute, type Executor, LocalVersion } from '@starling-grid/volunteer'
 import { openLocalRounds, startFeedback, swapped, withResidual, type Batch } from '@starling-grid/volunteer/testing'
 
 export interface DigitSamples {
@@ -149,7 +149,7 @@ export class DigitLearning implements ModelLearning {
       clipNorm: undefined,
       innerSteps: local.innerSteps,
       compute,
-      batches: { of: async (blocks: readonly BlockId[]) => this.#batchOf(blocks) } as unknown as Batches,
+      batches: { of: async (blocks) => this.#batchOf(blocks), ahead: async () => undefined },
       targetsOf: async (blocks) => blocks.length * this.#options.blockSamples,
     })
     const made = { rounds, feedback: startFeedback(this.#form.layout.total), body: undefined, norm: 0 }

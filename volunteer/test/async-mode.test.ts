@@ -116,6 +116,7 @@ function deskFor(
     tables: [table],
     lookups: inputTables(spec, layout),
     batches: {
+      isLoading: false,
       of: async () => ({ samples: tokens.length, x: Int32Array.from(tokens), y: new Int32Array(tokens.length) }),
     },
     pull: async (version, rows) => {

@@ -15,7 +15,6 @@ import {
 import type { OptimizerSpec } from '@starling-grid/shaders'
 import { createReferenceExecutor } from '@starling-grid/volunteer'
 import { Compute } from '../src/compute.ts'
-import type { Batches } from '../src/data/batch.ts'
 import type { Batch, Executor } from '../src/graph/executor.ts'
 import { renewedExecutor } from '../src/graph/renewed-executor.ts'
 import { FragmentStream } from '../src/local/fragment-stream.ts'
@@ -50,7 +49,7 @@ function setUp(innerSteps: number, options: SetUp = {}) {
   const held = new LocalVersion({ spec, optimizer, clipNorm: undefined })
   held.adoptInitial(base, 7)
   const compute = new Compute(executor ?? createReferenceExecutor(spec), held, clock)
-  const asked: string[][] = []
+  const [asked, ahead]: [string[][], string[][]] = [[], []]
   let tell = (): unknown => undefined
   const batches = {
     of: async (blocks: readonly BlockId[]) => {
@@ -58,7 +57,8 @@ function setUp(innerSteps: number, options: SetUp = {}) {
       tell()
       return batchOf(blocks)
     },
-  } as unknown as Batches
+    ahead: async (blocks: readonly BlockId[]) => void ahead.push([...blocks]),
+  }
   const rounds = new LocalRounds({
     rule: { layout, optimizer },
     clipNorm: undefined,
@@ -71,7 +71,7 @@ function setUp(innerSteps: number, options: SetUp = {}) {
   const onAsked = (told: () => unknown): void => {
     tell = told
   }
-  return { held, compute, rounds, asked, onAsked }
+  return { held, compute, rounds, asked, ahead, onAsked }
 }
 
 const onLearned = (): void => undefined
@@ -109,6 +109,19 @@ test('an assignment of a local round is the parameter difference of its inner st
   }
   const wanted = version.parameters.map((value, i) => Math.fround(16 * Math.fround((held.parameters[i] ?? 0) - value)))
   assert.deepEqual(rounds.contribution, wanted)
+})
+
+test('while an inner step is computed the data of the next one is fetched', async () => {
+  const { held, rounds, asked, ahead, onAsked } = setUp(3)
+  const seen: number[][] = []
+  onAsked(() => seen.push([asked.length, ahead.length]))
+  await rounds.run({ base, parameters: held.parameters, blocks: blocks(0, 1, 2), signal, onLearned })
+  assert.deepEqual(ahead, [blocks(1), blocks(2), []])
+  assert.deepEqual(seen, [
+    [1, 0],
+    [2, 1],
+    [3, 2],
+  ])
 })
 
 test('a round at a rate makes the inner steps of an optimizer with so many times the learning rate', async () => {

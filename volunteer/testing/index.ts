@@ -14,6 +14,7 @@ export { GpuEncoding } from './gpu-encoding.ts'
 // Parts of a volunteer that simulations, tests and benchmarks drive by themselves.
 export { RingCodec } from '../src/codec/ring-codec.ts'
 export type { Asked } from '../src/coordinator-http.ts'
+export { HOPE_PART, ROUND_PART } from '../src/async/round-cut.ts'
 export { CoordinatorLink, type LinkHost } from '../src/coordinator-link.ts'
 export { Coordinators } from '../src/coordinators.ts'
 export type { CoordinatorDoor } from '../src/host.ts'

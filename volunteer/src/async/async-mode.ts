@@ -28,9 +28,10 @@ import type { PushReply } from '../coordinator-http.ts'
 import type { Batches } from '../data/batch.ts'
 import { endsWork } from '../fatal.ts'
 import type { Batch, BatchSums } from '../graph/executor.ts'
-import type { InnerSteps } from '../local/round-work.ts'
+import type { InnerSteps, RoundOrder } from '../local/round-work.ts'
 import { backoffMs } from '../retry.ts'
 import { rowsOfBatch } from './pull-rows.ts'
+import { RoundCut } from './round-cut.ts'
 import { giveBack } from './validation.ts'
 
 export interface AsyncEvents {
@@ -43,7 +44,7 @@ export interface AsyncParts extends AsyncEvents {
   readonly self: MemberId
   readonly clock: Clock
   readonly compute: Compute
-  readonly batches: Pick<Batches, 'of'>
+  readonly batches: Pick<Batches, 'of' | 'isLoading'>
   readonly layout: ParameterLayout
   /** in jobs with rounds */
   readonly rounds?: (InnerSteps & { readonly contribution: Float32Array }) | undefined
@@ -178,8 +179,15 @@ export class AsyncMode {
     await lease.use((gradient) => this.#push(grant, gradient, pushed))
   }
 
-  /** The private copy begins at the base, and what it learned is its difference from there (G1). */
   async #round(grant: MessageTo<'grant'>, signal: AbortSignal): Promise<void> {
+    const { clock, batches } = this.#parts
+    const leaving = this.#leaving.signal
+    const cut = new RoundCut(clock, { deadlineMs: grant.deadlineMs, leaving, isLoading: () => batches.isLoading })
+    await this.#learn(grant, signal, cut).finally(() => cut.end())
+  }
+
+  /** The private copy begins at the base, and what it learned is its difference from there (G1). */
+  async #learn(grant: MessageTo<'grant'>, signal: AbortSignal, cut: RoundCut): Promise<void> {
     const { base, leases, innerSteps = 1, fromStep = 0, rate = 1 } = grant
     const { encoding = this.#parts.encoding, sources = [] } = grant
     const { rounds, pullRoundBase, onActivity } = this.#parts
@@ -191,8 +199,8 @@ export class AsyncMode {
     this.#unserved = unserved
     const blocks = leases.map(({ block }) => block)
     onActivity('computing', `${innerSteps} inner steps from version ${base.v}`)
-    const cut = this.#leaving.signal
-    const order = { base, parameters, blocks, innerSteps, fromStep, rate, signal, cut, onLearned: () => undefined }
+    const onLearned: RoundOrder['onLearned'] = (consumed) => cut.learned(consumed)
+    const order = { base, parameters, blocks, innerSteps, fromStep, rate, signal, cut: cut.signal, onLearned }
     const result = await rounds.run(order)
     if (result === undefined || signal.aborted) return
     if (!result.finite)

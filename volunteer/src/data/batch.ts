@@ -43,6 +43,8 @@ export class Batches {
   /** values of a target, one for each output; undefined: a target is the class itself, or a token */
   readonly #outputs: number | undefined
   readonly #onUnreadable: (blocks: readonly BlockId[], error: unknown) => void
+  /** shards that batches wait for */
+  #loading = 0
 
   /** `onUnreadable`: these blocks of one shard could not be had; `spec`: of the job's model */
   constructor(
@@ -95,14 +97,20 @@ export class Batches {
     const batch = this.#empty(samples)
     let at = 0
     for (const [i, range] of ranges.entries()) {
-      this.#copy(
-        await this.#shardOf(range, blocks, ranges),
-        { range, block: blocks[i] ?? trainingBlock(0, 0) },
-        { ...batch, at },
-      )
+      const shard = await this.#shardOf(range, blocks, ranges)
+      this.#copy(shard, { range, block: blocks[i] ?? trainingBlock(0, 0) }, { ...batch, at })
       at += range.samples
     }
     return { ...batch, groups: ranges.map((range) => range.samples), keys: this.#keys(blocks, ranges) }
+  }
+
+  /** Fetches what these blocks will need, while others are computed. Whoever computes them learns of a failure. */
+  async ahead(blocks: readonly BlockId[]): Promise<void> {
+    try {
+      for (const block of blocks) await this.#shards.get(rangeOf(this.#train, block).shard)
+    } catch {
+      // `of` says it
+    }
   }
 
   async #shardOf(
@@ -110,6 +118,7 @@ export class Batches {
     blocks: readonly BlockId[],
     ranges: readonly BlockRange[],
   ): Promise<DecodedShard> {
+    this.#loading++
     try {
       return await this.#shards.get(shard)
     } catch (error) {
@@ -118,7 +127,14 @@ export class Batches {
         error,
       )
       throw error
+    } finally {
+      this.#loading--
     }
+  }
+
+  /** A batch waits for samples. */
+  get isLoading(): boolean {
+    return this.#loading > 0
   }
 
   /** without loading any of them */

@@ -18,7 +18,7 @@ import { type InnerSteps, type RoundOrder, type RoundResult, RoundWork, type Rou
 export interface LocalRoundParts extends PrivateCopyParts {
   /** H: inner steps of a member in one round */
   readonly innerSteps: number
-  readonly batches: Batches
+  readonly batches: Pick<Batches, 'of' | 'ahead'>
   /** absent: the whole difference leaves at the end of the round */
   readonly stream?: FragmentStream | undefined
   /** of blocks that are not learned from yet: the weight of a fragment that leaves before them */
@@ -134,9 +134,9 @@ export class LocalRounds implements InnerSteps {
     const steps = innerBatches(left, order.innerSteps ?? this.#parts.innerSteps, order.blocks.length)
     const made = { made: progress.steps.length, left: steps.length }
     const stream = this.#host && (await this.#stream(this.#host, order, made))
-    for (const blocks of steps) {
+    for (const [i, blocks] of steps.entries()) {
       if (order.signal.aborted) return 'over'
-      const finite = await unlessCut(order.cut, this.#innerStep(blocks, progress, order))
+      const finite = await unlessCut(order.cut, this.#innerStep({ blocks, next: steps[i + 1] }, progress, order))
       if (finite === 'cut') return finite
       if (finite !== true) return finite === false ? 'not finite' : 'over'
       stream?.stepped(progress.steps.length)
@@ -224,11 +224,12 @@ export class LocalRounds implements InnerSteps {
    * true, so the step is not made.
    */
   async #innerStep(
-    blocks: readonly BlockId[],
+    { blocks, next = [] }: { readonly blocks: readonly BlockId[]; readonly next?: readonly BlockId[] | undefined },
     progress: RoundProgress,
     order: LeasedOrder,
   ): Promise<boolean | undefined> {
     const batch = await this.#parts.batches.of(blocks)
+    void this.#parts.batches.ahead(next)
     const accept = (sums: BatchSums): boolean => {
       if (isOver(order)) return false
       progress.blocks.push(...blocks)
@@ -244,7 +245,7 @@ export class LocalRounds implements InnerSteps {
     } catch (error) {
       undefinedIfLost(error)
       if (!(await this.#redo(progress, order))) return undefined
-      return progress.steps.includes(blocks) ? true : this.#innerStep(blocks, progress, order)
+      return progress.steps.includes(blocks) ? true : this.#innerStep({ blocks }, progress, order)
     }
   }
 
