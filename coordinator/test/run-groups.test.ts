@@ -304,6 +304,16 @@ test('a round that was cut is no sign that others come soon', () => {
   assert.equal(desk.state.chain.head.v, 0, 'four members are in the middle of their rounds')
 })
 
+test('a round that was cut when it was due makes its version due', () => {
+  const desk = groupDesk(alike())
+  const grants = NAMES.map((name) => ask(desk, name))
+  const [first = assert.fail()] = grants
+  desk.now += first.deadlineMs / 3
+  push(desk, 'a', { ...first, leases: first.leases.slice(0, 1) })
+  desk.wait(5000)
+  assert.deepEqual([desk.state.chain.head.v, desk.state.leases.size > 0], [1, true], 'it waits no longer for others')
+})
+
 test('blocks whose inner steps became no number go to other members, one at a time', () => {
   const desk = groupDesk(alike(['a', 'b']))
   const { leases } = ask(desk, 'a')

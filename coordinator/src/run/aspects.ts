@@ -14,6 +14,7 @@ import { proofs } from './ballot/proofs.ts'
 import { promises } from './ballot/restored.ts'
 import { stranded } from './ballot/stranded.ts'
 import { unreached } from './ballot/unreached.ts'
+import { dataParts } from './groups/data-parts.ts'
 import { rounds } from './groups/round-length.ts'
 import { versionSources } from './groups/version-sources.ts'
 import { checkpoints } from './history/checkpoints.ts'
@@ -57,6 +58,7 @@ const ROWS = [
   stranded,
   promises,
   accumulator,
+  dataParts,
   crowd,
   checkpoints,
   digests,

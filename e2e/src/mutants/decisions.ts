@@ -331,17 +331,95 @@ export const DECISIONS: readonly Mutant[] = [
   ...mutantsOf(
     QUEUE,
     'coordinator/src/run/async/leases.ts',
+    ['coordinator/test/run-data-parts'],
+    [
+      ['what data costs counts as exchange', 'if (fetches !== true) measureExchange(', 'measureExchange('],
+      ['a round that was cut counts as exchange', 'return // it says when it was cut', ''],
+      [
+        'all blocks of a late round are suspected',
+        'hasRounds(state) ? blocks.slice(0, state.config.batchBlocks) : blocks',
+        'blocks',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'coordinator/src/run/groups/data-parts.ts',
+    ['coordinator/test/run-data-parts'],
+    [
+      [
+        'members get blocks of shards that others have',
+        'const kept = members.map(',
+        'const kept = members.slice(members.length).map(',
+      ],
+      ['newcomers take what others have', 'if (fewest === 0) break', 'break'],
+      ['what a member had stays its own after it left', "own(state, 'parts').forget(id)", 'undefined'],
+      ['a member keeps shards that it did not come to', 'if (!known.has(one)) own(', 'if (known.has(one)) own('],
+      ['what is on its way is given away', 'const ahead = done + state.config.batchBlocks', 'const ahead = done'],
+      [
+        'suspected blocks are computed with others',
+        'failures.size === 0 ? blocks : blocks.filter((block) => !failures.has(block))',
+        'blocks',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'coordinator/src/run/queue/free-blocks.ts',
+    ['coordinator/test/free-blocks'],
+    [
+      [
+        'blocks that were given are free no more',
+        'for (const place of [...given, ...this.#placesOf(freed)])',
+        'for (const place of this.#placesOf(freed))',
+      ],
+      [
+        'blocks that come back are not free',
+        'for (const place of [...given, ...this.#placesOf(freed)])',
+        'for (const place of given)',
+      ],
+      ['a change that nobody told is not noticed', 'this.#unknownOf(now) === this.#unknown', 'true'],
+      ['all blocks are looked at each time', 'if (isKnown && this.#unknownOf(now) === this.#unknown) return', ''],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'coordinator/src/run/queue/quarantine.ts',
+    ['coordinator/test/run-data-parts'],
+    [
+      [
+        "one member's late rounds make blocks suspected",
+        '(first !== undefined && first !== member)',
+        'first !== undefined',
+      ],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'volunteer/src/async/round-cut.ts',
+    ['volunteer/test/round-cut'],
+    [
+      ['a round that is due goes on', 'this.#isDue = true', ''],
+      ['a round is cut before it has learned anything', 'if (this.#isDue && this.#hasLearned)', 'if (this.#isDue)'],
+      ['a round without data keeps its lease', 'if (isLoading()) cut()', ''],
+      ['a slow round is given up', 'if (isLoading()) cut()', 'cut()'],
+    ],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'volunteer/src/local/local-round.ts',
+    ['volunteer/test/local-round'],
+    [['a device waits for data', 'void this.#parts.batches.ahead(next)', '']],
+  ),
+  ...mutantsOf(
+    QUEUE,
+    'coordinator/src/run/groups/group-rounds.ts',
     ['coordinator/test/run-groups'],
     [
       [
-        'members get the part of whoever asked in their place',
-        'return served.sort((a, b) => (a.member.id < b.member.id ? -1 : 1))',
-        'return served',
-      ],
-      [
-        'who may not try a block keeps others from it',
-        'state.aside.failures.size > 0 ? Number.POSITIVE_INFINITY : free',
-        'free',
+        'rounds that were cut make no version due',
+        'return lease !== undefined && LEASE_FACTOR',
+        'return lease === undefined && LEASE_FACTOR',
       ],
     ],
   ),
@@ -377,8 +455,8 @@ export const DECISIONS: readonly Mutant[] = [
       ],
       [
         'a lease that ran out stays with its member',
-        'for (const [block, { holder }] of overdue) expire(transition, block, holder)',
-        '',
+        'expire(transition, block, holder, tried.get(holder)?.has(block) === true)',
+        'undefined',
       ],
       [
         'blocks of a failed push are leased together',

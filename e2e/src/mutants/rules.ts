@@ -264,12 +264,12 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     rule: 'R13',
     breaks: 'R13: an epoch begins before the one before is on the chain',
     file: `${RUN}/queue/scheduler.ts`,
-    from: 'return freeIn(state, { epoch: currentEpoch(state), taken, ...wanted })',
-    to: `const epoch = currentEpoch(state)
-  const free = freeIn(state, { epoch, taken, ...wanted })
-  if (free.length > 0 || epoch + 1 >= state.config.epochs) return free
-  return freeIn(state, { epoch: epoch + 1, taken, ...wanted })`,
-    tests: ['coordinator/test/run-ring.test'],
+    from: 'const epoch = currentEpoch(state)\n  const front',
+    to: `const open = currentEpoch(state)
+  const isTaken = state.chain.doneIn(open) + takenCount >= blocksIn(state, open) && open + 1 < state.config.epochs
+  const epoch = isTaken ? open + 1 : open
+  const front`,
+    tests: ['coordinator/test/run-async'],
     world: { seed: 4 },
   },
   {
@@ -449,7 +449,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     rule: 'G2',
     breaks: 'G2: a member that leaves makes a version due, and the others are late for it',
     file: `${RUN}/async/accumulator.ts`,
-    from: 'if (isWhole && push.base.v',
+    from: 'if (isInTurn(transition, push) && push.base.v',
     to: 'if (push.base.v',
     tests: ['coordinator/test/run-groups'],
   },
@@ -634,7 +634,7 @@ export const RULE_MUTANTS: readonly RuleMutant[] = [
     to: `return transition.enqueue({ type: 'enter-async' })
   if (newestCheckpoint(state).version.v < state.chain.head.v)`,
     tests: ['coordinator/test/run-async.test'],
-    world: { seed: 157 },
+    world: { seed: 178 },
   },
   {
     area: AREA,

@@ -12,10 +12,11 @@ import {
   type StepRecord,
 } from '@starling-grid/protocol'
 import { Ascending } from '../../ascending.ts'
-import { arrived, expected, isForsaken, isOverdue } from '../groups/group-rounds.ts'
+import { arrived, expected, isForsaken, isInTurn, isOverdue } from '../groups/group-rounds.ts'
 import { renewRoundLength } from '../groups/round-length.ts'
 import { renewEncoding } from '../policy/encoding-cost.ts'
-import { available, trainingIsOver } from '../queue/scheduler.ts'
+import type { FreeBlocks } from '../queue/free-blocks.ts'
+import { freeBlocksNow, trainingIsOver } from '../queue/scheduler.ts'
 import { own, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
 import { closeContributions, dropContributions } from './crowd.ts'
@@ -88,7 +89,6 @@ export function blocksPerLease(state: RunState): number {
 export function addToSum(transition: Transition, push: Push, gradDigest: Sha256): void {
   const { state } = transition
   const member = state.members.get(push.incarnation)
-  const grant = member?.granted
   const mostBlocks = state.config.async.groups === undefined ? MAX_STEP_BLOCKS : MAX_VERSION_BLOCKS
   if (state.open.blocks.size + push.leases.length > mostBlocks) closeSum(transition)
   const open = own(state, 'open')
@@ -97,9 +97,7 @@ export function addToSum(transition: Transition, push: Push, gradDigest: Sha256)
   open.pushers.set(push.incarnation, (open.pushers.get(push.incarnation) ?? 0) + 1)
   open.usualMs.add(member?.pushMs ?? 0)
   for (const { block } of push.leases) open.blocks.add(block)
-  // Who leaves comes at any time, which says nothing of when the others come (G2).
-  const isWhole = push.leases.length === (grant?.blocks.length ?? push.leases.length)
-  if (isWhole && push.base.v === state.chain.head.v) open.since ??= transition.now
+  if (isInTurn(transition, push) && push.base.v === state.chain.head.v) open.since ??= transition.now
   if (push.base.v === state.chain.head.v) open.fresh.add(push.incarnation)
 }
 
@@ -193,8 +191,13 @@ export function nothingFree(state: RunState): boolean {
 
 /** Blocks of the epoch that are not taken, in order, at most so many. */
 export function freeBlocks(state: RunState, max: number): BlockId[] {
+  return freeNow(state).first(max)
+}
+
+/** The same, by the units of the data that they lie in. */
+export function freeNow(state: RunState): FreeBlocks {
   const takenCount = state.leases.size + state.open.blocks.size
-  return available(state, (block) => isTaken(state, block), { max, takenCount })
+  return freeBlocksNow(state, { taken: (block) => isTaken(state, block), takenCount })
 }
 
 /** A2: leased, or in the open sum. */

@@ -13,6 +13,7 @@ import type { PushWeights } from '../../parameter-server/add-push.ts'
 import type { PushNorms } from '../../parameter-server/norm-clip.ts'
 import { proved } from '../ballot/proofs.ts'
 import { crowdGainNow, crowdRateNow } from '../groups/crowd-rate.ts'
+import { leftUndone, nextOfParts, type PartBlocks } from '../groups/data-parts.ts'
 import {
   blocksOfRound,
   expected,
@@ -27,7 +28,7 @@ import { giveSources, noteUnserved } from '../groups/version-sources.ts'
 import { encodingNow } from '../policy/encoding-now.ts'
 import { lease, leaseMs, releaseAll, takeBack } from '../queue/lease-table.ts'
 import { canCompute, onBlockComputed, onBlockFailed, onBlockLate, TRY_GAP_MS } from '../queue/quarantine.ts'
-import { currentEpoch, trainingIsOver } from '../queue/scheduler.ts'
+import { currentEpoch, trainingIsOver, unitOf } from '../queue/scheduler.ts'
 import { worked } from '../ring/inert.ts'
 import { onMemberLost } from '../ring/membership.ts'
 import { type Member, own, type RunInput, type RunState } from '../state.ts'
@@ -165,39 +166,21 @@ function grantTo(transition: Transition, members: readonly Member[]): boolean {
   if (members.length === 0) return true
   if (!mayGrant()) return false // before all that they want is looked up
   const wanted = wantedBy(transition, members)
-  const free = freeFor(state, wanted)
+  const mayTryIt = (block: BlockId, member: MemberId): boolean => mayTry(state, block, member, transition.now)
+  const next =
+    unitOf(state) > 1
+      ? nextOfParts(state, { members, wanted, mayTry: mayTryIt })
+      : nextInOrder(transition, members, wanted)
   const rate = crowdRateNow(state)
-  const wishes = members.map((member, i) => ({ member, max: wanted[i] ?? 1 }))
-  for (const [i, { member, max }] of inTurn(state, wishes, free.length).entries()) {
+  for (const [i, member] of members.entries()) {
     if (i > 0 && !mayGrant()) return false
-    const blocks = nextLease(transition, member.id, { free, max })
+    const { blocks, fetches } = next(i)
     if (blocks.length === 0) continue
     member.awaitingLease = false
     own(state, 'asked').served(member.id)
-    grant(transition, member, { blocks, rate })
+    grant(transition, member, { blocks, fetches, rate })
   }
   return true
-}
-
-interface Wish {
-  readonly member: Member
-  /** blocks */
-  readonly max: number
-}
-
-/**
- * In a run of rounds by their ids, those for whom there are blocks: a version gives all of them blocks at once, so that
- * each gets about the part of the data that it had before, and has its shards. Only nextLease knows who may try a block
- * that failed: where there is one, all members have a turn.
- */
-function inTurn(state: RunState, wishes: readonly Wish[], free: number): readonly Wish[] {
-  if (!hasRounds(state)) return wishes
-  let left = state.aside.failures.size > 0 ? Number.POSITIVE_INFINITY : free
-  const served = wishes.filter(({ max }) => {
-    left -= max
-    return left + max > 0
-  })
-  return served.sort((a, b) => (a.member.id < b.member.id ? -1 : 1))
 }
 
 /** To look at all of a crowd at each of its pushes would cost more than the pushes. */
@@ -250,13 +233,12 @@ function wantedBy({ state, now }: Transition, members: readonly Member[]): reado
   return members.map(() => each)
 }
 
-interface LeasedWork {
-  readonly blocks: readonly BlockId[]
+interface LeasedWork extends PartBlocks {
   /** factor of the inner learning rate; undefined: the job's rate */
   readonly rate: number | undefined
 }
 
-function grant(transition: Transition, member: Member, { blocks, rate }: LeasedWork): void {
+function grant(transition: Transition, member: Member, { blocks, fetches, rate }: LeasedWork): void {
   const { state } = transition
   const isRound = hasRounds(state)
   const usualMs = leaseMs(state, member.id)
@@ -265,7 +247,8 @@ function grant(transition: Transition, member: Member, { blocks, rate }: LeasedW
     : usualMs
   const leases = lease(transition, state.leases, { holder: member.id, blocks, ms: deadlineMs })
   const encoding = isRound ? encodingNow(state) : undefined
-  if (encoding !== undefined && member.granted !== undefined) member.granted = { ...member.granted, encoding }
+  if (member.granted !== undefined)
+    member.granted = { ...member.granted, fetches, ...(encoding === undefined ? {} : { encoding }) }
   const sources = giveSources(state, member)
   // An offer that a source does not expect is refused.
   for (const source of sources) transition.send(source, { type: 'share-base', member: member.id })
@@ -295,12 +278,21 @@ function stalenessBound({ config }: RunState): number {
 }
 
 /** What members who want so many can be given, in order: found once for all of them. */
-function freeFor(state: RunState, wanted: readonly number[]): BlockId[] {
-  if (wanted.length === 0) return []
-  return freeBlocks(state, wanted.reduce((sum, count) => sum + count, 0) + state.aside.failures.size)
+function nextInOrder(
+  transition: Transition,
+  members: readonly Member[],
+  wanted: readonly number[],
+): (i: number) => PartBlocks {
+  const { state } = transition
+  const all = wanted.reduce((sum, count) => sum + count, 0) + state.aside.failures.size
+  const free = freeBlocks(state, all)
+  return (i) => ({
+    blocks: nextLease(transition, members[i]?.id as MemberId, { free, max: wanted[i] ?? 1 }),
+    fetches: false,
+  })
 }
 
-interface FreeBlocks {
+interface FreeInOrder {
   readonly free: BlockId[]
   readonly max: number
 }
@@ -309,7 +301,7 @@ interface FreeBlocks {
  * A block that was in a failed push is leased alone, so that only the culprit is set aside. It goes to another member,
  * where there is one that brings leases back, or to the same member after a while. What is returned leaves `free`.
  */
-function nextLease({ state, now }: Transition, member: MemberId, { free, max }: FreeBlocks): BlockId[] {
+function nextLease({ state, now }: Transition, member: MemberId, { free, max }: FreeInOrder): BlockId[] {
   const { failures } = state.aside
   const first = free.findIndex((block) => mayTry(state, block, member, now))
   if (failures.has(free[first] ?? ('' as BlockId))) return free.splice(first, 1)
@@ -443,7 +435,7 @@ export function pushRefusal(state: RunState, push: Push, now: number): PushRefus
 }
 
 /**
- * G1: a push is of a grant as a whole, or of the first blocks of a round whose member leaves. Undefined: this member
+ * G1: a push is of a grant as a whole, or of the first blocks of a round that was cut. Undefined: this member
  * was granted another since, or the coordinator that granted it is gone.
  */
 export function grantedPush(state: RunState, { leaseEpoch, blocks, ...push }: PushHeader): Push | undefined {
@@ -476,7 +468,13 @@ export function measure(transition: Transition, push: Push): void {
   worked(transition.state, push.incarnation, transition.now)
   member.missedLeases = 0
   member.refusedPushes = 0
-  measureExchange(transition.state, took, (1000 * push.samples) / Math.max(member.samplesPerSecond, 1e-3))
+  const { blocks = [], fetches } = member.granted ?? {}
+  if (blocks.length > push.leases.length) {
+    leftUndone(transition.state, push.incarnation, blocks, push.leases.length)
+    return // it says when it was cut
+  }
+  const computed = (1000 * push.samples) / Math.max(member.samplesPerSecond, 1e-3)
+  if (fetches !== true) measureExchange(transition.state, took, computed)
   const before = member.pushMs
   member.pushMs = before === 0 ? took : (1 - NEWEST_WEIGHT) * before + NEWEST_WEIGHT * took
   takesOtherwise(transition.state, push.incarnation, { before, now: member.pushMs })
@@ -499,13 +497,22 @@ function failedAll(transition: Transition, member: MemberId, leases: readonly Le
 
 export function expireLeases(transition: Transition): void {
   const overdue = transition.state.leases.overdue(transition.now)
-  for (const id of new Set(overdue.map(([, { holder }]) => holder))) gaveUp(transition.state, id)
-  for (const [block, { holder }] of overdue) expire(transition, block, holder)
+  const { state } = transition
+  const tried = new Map<MemberId, ReadonlySet<BlockId>>()
+  for (const [, { holder }] of overdue) if (!tried.has(holder)) tried.set(holder, firstTried(state, holder))
+  for (const id of tried.keys()) gaveUp(state, id)
+  for (const [block, { holder }] of overdue) expire(transition, block, holder, tried.get(holder)?.has(block) === true)
 }
 
-function expire(transition: Transition, block: BlockId, member: MemberId): void {
+/** Of a round those of its first inner step: with one that is made, a round is cut in time and pushed. */
+function firstTried(state: RunState, holder: MemberId): ReadonlySet<BlockId> {
+  const { blocks = [] } = state.members.get(holder)?.granted ?? {}
+  return new Set(hasRounds(state) ? blocks.slice(0, state.config.batchBlocks) : blocks)
+}
+
+function expire(transition: Transition, block: BlockId, member: MemberId, isTried: boolean): void {
   transition.state.leases.delete(block)
-  onBlockLate(transition, block, member)
+  if (isTried) onBlockLate(transition, block, member)
 }
 
 /** The member tries a block again that it failed on: that says something of the block, and was asked of the member. */

@@ -1,7 +1,8 @@
 // Rounds of replica groups (G1, G2): how much a member learns from in one, and when what groups contributed becomes a
 // version. Pure numbers of the run's state.
-import { MAX_INNER_STEPS, MAX_STEP_BLOCKS, type MemberId } from '@starling-grid/protocol'
+import { MAX_INNER_STEPS, MAX_STEP_BLOCKS, type MemberId, type Push } from '@starling-grid/protocol'
 import type { Member, RunState } from '../state.ts'
+import type { Transition } from '../transition.ts'
 import { makesRounds } from './group-policy.ts'
 import { exchangeMsOf, roundLengthMs, roundMsLeft } from './round-length.ts'
 
@@ -75,6 +76,18 @@ export function stepsIn(state: RunState, blocks: number): number {
 export function roundMs(state: RunState, { samplesPerSecond, pushMs }: Member, blocks: number): number {
   const computingMs = (1000 * blocks * state.config.blockSamples) / Math.max(samplesPerSecond, 1e-3)
   return LEASE_FACTOR * Math.max(computingMs + (exchangeMsOf(state) ?? 0), pushMs)
+}
+
+/**
+ * The push is of a whole round, or of one that was cut when it had lasted as long as it should. Who leaves comes at any
+ * time, which says nothing of when the others come (G2).
+ */
+export function isInTurn({ state, now }: Pick<Transition, 'state' | 'now'>, { incarnation, leases }: Push): boolean {
+  const { blocks = [] } = state.members.get(incarnation)?.granted ?? {}
+  if (blocks.length <= leases.length) return true
+  const [first] = leases
+  const lease = first === undefined ? undefined : state.leases.get(first.block)
+  return lease !== undefined && LEASE_FACTOR * (now - lease.grantedAt) >= lease.deadline - lease.grantedAt
 }
 
 /**

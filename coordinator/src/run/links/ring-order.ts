@@ -93,14 +93,14 @@ export function linkAll(members: readonly MemberId[], judge: Judge, here = membe
   return { ...rest, evicted: [out, ...rest.evicted] }
 }
 
-interface Known {
+interface KnownLinks {
   readonly members: readonly MemberId[]
   readonly here: readonly MemberId[]
   readonly judge: Judge
 }
 
 /** The one with more links that are not good; of equals the one that came last. */
-function worseOf([a, b]: readonly [MemberId, MemberId], { members, here, judge }: Known): LeftOut {
+function worseOf([a, b]: readonly [MemberId, MemberId], { members, here, judge }: KnownLinks): LeftOut {
   const bad = (id: MemberId): number => here.filter((other) => other !== id && judge(id, other) !== 'good').length
   const isFirst = bad(a) === bad(b) ? members.indexOf(a) > members.indexOf(b) : bad(a) > bad(b)
   return isFirst ? { id: a, over: b } : { id: b, over: a }

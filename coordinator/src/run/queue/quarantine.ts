@@ -11,6 +11,7 @@ import {
   trainingBlock,
   validationBlock,
 } from '@starling-grid/protocol'
+import { hasRounds } from '../groups/group-rounds.ts'
 import { withdraw } from '../history/validation.ts'
 import { own, type RunInput, type RunState } from '../state.ts'
 import type { Aspect, Transition } from '../transition.ts'
@@ -37,6 +38,8 @@ declare module '../state.ts' {
 export interface Aside {
   /** block → members that could not compute it */
   readonly failures: Map<BlockId, Map<MemberId, Tries>>
+  /** blocks of rounds → the member that was late with them last */
+  readonly lateWith: Map<BlockId, MemberId>
   /** blocks that fewer than three members set aside, and who: others try them again */
   readonly byFew: Map<BlockId, Map<MemberId, Tries>>
   /** shards that are damaged on the coordinator's disk, by name, and their blocks */
@@ -57,6 +60,7 @@ export const quarantine = {
   initial: () => ({
     aside: {
       failures: new Map(),
+      lateWith: new Map(),
       byFew: new Map(),
       damaged: new Map(),
       before: new Set(),
@@ -101,9 +105,16 @@ export function onBlockFailed(transition: Transition, block: BlockId, member: Me
   setAsideByFew(transition, block)
 }
 
-/** The member did not answer in time, which says less of the block than values that are none: it is no try. */
+/**
+ * The member did not answer in time, which says less of the block than values that are none: it is no try. Of the
+ * hundreds of blocks of a round it says next to nothing: only one that was in late rounds of two members is suspected.
+ */
 export function onBlockLate(transition: Transition, block: BlockId, member: MemberId): void {
-  noteAccuser(transition, block, member)
+  const { lateWith, failures } = own(transition.state, 'aside')
+  const first = lateWith.get(block)
+  lateWith.set(block, member)
+  const isSuspected = failures.has(block) || (first !== undefined && first !== member)
+  if (!hasRounds(transition.state) || isSuspected) noteAccuser(transition, block, member)
 }
 
 function noteAccuser(transition: Transition, block: BlockId, member: MemberId): Map<MemberId, Tries> {
@@ -119,7 +130,9 @@ function noteAccuser(transition: Transition, block: BlockId, member: MemberId): 
 
 /** It was computed. */
 export function onBlockComputed(state: RunState, block: BlockId): void {
-  own(state, 'aside').failures.delete(block)
+  const { failures, lateWith } = own(state, 'aside')
+  failures.delete(block)
+  lateWith.delete(block)
 }
 
 /** One or two volunteers must be able to end a run, although three accusers never come together. */

@@ -1,7 +1,6 @@
 // Which blocks come next: the plan of a running generation (R12, R13) and the next lease of async mode. Pure functions
 // of the chain, the seed and what is already given out.
 import {
-  blockIndex,
   type BlockId,
   epochOf,
   epochOrder,
@@ -13,6 +12,7 @@ import {
 import { makesRounds } from '../groups/group-policy.ts'
 import { endOf } from '../history/ending.ts'
 import type { RunState } from '../state.ts'
+import { FreeBlocks } from './free-blocks.ts'
 
 /** The epoch that training is in: the one of the last record, or the next of which something is left. */
 export function currentEpoch(state: RunState): number {
@@ -70,12 +70,12 @@ export function whyOver(state: RunState): string | undefined {
 
 /**
  * At most `max` blocks of the current epoch that are not taken, in its seeded order. R13: never of the next while this
- * one is open. `takenCount`: how many are taken, which spares a look at each of them.
+ * one is open.
  */
 export function available(
   state: RunState,
   taken: (block: BlockId) => boolean,
-  wanted: Pick<WantedBlocks, 'max' | 'takenCount'>,
+  wanted: Pick<WantedBlocks, 'max'>,
 ): BlockId[] {
   return freeIn(state, { epoch: currentEpoch(state), taken, ...wanted })
 }
@@ -84,14 +84,12 @@ interface WantedBlocks {
   readonly epoch: number
   readonly taken: (block: BlockId) => boolean
   readonly max: number
-  readonly takenCount?: number
 }
 
-function freeIn(state: RunState, { epoch, taken, max, takenCount }: WantedBlocks): BlockId[] {
+function freeIn(state: RunState, { epoch, taken, max }: WantedBlocks): BlockId[] {
   const front = frontOf(state, epoch)
   const { order } = front
   for (; front.index < order.length && isOver(state, front, front.index); front.index++) front.names.delete(front.index)
-  if (takenCount !== undefined) return countedFree(state, front, { epoch, taken, max, takenCount })
   const free: BlockId[] = []
   for (let place = front.index; place < order.length && free.length < max; place++)
     if (!isOver(state, front, place) && !taken(nameAt(front, place))) free.push(nameAt(front, place))
@@ -113,51 +111,20 @@ function nameAt({ epoch, order, names }: Front, place: number): BlockId {
   return block
 }
 
-/**
- * Of the leases of a crowd, hundreds of thousands, none is looked at twice: what is free before `lookedTo` is known.
- * That there are as many as there should be shows that this is so; otherwise all are looked at again.
- */
-function countedFree(
+/** The free blocks of the current epoch as they are now; of `takenCount` that are taken none is looked at twice. */
+export function freeBlocksNow(
   state: RunState,
-  front: Front,
-  { epoch, taken, max, takenCount }: Required<WantedBlocks>,
-): BlockId[] {
+  { taken, takenCount }: { readonly taken: (block: BlockId) => boolean; readonly takenCount: number },
+): FreeBlocks {
+  const epoch = currentEpoch(state)
+  const front = frontOf(state, epoch)
   const { order } = front
-  const blockAt = (place: number): BlockId => trainingBlock(epoch, order[place] ?? 0)
-  const isFree = (place: number): boolean => !isOver(state, front, place) && !taken(blockAt(place))
-  const unknown = (): number =>
-    front.lookedTo - front.free.length - takenCount - state.chain.doneIn(epoch) - setAsideIn(state, epoch)
-  const isKnown = refreshFree(front, state.leases.takeFreed(), isFree) && unknown() === front.unknown
-  if (!isKnown) Object.assign(front, { free: [], lookedTo: front.index })
-  for (; front.free.length < max && front.lookedTo < order.length; front.lookedTo++)
-    if (isFree(front.lookedTo)) front.free.push(front.lookedTo)
-  front.unknown = unknown()
-  front.given = Math.min(max, front.free.length)
-  return front.free.slice(0, front.given).map(blockAt)
-}
-
-/** What was given is taken now, or free still; of what was leased some came back. False: that is not remembered. */
-function refreshFree(front: Front, freed: readonly BlockId[] | undefined, isFree: (place: number) => boolean): boolean {
-  if (freed === undefined) return false
-  const { given, lookedTo } = front
-  if (given > 0) front.free = front.free.filter((place, i) => i >= given || isFree(place))
-  if (freed.length === 0) return true
-  const places = placesOf(front)
-  const back = freed
-    .filter((block) => epochOf(block) === front.epoch)
-    .map((block) => places[blockIndex(block)] ?? lookedTo)
-    .filter((place) => place < lookedTo && isFree(place))
-  if (back.length > 0) front.free = [...new Set([...front.free, ...back])].sort((a, b) => a - b)
-  return true
-}
-
-/** Place in the order of each block. */
-function placesOf(front: Front): Uint32Array {
-  if (front.places === undefined) {
-    front.places = new Uint32Array(front.order.length)
-    for (let place = 0; place < front.order.length; place++) front.places[front.order[place] ?? 0] = place
-  }
-  return front.places
+  front.free ??= new FreeBlocks({ epoch, order, unit: unitOf(state) })
+  front.free.refresh(state.leases.takeFreed(), {
+    isFree: (place) => !isOver(state, front, place) && !taken(trainingBlock(epoch, order[place] ?? 0)),
+    notFree: takenCount + state.chain.doneIn(epoch) + setAsideIn(state, epoch),
+  })
+  return front.free
 }
 
 /**
@@ -214,16 +181,10 @@ interface Front {
   readonly order: Uint32Array
   /** of blocks that a plan looked at, by their places in the order */
   readonly names: Map<number, BlockId>
-  /** the inverse of the order; undefined: not made yet */
-  places: Uint32Array | undefined
   /** place of the first block that is not over */
   index: number
-  /** places before it were looked at for leases; of these the free ones, ascending; and how many of them were given */
-  lookedTo: number
-  free: number[]
-  given: number
-  /** places before `lookedTo` without the free ones, the taken ones and those that are over */
-  unknown: number | undefined
+  /** of leases; undefined: there were none yet */
+  free: FreeBlocks | undefined
 }
 
 const fronts = new WeakMap<RunState, Front>()
@@ -238,12 +199,8 @@ function frontOf(state: RunState, epoch: number): Front {
     truncations,
     order: existing?.epoch === epoch ? existing.order : orderOf(state, epoch),
     names: new Map(),
-    places: existing?.epoch === epoch ? existing.places : undefined,
     index: 0,
-    lookedTo: 0,
-    free: [],
-    given: 0,
-    unknown: undefined,
+    free: undefined,
   }
   fronts.set(state, front)
   return front
@@ -254,9 +211,14 @@ function frontOf(state: RunState, epoch: number): Front {
  * before its first. In a ring the blocks of a batch come from everywhere, and all members fetch all data in any case.
  */
 function orderOf(state: RunState, epoch: number): Uint32Array {
-  const { seed, shardBlocks = 1 } = state.config
+  const { seed } = state.config
   const blocks = blocksIn(state, epoch)
   return makesRounds(state.config.async.groups)
-    ? unitOrder(seed, epoch, blocks, shardBlocks)
+    ? unitOrder(seed, epoch, blocks, unitOf(state))
     : epochOrder(seed, epoch, blocks)
+}
+
+/** Blocks in a row that lie in one shard of the data, about; 1: the order has no such units. */
+export function unitOf({ config }: RunState): number {
+  return makesRounds(config.async.groups) ? (config.shardBlocks ?? 1) : 1
 }

@@ -250,7 +250,7 @@ export function countAbort(transition: Transition, by: MemberId, blamed: MemberI
   if (own >= abortsBeforeFallback) exclude(transition, by, `it gave up ${own} times in a row`)
 }
 
-/** R17: out of the ring for some time, longer each time; the others go on. `over`: the member that it does not reach. */
+/** R17: out of the ring for some time, longer each time; the others go on. `over`: whom it does not reach. */
 export function exclude(transition: Transition, id: MemberId, why: string, over?: MemberId): void {
   const member = transition.state.members.get(id)
   if (member === undefined) return

@@ -1,0 +1,137 @@
+// The free blocks of an epoch, counted by units of the data. A crowd holds leases of hundreds of thousands of blocks,
+// and pushes hundreds of times in a second: none is looked at before it changes. Remembered, not state.
+import { blockIndex, type BlockId, epochOf, trainingBlock } from '@starling-grid/protocol'
+
+/** Blocks of a unit where the order has none. */
+const USUAL_UNIT = 64
+
+export interface EpochOrder {
+  readonly epoch: number
+  readonly order: Uint32Array
+  /** as many blocks in a row are of one unit of the data (protocol/src/order.ts); 1: the order has no units */
+  readonly unit: number
+}
+
+/** What a look at one block finds, and how many would be found not free. */
+export interface BlocksNow {
+  isFree(place: number): boolean
+  readonly notFree: number
+}
+
+export class FreeBlocks {
+  readonly #epoch: number
+  readonly #order: Uint32Array
+  /** unit → its first place */
+  readonly #starts = new Map<number, number>()
+  /** place → its unit */
+  readonly #unitAt: Uint32Array
+  readonly #isFree: Uint8Array
+  /** unit → its free blocks */
+  readonly #counts: Uint32Array
+  /** places that were given since they were looked at */
+  #given: number[] = []
+  #places: Uint32Array | undefined
+  /** blocks that are neither free nor counted as taken, such as both leased and set aside; undefined: not looked at */
+  #unknown: number | undefined
+  #total = 0
+
+  constructor({ epoch, order, unit }: EpochOrder) {
+    this.#epoch = epoch
+    this.#order = order
+    this.#isFree = new Uint8Array(order.length)
+    this.#unitAt = order.map((index, place) => Math.floor(unit === 1 ? place / USUAL_UNIT : index / unit))
+    for (const [place, one] of this.#unitAt.entries()) if (!this.#starts.has(one)) this.#starts.set(one, place)
+    this.#counts = new Uint32Array(this.#starts.size)
+  }
+
+  /** The blocks that are free. */
+  get total(): number {
+    return this.#total
+  }
+
+  /** In the order of the epoch. */
+  get units(): Iterable<number> {
+    return this.#starts.keys()
+  }
+
+  /** What was given is taken now, or free still; of what was leased some came back. `freed` undefined: not known. */
+  refresh(freed: readonly BlockId[] | undefined, now: BlocksNow): void {
+    const given = this.#given.splice(0)
+    const isKnown = freed !== undefined && this.#unknown !== undefined
+    if (isKnown) for (const place of [...given, ...this.#placesOf(freed)]) this.#set(place, now.isFree(place))
+    if (isKnown && this.#unknownOf(now) === this.#unknown) return
+    for (let place = 0; place < this.#order.length; place++) this.#set(place, now.notFree === 0 || now.isFree(place))
+    this.#unknown = this.#unknownOf(now)
+  }
+
+  #unknownOf({ notFree }: BlocksNow): number {
+    return this.#order.length - this.#total - notFree
+  }
+
+  freeIn(unit: number): number {
+    return this.#counts[unit] ?? 0
+  }
+
+  /** The first free ones of the epoch. They stay free until they are taken. */
+  first(max: number): BlockId[] {
+    const found: number[] = []
+    for (const unit of this.units) {
+      for (const place of this.#free(unit, max - found.length)) found.push(place)
+      if (found.length === max) break
+    }
+    this.#given.push(...found)
+    return found.map((place) => this.#blockAt(place))
+  }
+
+  /** Free ones of this unit, which are not free any more, until the next look. */
+  take(unit: number, max: number): BlockId[] {
+    const found = [...this.#free(unit, max)]
+    for (const place of found) this.#set(place, false)
+    this.#given.push(...found)
+    return found.map((place) => this.#blockAt(place))
+  }
+
+  /** False: it is not free. */
+  takeOne(block: BlockId): boolean {
+    const [place] = this.#placesOf([block])
+    if (place === undefined || this.#isFree[place] !== 1) return false
+    this.#set(place, false)
+    this.#given.push(place)
+    return true
+  }
+
+  *#free(unit: number, max: number): Generator<number> {
+    let left = Math.min(max, this.freeIn(unit))
+    for (let place = this.#starts.get(unit) ?? 0; left > 0; place++)
+      if (this.#isFree[place] === 1) {
+        left--
+        yield place
+      }
+  }
+
+  #set(place: number, isFree: boolean): void {
+    const change = Number(isFree) - (this.#isFree[place] ?? 0)
+    const unit = this.#unitAt[place] ?? 0
+    this.#isFree[place] = Number(isFree)
+    this.#counts[unit] = this.freeIn(unit) + change
+    this.#total += change
+  }
+
+  #blockAt(place: number): BlockId {
+    return trainingBlock(this.#epoch, this.#order[place] ?? 0)
+  }
+
+  #placesOf(blocks: readonly BlockId[]): number[] {
+    if (blocks.length === 0) return []
+    this.#places ??= inverse(this.#order)
+    const places = this.#places
+    return blocks.flatMap((block) => (epochOf(block) === this.#epoch ? (places[blockIndex(block)] ?? []) : []))
+  }
+}
+
+/** The place of each block in the order. */
+function inverse(order: Uint32Array): Uint32Array {
+  const places = new Uint32Array(order.length)
+  for (let place = 0; place < order.length; place++) places[order[place] ?? 0] = place
+  return places
+}
