@@ -40,8 +40,29 @@ test('members of a crowd fetch the shards of their part, and about the same ones
   assert.equal(shards.all, 200)
   const part = shards.all / CROWD.volunteers
   assert.ok(shards.ofGrant < part + 2, `${shards.ofGrant} of a grant, where a part of an epoch has ${part}`)
-  assert.ok(shards.ofMember < 6 * part, `${shards.ofMember} of a member after several epochs`)
+  assert.ok(shards.ofMember < 2 * part, `${shards.ofMember} of a member after several epochs`)
   assert.equal(predict(CROWD).shards, undefined)
+})
+
+test('a crowd trains as fast as its data comes, and once it has its data as fast as without', () => {
+  const [shardSamples, lineBytesPerSecond] = [4096, 125e6]
+  const after = (shardBytes: number | undefined, warmUpSeconds: number): number =>
+    predict({
+      ...CROWD,
+      churnPerMinute: 0,
+      blockSamples: 64,
+      blocks: 51_200,
+      shardBlocks: 64,
+      ...(shardBytes === undefined ? {} : { shardBytes }),
+      warmUpSeconds,
+      seconds: 120,
+    }).samplesPerSecond
+  const large = 100e6
+  const asItComes = (shardSamples * lineBytesPerSecond) / large
+  const starved = after(large, 100)
+  assert.ok(starved > 0.75 * asItComes && starved < 1.1 * asItComes, `${starved} of ${asItComes} that come`)
+  const [without, fed] = [after(undefined, 200), after(12.6e6, 200)]
+  assert.ok(fed > 0.8 * without, `${fed}, and ${without} without`)
 })
 
 test('a crowd trains nearly as fast as its members alone, and slower where pushes take long to be taken in', () => {

@@ -78,6 +78,7 @@ export class ModelCoordinator {
   /** whose decision is under way */
   #pushing: Push | undefined
   #lineFreeAt = 0
+  #dataFreeAt = 0
   #serverFreeAt = 0
   readonly data: DataOfMembers
 
@@ -155,6 +156,13 @@ export class ModelCoordinator {
     this.#clock.after(this.#lineFreeAt - this.#clock.now, then)
   }
 
+  /** Of the data: it shares the line with all else, which is little and overtakes it. */
+  transferData(bytes: number, then: () => void): void {
+    this.bytes += bytes
+    this.#dataFreeAt = Math.max(this.#dataFreeAt, this.#clock.now) + bytes / COORDINATOR_BYTES_PER_MS
+    this.#clock.after(this.#dataFreeAt - this.#clock.now, then)
+  }
+
   #tick(): void {
     this.#clock.after(TICK_MS, () => {
       this.feed({ type: 'tick' })
@@ -217,7 +225,6 @@ export class ModelCoordinator {
   }
 
   #send(to: MemberId, message: ToVolunteer, delay: number): void {
-    if (message.type === 'grant') this.data.granted(to, message.leases)
     const began = performance.now()
     this.bytes += JSON.stringify(message).length
     this.cpuMs += performance.now() - began

@@ -2,6 +2,12 @@
 import { blockIndex, type BlockId, type MemberId } from '@starling-grid/protocol'
 import type { FetchedShards, Setting } from './setting.ts'
 
+/** Of a grant: blocks of one shard that are computed after each other. */
+export interface ShardWork {
+  readonly blocks: number
+  readonly shard: number
+}
+
 export class DataOfMembers {
   readonly #blocks: number
   readonly #shardBlocks: number | undefined
@@ -14,15 +20,30 @@ export class DataOfMembers {
     this.#shardBlocks = shardBlocks
   }
 
-  granted(member: MemberId, leases: readonly { readonly block: BlockId }[]): void {
+  has(member: MemberId, shard: number): boolean {
+    return this.#kept.get(member)?.has(shard) === true
+  }
+
+  fetched(member: MemberId, shard: number): void {
+    this.#kept.set(member, (this.#kept.get(member) ?? new Set()).add(shard))
+  }
+
+  /** What the member computes, shard by shard. */
+  granted(leases: readonly { readonly block: BlockId }[]): ShardWork[] {
     const shardBlocks = this.#shardBlocks
-    if (shardBlocks === undefined) return
-    const shards = new Set(leases.map(({ block }) => Math.floor(blockIndex(block) / shardBlocks)))
-    const kept = this.#kept.get(member) ?? new Set()
-    for (const shard of shards) kept.add(shard)
-    this.#kept.set(member, kept)
+    if (shardBlocks === undefined) return [{ blocks: leases.length, shard: 0 }]
+    const work: { shard: number; blocks: number }[] = []
+    const shards = new Set<number>()
+    for (const { block } of leases) {
+      const shard = Math.floor(blockIndex(block) / shardBlocks)
+      shards.add(shard)
+      const last = work.at(-1)
+      if (last?.shard === shard) last.blocks++
+      else work.push({ shard, blocks: 1 })
+    }
     this.#grants++
     this.#ofGrants += shards.size
+    return work
   }
 
   /** Undefined: the setting does not say what lies in a shard, or the coordinator granted none. */

@@ -22,6 +22,8 @@ interface StepSetting {
   readonly blocks?: number
   /** of them that lie in one shard; absent: 1 */
   readonly shardBlocks?: number
+  /** of such a shard; absent: data costs no time */
+  readonly shardBytes?: number
   /** `batchBlocks` are of each member; absent: of all */
   readonly weak?: WeakScaling
   readonly blockSamples: number

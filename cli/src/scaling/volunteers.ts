@@ -19,9 +19,10 @@ import {
   type MemberInput,
   react,
 } from '@starling-grid/volunteer/member'
-import { takeBlocks } from '@starling-grid/volunteer/testing'
+import { HOPE_PART, ROUND_PART, takeBlocks } from '@starling-grid/volunteer/testing'
 import type { EventClock } from './clock.ts'
 import type { ModelCoordinator } from './coordinator.ts'
+import type { ShardWork } from './data.ts'
 import { type Rings, wayOf } from './rings.ts'
 import { pullBytesOf, pushBytesOf, type Setting } from './setting.ts'
 
@@ -37,6 +38,8 @@ const CLOSE_MS = 50
 const HASHES_BYTES = 500
 /** As in volunteer/src/recovery/state-fetch.ts: ms without a chunk of a version before the coordinator is asked. */
 const STALL_MS = 5000
+/** ms until one that is due looks again whether it has made an inner step. */
+const AGAIN_MS = 200
 /** As in volunteer/src/volunteer.ts: ms in which one that leaves sends what its round has learned. */
 const LEAVE_MS = 4000
 
@@ -55,9 +58,10 @@ export interface ScaleModel {
 
 interface ModelRound {
   readonly grant: MessageTo<'grant'>
-  /** virtual ms of the grant, and of the first inner step */
+  /** virtual ms of the grant */
   readonly from: number
-  beganAt: number | undefined
+  /** blocks that are computed one after the other, and when, virtual ms */
+  readonly parts: { readonly from: number; readonly to: number; readonly blocks: number }[]
   isSending: boolean
 }
 
@@ -80,6 +84,8 @@ export class ModelVolunteer {
   /** of replica groups: under way, until its push is through */
   #round: ModelRound | undefined
   #base: ModelBase | undefined
+  /** shards that are on their way, and what waits for them */
+  readonly #coming = new Map<number, (() => void)[]>()
   /** members that a link is open to */
   readonly #linked = new Set<MemberId>()
   readonly #all: ScaleModel
@@ -138,14 +144,12 @@ export class ModelVolunteer {
     if (!this.#round.isSending) this.#cut(this.#round)
   }
 
-  /** As AsyncMode.leave(): what whole inner steps have learned is pushed. */
-  #cut({ grant, from, beganAt = this.#all.clock.now }: ModelRound): void {
-    const { setting, clock } = this.#all
-    const steps = Math.floor((clock.now - beganAt) / this.#computeMs(setting.batchBlocks))
-    const leases = grant.leases.slice(0, steps * setting.batchBlocks)
+  /** What whole inner steps have learned is pushed. */
+  #cut(round: ModelRound): void {
+    const leases = round.grant.leases.slice(0, this.#learned(round))
     this.#turn++
-    if (leases.length === 0) return this.#sayFarewell()
-    this.#push({ ...grant, leases }, from)
+    if (leases.length > 0) return this.#push({ ...round.grant, leases }, round.from)
+    if (this.#leaving) this.#sayFarewell()
   }
 
   #sayFarewell(): void {
@@ -306,15 +310,79 @@ export class ModelVolunteer {
   /** Pull, compute, push, ask again. */
   #granted(grant: MessageTo<'grant'>): void {
     if (this.#leaving) return
-    const { setting, clock } = this.#all
+    const { setting, clock, coordinator } = this.#all
     this.#all.onWork()
-    const from = clock.now
-    const round: ModelRound = { grant, from, beganAt: undefined, isSending: false }
+    const round: ModelRound = { grant, from: clock.now, parts: [], isSending: false }
     if (setting.async.groups !== undefined) this.#round = round
-    this.#pull(grant, () => {
-      round.beganAt = clock.now
-      this.#later(this.#computeMs(grant.leases.length), () => this.#push(grant, from))
+    clock.after(ROUND_PART * grant.deadlineMs, () => this.#end(round))
+    clock.after(HOPE_PART * grant.deadlineMs, () => this.#giveUp(round))
+    const work = coordinator.data.granted(grant.leases)
+    this.#pull(grant, () => this.#work(round, work))
+  }
+
+  /** Shard by shard: the next ones come while one is computed (volunteer/src/data/batch.ts). */
+  #work(round: ModelRound, [next, ...others]: readonly ShardWork[]): void {
+    const { clock, setting } = this.#all
+    if (next === undefined)
+      return this.#later((round.parts.at(-1)?.to ?? clock.now) - clock.now, () => this.#push(round.grant, round.from))
+    this.#fetchShard(next, () => {
+      const from = Math.max(round.parts.at(-1)?.to ?? 0, clock.now)
+      const ms = this.#computeMs(next.blocks) - (round.parts.length === 0 ? 0 : setting.stepMs)
+      round.parts.push({ from, to: from + ms, blocks: next.blocks })
+      this.#work(round, others)
     })
+  }
+
+  /** Once: a round that begins while a shard of the one before is on its way waits for the same one. */
+  #fetchShard({ shard }: ShardWork, then: () => void): void {
+    const { setting, coordinator, clock } = this.#all
+    const { shardBytes } = setting
+    if (shardBytes === undefined || coordinator.data.has(this.id, shard)) return this.#here(shard, then)
+    const turn = this.#turn
+    const whole = (): void => {
+      if (this.alive && turn === this.#turn) then()
+    }
+    const waiting = this.#coming.get(shard)
+    if (waiting !== undefined) return void waiting.push(whole)
+    this.#coming.set(shard, [whole])
+    const { down, latencyMs } = setting.links
+    coordinator.transferData(shardBytes, () =>
+      clock.after((1000 * shardBytes) / down + latencyMs, () => {
+        this.moved(0, shardBytes)
+        this.#here(shard, () => {
+          for (const act of this.#coming.get(shard) ?? []) act()
+          this.#coming.delete(shard)
+        })
+      }),
+    )
+  }
+
+  #here(shard: number, then: () => void): void {
+    this.#all.coordinator.data.fetched(this.id, shard)
+    then()
+  }
+
+  /** As RoundCut: it is due, and is pushed as soon as one inner step is made. */
+  #end(round: ModelRound): void {
+    if (this.#round !== round || round.isSending || !this.alive) return
+    if (this.#learned(round) > 0) this.#cut(round)
+    else this.#later(AGAIN_MS, () => this.#end(round))
+  }
+
+  /** As RoundCut: its data is not here. */
+  #giveUp(round: ModelRound): void {
+    if (this.#round !== round || round.isSending || !this.alive || this.#learned(round) > 0) return
+    this.#turn++
+    this.#round = undefined
+    this.#send({ type: 'lease-request', modeEpoch: round.grant.modeEpoch })
+  }
+
+  /** Blocks of whole inner steps. */
+  #learned({ parts }: ModelRound): number {
+    const { setting, clock } = this.#all
+    const part = (from: number, to: number): number => Math.min(1, Math.max(0, (clock.now - from) / (to - from)))
+    const blocks = parts.reduce((sum, { from, to, blocks: all }) => sum + all * part(from, to), 0)
+    return Math.floor(blocks / setting.batchBlocks) * setting.batchBlocks
   }
 
   /** G3: from members that have the version or are about to, else from the coordinator. */
