@@ -186,7 +186,7 @@ function drop(state: RunState): void {
 }
 
 export function nothingFree(state: RunState): boolean {
-  return freeBlocks(state, 1).length === 0
+  return freeNow(state).total === 0
 }
 
 /** Blocks of the epoch that are not taken, in order, at most so many. */

@@ -23,6 +23,11 @@ export class FreeBlocks {
   readonly #order: Uint32Array
   /** unit → its first place */
   readonly #starts = new Map<number, number>()
+  /** in the order of the epoch; unit → its place in that */
+  readonly #units: Uint32Array
+  readonly #turns: Uint32Array
+  /** of no unit before this one in that order anything is free */
+  #turn = 0
   /** place → its unit */
   readonly #unitAt: Uint32Array
   readonly #isFree: Uint8Array
@@ -41,7 +46,9 @@ export class FreeBlocks {
     this.#isFree = new Uint8Array(order.length)
     this.#unitAt = order.map((index, place) => Math.floor(unit === 1 ? place / USUAL_UNIT : index / unit))
     for (const [place, one] of this.#unitAt.entries()) if (!this.#starts.has(one)) this.#starts.set(one, place)
-    this.#counts = new Uint32Array(this.#starts.size)
+    this.#units = Uint32Array.from(this.#starts.keys())
+    this.#turns = inverse(this.#units)
+    this.#counts = new Uint32Array(this.#units.length)
   }
 
   /** The blocks that are free. */
@@ -49,9 +56,10 @@ export class FreeBlocks {
     return this.#total
   }
 
-  /** In the order of the epoch. */
-  get units(): Iterable<number> {
-    return this.#starts.keys()
+  /** Those of which something is free, and others, in the order of the epoch. */
+  get units(): Uint32Array {
+    while (this.#turn < this.#units.length && this.freeIn(this.#units[this.#turn] ?? 0) === 0) this.#turn++
+    return this.#units.subarray(this.#turn)
   }
 
   /** What was given is taken now, or free still; of what was leased some came back. `freed` undefined: not known. */
@@ -76,18 +84,20 @@ export class FreeBlocks {
   first(max: number): BlockId[] {
     const found: number[] = []
     for (const unit of this.units) {
-      for (const place of this.#free(unit, max - found.length)) found.push(place)
       if (found.length === max) break
+      if (this.freeIn(unit) > 0) for (const place of this.#free(unit, max - found.length)) found.push(place)
     }
-    this.#given.push(...found)
+    for (const place of found) this.#given.push(place)
     return found.map((place) => this.#blockAt(place))
   }
 
   /** Free ones of this unit, which are not free any more, until the next look. */
   take(unit: number, max: number): BlockId[] {
     const found = [...this.#free(unit, max)]
-    for (const place of found) this.#set(place, false)
-    this.#given.push(...found)
+    for (const place of found) {
+      this.#set(place, false)
+      this.#given.push(place)
+    }
     return found.map((place) => this.#blockAt(place))
   }
 
@@ -114,6 +124,7 @@ export class FreeBlocks {
     const unit = this.#unitAt[place] ?? 0
     this.#isFree[place] = Number(isFree)
     this.#counts[unit] = this.freeIn(unit) + change
+    if (isFree) this.#turn = Math.min(this.#turn, this.#turns[unit] ?? 0)
     this.#total += change
   }
 
@@ -129,7 +140,7 @@ export class FreeBlocks {
   }
 }
 
-/** The place of each block in the order. */
+/** The place of each in the order. */
 function inverse(order: Uint32Array): Uint32Array {
   const places = new Uint32Array(order.length)
   for (let place = 0; place < order.length; place++) places[order[place] ?? 0] = place
