@@ -56,6 +56,8 @@ interface MemberWork {
   /** of the round under way, once it is computed */
   body: Uint8Array | undefined
   norm: number
+  /** learned from in it */
+  blocks: number
 }
 
 const PIXEL_SCALE = 1 / 255
@@ -102,9 +104,13 @@ export class DigitLearning implements ModelLearning {
     this.#then(() => this.#learn(this.#memberOf(member), grant))
   }
 
-  pushed({ incarnation }: Push): { readonly gradient: number; readonly statistics: number } {
-    const { body, norm } = this.#memberOf(incarnation)
+  pushed({ incarnation, leases }: Push): { readonly gradient: number; readonly statistics: number } {
+    const { body, norm, blocks } = this.#memberOf(incarnation)
     if (body === undefined) throw new Error('internal: a push came before what it holds was computed')
+    if (leases.length !== blocks)
+      throw new Error(
+        `internal: expected all ${blocks} blocks of a round, got ${leases.length}: the rest is learned here`,
+      )
     return { gradient: norm, statistics: 0 }
   }
 
@@ -152,7 +158,7 @@ export class DigitLearning implements ModelLearning {
       batches: { of: async (blocks) => this.#batchOf(blocks), ahead: async () => undefined },
       targetsOf: async (blocks) => blocks.length * this.#options.blockSamples,
     })
-    const made = { rounds, feedback: startFeedback(this.#form.layout.total), body: undefined, norm: 0 }
+    const made = { rounds, feedback: startFeedback(this.#form.layout.total), body: undefined, norm: 0, blocks: 0 }
     this.#members.set(id, made)
     return made
   }
@@ -169,6 +175,7 @@ export class DigitLearning implements ModelLearning {
     const { residual, next } = member.feedback
     withResidual(member.rounds.contribution, residual, next)
     member.body = encodeVector(next, this.#options.encoding, next)
+    member.blocks = blocks.length
     member.norm = normOf(this.#decoded(member.body)) / result.sums.targets
   }
 
