@@ -54,7 +54,7 @@ function setUp(innerSteps: number, options: SetUp = {}) {
   const batches = {
     of: async (blocks: readonly BlockId[]) => {
       asked.push([...blocks])
-      tell()
+      await tell()
       return batchOf(blocks)
     },
     ahead: async (blocks: readonly BlockId[]) => void ahead.push([...blocks]),
@@ -189,6 +189,27 @@ test('a round that is cut is the difference of its whole inner steps, and names 
   assert.deepEqual(told, [0, 1, 2], 'nor did it count as learned')
   const nothing = await setUp(3).rounds.run({ ...order, onLearned })
   assert.equal(nothing, undefined, 'before its first step it has learned nothing')
+})
+
+test('a batch that comes after its round was cut is not computed', async () => {
+  const { held, compute, rounds, onAsked } = setUp(2)
+  const cutting = new AbortController()
+  let come = (): void => undefined
+  const coming = new Promise<void>((resolve) => {
+    come = resolve
+  })
+  onAsked(() => coming)
+  const order = { base, parameters: held.parameters, blocks: blocks(0, 1), signal, onLearned }
+  const cut = rounds.run({ ...order, cut: cutting.signal })
+  await new Promise((resolve) => setTimeout(resolve, 0))
+  cutting.abort()
+  assert.equal(await cut, undefined)
+  come()
+  await new Promise(setImmediate)
+  await compute.evaluate({ version: base, parameters: held.parameters }, batchOf(blocks(0))) // behind all that is queued
+  assert.equal(compute.samplesComputed, 0)
+  onAsked(() => undefined)
+  assert.equal((await rounds.run(order))?.learned, 2, 'the next round goes on')
 })
 
 test('a ballot drops the inner step that was under way, and keeps the reported progress true', async () => {

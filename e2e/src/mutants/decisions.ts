@@ -409,7 +409,14 @@ export const DECISIONS: readonly Mutant[] = [
     QUEUE,
     'volunteer/src/local/local-round.ts',
     ['volunteer/test/local-round'],
-    [['a device waits for data', 'void this.#parts.batches.ahead(next)', '']],
+    [
+      ['a device waits for data', 'void this.#parts.batches.ahead(next)', ''],
+      [
+        'data that came too late is computed',
+        'if (isOver(order)) return undefined // the device has other work by now',
+        '',
+      ],
+    ],
   ),
   ...mutantsOf(
     QUEUE,

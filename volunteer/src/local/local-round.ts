@@ -229,6 +229,7 @@ export class LocalRounds implements InnerSteps {
     order: LeasedOrder,
   ): Promise<boolean | undefined> {
     const batch = await this.#parts.batches.of(blocks)
+    if (isOver(order)) return undefined // the device has other work by now
     void this.#parts.batches.ahead(next)
     const accept = (sums: BatchSums): boolean => {
       if (isOver(order)) return false
