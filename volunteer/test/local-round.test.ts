@@ -206,7 +206,8 @@ test('a batch that comes after its round was cut is not computed', async () => {
   assert.equal(await cut, undefined)
   come()
   await new Promise(setImmediate)
-  await compute.evaluate({ version: base, parameters: held.parameters }, batchOf(blocks(0))) // behind all that is queued
+  // behind all that is queued
+  await compute.evaluate({ version: base, parameters: held.parameters }, batchOf(blocks(0)))
   assert.equal(compute.samplesComputed, 0)
   onAsked(() => undefined)
   assert.equal((await rounds.run(order))?.learned, 2, 'the next round goes on')

@@ -148,7 +148,7 @@ export class BenchMember {
   readonly sent: ToCoordinator[] = []
   readonly sums: { readonly version: VersionRef; readonly bytes: Uint8Array }[] = []
   readonly failed: unknown[] = []
-  readonly batches: Batches
+  readonly batches: Pick<Batches, 'blockSamples' | 'blockTargets' | 'of' | 'ahead' | 'isLoading'>
   /** hashes the sum of a step */
   hashing = sha256Of
   #downloads: Gate[] = []
@@ -169,7 +169,13 @@ export class BenchMember {
       await this.#downloads.shift()?.pass()
       return batchOf(spec, blocks)
     }
-    this.batches = { blockSamples: BLOCK_SAMPLES, blockTargets: BLOCK_SAMPLES, of: batch } as unknown as Batches
+    this.batches = {
+      blockSamples: BLOCK_SAMPLES,
+      blockTargets: BLOCK_SAMPLES,
+      of: batch,
+      ahead: async () => undefined,
+      isLoading: false,
+    }
     const { held, compute, batches, core } = this
     const rule = { layout: held.layout, optimizer: BENCH_OPTIMIZER }
     const targetsOf = async (blocks: readonly BlockId[]): Promise<number> => blocks.length * BLOCK_SAMPLES

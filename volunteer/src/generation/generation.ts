@@ -37,7 +37,7 @@ export interface JobParts {
   readonly core: Readonly<MemberCore>
   readonly held: LocalVersion
   readonly compute: Compute
-  readonly batches: Batches
+  readonly batches: Pick<Batches, 'blockSamples' | 'blockTargets' | 'of'>
   /** in jobs with local rounds */
   readonly rounds: LocalRounds | undefined
   /** how gradients travel where FORM does not say it */
@@ -126,7 +126,7 @@ export class Generation {
     return this.#parts.tell
   }
 
-  get batches(): Batches {
+  get batches(): GenerationParts['batches'] {
     return this.#parts.batches
   }
 
