@@ -84,6 +84,16 @@ test('of a round that was cut a member keeps what it computed and what was on it
   assert.equal(desk.state.members.get(memberId('a'))?.missedLeases, 0)
 })
 
+test('a round that was cut takes no data from a member that had it before', () => {
+  const async = asyncPolicy({ update: 'each' }, 12, { innerSteps: 40 })
+  const desk = crowd(['a'], { blocks: 4 * SHARD, minVolunteers: 1, async })
+  push(desk, 'a', ask(desk, 'a'))
+  const grant = ask(desk, 'a')
+  assert.equal(grant.leases.length, 4 * SHARD)
+  push(desk, 'a', { ...grant, leases: grant.leases.slice(0, BATCH) })
+  assert.equal(partsOf(desk).of(memberId('a')).size, 4)
+})
+
 test('the exchange is measured with rounds that were neither cut nor waited for data', () => {
   const desk = crowd(['a'], {
     blocks: 40,

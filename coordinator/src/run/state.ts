@@ -86,8 +86,8 @@ export interface Member extends MemberInfo, MemberTrust {
     | {
         readonly leaseEpoch: number
         readonly blocks: readonly BlockId[]
-        /** some are of data that the member did not have: the time that it took says little of the exchange */
-        readonly fetches?: boolean
+        /** units of the data that the member did not have: the time that these take says little of the exchange */
+        readonly fetches?: readonly number[]
         /** of its push, where the run chooses it */
         readonly encoding?: GradientEncoding
       }

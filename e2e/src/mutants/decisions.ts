@@ -333,7 +333,7 @@ export const DECISIONS: readonly Mutant[] = [
     'coordinator/src/run/async/leases.ts',
     ['coordinator/test/run-data-parts'],
     [
-      ['what data costs counts as exchange', 'if (fetches !== true) measureExchange(', 'measureExchange('],
+      ['what data costs counts as exchange', 'if (fetches.length === 0) measureExchange(', 'measureExchange('],
       ['a round that was cut counts as exchange', 'return // it says when it was cut', ''],
       [
         'all blocks of a late round are suspected',
@@ -354,8 +354,13 @@ export const DECISIONS: readonly Mutant[] = [
       ],
       ['newcomers take what others have', 'if (fewest === 0) break', 'break'],
       ['what a member had stays its own after it left', "own(state, 'parts').forget(id)", 'undefined'],
-      ['a member keeps shards that it did not come to', 'if (!known.has(one)) own(', 'if (known.has(one)) own('],
-      ['what is on its way is given away', 'const ahead = done + state.config.batchBlocks', 'const ahead = done'],
+      ['a member keeps shards that it did not come to', 'if (!known.has(unit)) own(', 'if (known.has(unit)) own('],
+      [
+        'a member gives up shards that it had',
+        'for (const unit of fetches) if',
+        "for (const unit of own(state, 'parts').of(member)) if",
+      ],
+      ['what is on its way is given away', 'blocks.slice(0, done + state.config.batchBlocks)', 'blocks.slice(0, done)'],
       [
         'suspected blocks are computed with others',
         'failures.size === 0 ? blocks : blocks.filter((block) => !failures.has(block))',

@@ -288,7 +288,7 @@ function nextInOrder(
   const free = freeBlocks(state, all)
   return (i) => ({
     blocks: nextLease(transition, members[i]?.id as MemberId, { free, max: wanted[i] ?? 1 }),
-    fetches: false,
+    fetches: [],
   })
 }
 
@@ -468,13 +468,13 @@ export function measure(transition: Transition, push: Push): void {
   worked(transition.state, push.incarnation, transition.now)
   member.missedLeases = 0
   member.refusedPushes = 0
-  const { blocks = [], fetches } = member.granted ?? {}
+  const { blocks = [], fetches = [] } = member.granted ?? {}
   if (blocks.length > push.leases.length) {
-    leftUndone(transition.state, push.incarnation, blocks, push.leases.length)
+    leftUndone(transition.state, push.incarnation, { blocks, fetches }, push.leases.length)
     return // it says when it was cut
   }
   const computed = (1000 * push.samples) / Math.max(member.samplesPerSecond, 1e-3)
-  if (fetches !== true) measureExchange(transition.state, took, computed)
+  if (fetches.length === 0) measureExchange(transition.state, took, computed)
   const before = member.pushMs
   member.pushMs = before === 0 ? took : (1 - NEWEST_WEIGHT) * before + NEWEST_WEIGHT * took
   takesOtherwise(transition.state, push.incarnation, { before, now: member.pushMs })

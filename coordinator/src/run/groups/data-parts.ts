@@ -56,8 +56,8 @@ export class DataParts {
 /** What one member gets. */
 export interface PartBlocks {
   readonly blocks: readonly BlockId[]
-  /** some are of data that it did not have */
-  readonly fetches: boolean
+  /** units of the data that it did not have */
+  readonly fetches: readonly number[]
 }
 
 export interface PartWishes {
@@ -84,31 +84,27 @@ export function nextOfParts(state: RunState, { members, wanted, mayTry }: PartWi
   )
   return (i) => {
     const [member, block] = [members[i]?.id as MemberId, tried[i]]
-    if (block !== undefined) return { blocks: [block], fetches: true }
-    const blocks = [...(kept[i] ?? [])]
-    const before = blocks.length
+    if (block !== undefined) return { blocks: [block], fetches: [Math.floor(blockIndex(block) / unitOf(state))] }
+    const [blocks, fetches]: [BlockId[], number[]] = [[...(kept[i] ?? [])], []]
     while (blocks.length < (wanted[i] ?? 1)) {
       const unit = rarest(free, parts, member)
       if (unit === undefined) break
       parts.add(member, unit)
+      fetches.push(unit)
       blocks.push(...sound(free.take(unit, (wanted[i] ?? 1) - blocks.length)))
     }
-    return { blocks, fetches: blocks.length > before }
+    return { blocks, fetches }
   }
 }
 
 /**
- * Of a round that was cut only the `done` first blocks were computed. What the next inner step needs is on its way; the
- * rest is nobody's.
+ * Of a round that was cut only the `done` first blocks were computed. Of what the member was to fetch, the next inner
+ * step's is on its way; the rest is nobody's.
  */
-export function leftUndone(state: RunState, member: MemberId, granted: readonly BlockId[], done: number): void {
-  const unit = unitOf(state)
-  if (unit === 1) return
-  const unitsOf = (blocks: readonly BlockId[]): Set<number> =>
-    new Set(blocks.map((block) => Math.floor(blockIndex(block) / unit)))
-  const ahead = done + state.config.batchBlocks
-  const known = unitsOf(granted.slice(0, ahead))
-  for (const one of unitsOf(granted.slice(ahead))) if (!known.has(one)) own(state, 'parts').remove(member, one)
+export function leftUndone(state: RunState, member: MemberId, { blocks, fetches }: PartBlocks, done: number): void {
+  const ahead = blocks.slice(0, done + state.config.batchBlocks)
+  const known = new Set(ahead.map((block) => Math.floor(blockIndex(block) / unitOf(state))))
+  for (const unit of fetches) if (!known.has(unit)) own(state, 'parts').remove(member, unit)
 }
 
 /** From its units, first from those that few others have. */
