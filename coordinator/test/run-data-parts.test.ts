@@ -84,6 +84,13 @@ test('of a round that was cut a member keeps what it computed and what was on it
   assert.equal(desk.state.members.get(memberId('a'))?.missedLeases, 0)
 })
 
+test('of a round that was given up a member keeps what was on its way', () => {
+  const desk = crowd(['a', 'b'], { async: asyncPolicy(undefined, 12, { innerSteps: 40 }) })
+  const { leases, ...grant } = ask(desk, 'a')
+  desk.say('a', { type: 'gave-back', leases, code: 'link-lost', message: 'no line' })
+  assert.deepEqual([...partsOf(desk).of(memberId('a'))], shardsOf(blocksOf({ leases, ...grant })).slice(0, 1))
+})
+
 test('a round that was cut takes no data from a member that had it before', () => {
   const async = asyncPolicy({ update: 'each' }, 12, { innerSteps: 40 })
   const desk = crowd(['a'], { blocks: 4 * SHARD, minVolunteers: 1, async })

@@ -335,6 +335,7 @@ export const DECISIONS: readonly Mutant[] = [
     [
       ['what data costs counts as exchange', 'if (fetches.length === 0) measureExchange(', 'measureExchange('],
       ['a round that was cut counts as exchange', 'return // it says when it was cut', ''],
+      ['who gave a round up keeps data that it has not', 'leftUndone(state, id, { blocks, fetches }, 0)', ''],
       [
         'all blocks of a late round are suspected',
         'hasRounds(state) ? blocks.slice(0, state.config.batchBlocks) : blocks',

@@ -135,8 +135,11 @@ function onGaveBack(transition: Transition, member: MemberId, gaveBack: MessageF
 /** Its next lease is longer, and no member waits for it until it pushes again. */
 function gaveUp(state: RunState, id: MemberId): void {
   const member = state.members.get(id)
-  if (member !== undefined) member.missedLeases++
   state.workers.delete(id)
+  if (member === undefined) return
+  member.missedLeases++
+  const { blocks = [], fetches = [] } = member.granted ?? {}
+  leftUndone(state, id, { blocks, fetches }, 0)
 }
 
 /**
