@@ -59,7 +59,7 @@ test('members get blocks of the shards that they have, epoch for epoch, in whate
   assert.ok(fetched <= 24, `${fetched} shards of 20 in four epochs`)
 })
 
-test('whoever comes later gets shards that nobody has, and those of a member that left are nobody’s', () => {
+test('a newcomer gets shards that no other member has, and so those of a member that left', () => {
   const desk = crowd(['a', 'b'])
   const [first, second] = ['a', 'b'].map((name) => shardsOf(blocksOf(ask(desk, name))))
   assert.deepEqual(first?.length, 1)

@@ -499,8 +499,8 @@ function failedAll(transition: Transition, member: MemberId, leases: readonly Le
 }
 
 export function expireLeases(transition: Transition): void {
-  const overdue = transition.state.leases.overdue(transition.now)
-  const { state } = transition
+  const { state, now } = transition
+  const overdue = state.leases.overdue(now)
   const tried = new Map<MemberId, ReadonlySet<BlockId>>()
   for (const [, { holder }] of overdue) if (!tried.has(holder)) tried.set(holder, firstTried(state, holder))
   for (const id of tried.keys()) gaveUp(state, id)

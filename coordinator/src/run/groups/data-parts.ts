@@ -1,7 +1,8 @@
 // Which part of the data each member has. A member keeps the shards that it fetched, so its next blocks are taken from
-// these where some are free: a crowd fetches the data about once, and not once for every epoch. What newcomers take is
-// what nobody has, then what the fewest have. As locality in Zaharia et al., "Delay scheduling" (EuroSys 2010), without
-// the delay: a member never waits for its own data. Remembered, not state: a coordinator that starts knows no parts.
+// these where some are free: a crowd fetches the data about once, and not once for every epoch. A newcomer gets blocks
+// of what no other member has, then of what the fewest have. As locality in Zaharia et al., "Delay scheduling"
+// (EuroSys 2010), without the delay: a member never waits for its own data. Remembered, not state: a coordinator that
+// starts knows no parts.
 import { blockIndex, type BlockId, type MemberId } from '@starling-grid/protocol'
 import { freeNow } from '../async/accumulator.ts'
 import type { FreeBlocks } from '../queue/free-blocks.ts'
@@ -36,11 +37,13 @@ export class DataParts {
     return this.#members.get(unit) ?? 0
   }
 
-  add(member: MemberId, unit: number): void {
-    if (this.of(member).has(unit)) return
+  /** The unit, where the member did not have it. */
+  add(member: MemberId, unit: number): readonly number[] {
+    if (this.of(member).has(unit)) return []
     const units = this.#units.get(member) ?? new Set()
     this.#units.set(member, units.add(unit))
     this.#members.set(unit, this.count(unit) + 1)
+    return [unit]
   }
 
   remove(member: MemberId, unit: number): void {
@@ -70,7 +73,7 @@ export interface PartWishes {
 
 /**
  * Blocks of a round for each of these members, when it is its turn: first all get what is free of their own parts, so
- * that nobody takes it from them who would have to fetch it.
+ * that no member that would have to fetch it takes it from them.
  */
 export function nextOfParts(state: RunState, { members, wanted, mayTry }: PartWishes): (i: number) => PartBlocks {
   const { failures } = state.aside
@@ -84,13 +87,12 @@ export function nextOfParts(state: RunState, { members, wanted, mayTry }: PartWi
   )
   return (i) => {
     const [member, block] = [members[i]?.id as MemberId, tried[i]]
-    if (block !== undefined) return { blocks: [block], fetches: [Math.floor(blockIndex(block) / unitOf(state))] }
+    if (block !== undefined) return { blocks: [block], fetches: parts.add(member, unitWith(state, block)) }
     const [blocks, fetches]: [BlockId[], number[]] = [[...(kept[i] ?? [])], []]
     while (blocks.length < (wanted[i] ?? 1)) {
       const unit = rarest(free, parts, member)
       if (unit === undefined) break
-      parts.add(member, unit)
-      fetches.push(unit)
+      fetches.push(...parts.add(member, unit))
       blocks.push(...sound(free.take(unit, (wanted[i] ?? 1) - blocks.length)))
     }
     return { blocks, fetches }
@@ -99,12 +101,16 @@ export function nextOfParts(state: RunState, { members, wanted, mayTry }: PartWi
 
 /**
  * Of a round that was cut only the `done` first blocks were computed. Of what the member was to fetch, the next inner
- * step's is on its way; the rest is nobody's.
+ * step's is on its way; the rest is not this member's any more.
  */
 export function leftUndone(state: RunState, member: MemberId, { blocks, fetches }: PartBlocks, done: number): void {
   const ahead = blocks.slice(0, done + state.config.batchBlocks)
-  const known = new Set(ahead.map((block) => Math.floor(blockIndex(block) / unitOf(state))))
+  const known = new Set(ahead.map((block) => unitWith(state, block)))
   for (const unit of fetches) if (!known.has(unit)) own(state, 'parts').remove(member, unit)
+}
+
+function unitWith(state: RunState, block: BlockId): number {
+  return Math.floor(blockIndex(block) / unitOf(state))
 }
 
 /** From its units, first from those that few others have. */

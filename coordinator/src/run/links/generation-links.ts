@@ -90,7 +90,7 @@ export function relayedSources(
 
 /**
  * R18: of two members that nothing links, either may be the cause. Where the one that stayed is left out over another,
- * whoever was left out over it comes back, unless a third shows that its own links are dead as well.
+ * the member that was left out over it comes back, unless a third shows that its own links are dead as well.
  */
 function letInAgain(transition: Transition, { id: cause, over: witness }: LeftOut): boolean {
   const { state, now } = transition

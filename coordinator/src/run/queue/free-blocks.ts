@@ -5,7 +5,7 @@ import { blockIndex, type BlockId, epochOf, trainingBlock } from '@starling-grid
 /** Blocks of a unit where the order has none. */
 const USUAL_UNIT = 64
 
-export interface EpochOrder {
+interface EpochOrder {
   readonly epoch: number
   readonly order: Uint32Array
   /** as many blocks in a row are of one unit of the data (protocol/src/order.ts); 1: the order has no units */
@@ -13,7 +13,7 @@ export interface EpochOrder {
 }
 
 /** What a look at one block finds, and how many would be found not free. */
-export interface BlocksNow {
+interface BlocksNow {
   isFree(place: number): boolean
   readonly notFree: number
 }
@@ -45,7 +45,12 @@ export class FreeBlocks {
     this.#order = order
     this.#isFree = new Uint8Array(order.length)
     this.#unitAt = order.map((index, place) => Math.floor(unit === 1 ? place / USUAL_UNIT : index / unit))
-    for (const [place, one] of this.#unitAt.entries()) if (!this.#starts.has(one)) this.#starts.set(one, place)
+    let last = -1
+    for (let place = 0; place < order.length; place++) {
+      const one = this.#unitAt[place] ?? 0
+      if (one !== last) this.#starts.set(one, place)
+      last = one
+    }
     this.#units = Uint32Array.from(this.#starts.keys())
     this.#turns = inverse(this.#units)
     this.#counts = new Uint32Array(this.#units.length)

@@ -130,6 +130,10 @@ function noteAccuser(transition: Transition, block: BlockId, member: MemberId): 
 
 /** It was computed. */
 export function onBlockComputed(state: RunState, block: BlockId): void {
+  forgetTries(state, block)
+}
+
+function forgetTries(state: RunState, block: BlockId): void {
   const { failures, lateWith } = own(state, 'aside')
   failures.delete(block)
   lateWith.delete(block)
@@ -293,7 +297,7 @@ function setAside(transition: Transition, blocks: readonly BlockId[]): void {
   for (const block of blocks) {
     state.leases.delete(block)
     withdraw(state, block)
-    own(state, 'aside').failures.delete(block)
+    forgetTries(state, block)
   }
 }
 
